@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -114,6 +115,31 @@ class CancelsForEver(Saboteur):
     async def wake(self, wake: Wake, **_: object) -> None:
         if wake.call not in self.cancelled:
             await self.good.wake(wake)
+
+
+class CancelsByPattern(Saboteur):
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: set[str] = set()
+
+    async def wake(self, wake: Wake, **_: object) -> None:
+        self.known.add(wake.call)
+        await self.good.wake(wake)
+
+    async def cancel(self, call: str) -> None:
+        pattern = re.escape(call).replace("_", ".")
+        for each in [each for each in self.known if re.fullmatch(pattern, each)]:
+            await self.good.cancel(each)
+
+
+class TakesNoControlCharacters(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, call=re.sub(r"[\x00-\x1f]", "", wake.call)))
+
+
+class CutsLongNames(Saboteur):
+    async def wake(self, wake: Wake, **_: object) -> None:
+        await self.good.wake(replace(wake, call=wake.call[:100]))
 
 
 class AdvancesACallOnce(Advancing):
@@ -232,6 +258,10 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (TakesFailuresForDone, suite.an_advance_that_fails_comes_again),
     (LosesWhatIsInterrupted, suite.an_interrupted_advance_comes_again),
     (CancelsNothing, suite.a_cancelled_call_is_left_alone),
+    (CancelsNothing, suite.any_text_is_a_name),
+    (CancelsByPattern, suite.any_text_is_a_name),
+    (TakesNoControlCharacters, suite.any_text_is_a_name),
+    (CutsLongNames, suite.any_text_is_a_name),
     (CancelsForEver, suite.a_call_that_was_cancelled_may_be_woken_again),
     (CancelsNothing, suite.a_call_that_was_cancelled_may_be_woken_again),
     (AdvancesACallOnce, suite.a_call_that_was_advanced_is_woken_again),

@@ -5,6 +5,7 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
 
     _waiting_wakes.py  wakes that wait in a process, and which is next
     _advances.py       one advance of a call at a time, and again after a failure
+    _names.py          names as an engine can take them
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process

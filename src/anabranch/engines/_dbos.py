@@ -32,6 +32,7 @@ from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
+from anabranch.engines._names import shortened
 from anabranch.errors import StoreError
 from anabranch.stores._urls import read_url
 
@@ -202,8 +203,8 @@ class DBOSEngine:
         options = EnqueueOptions(
             workflow_name=WORKFLOW,
             queue_name=_queue(wake.tool, wake.version),
-            workflow_id=f"{_prefix(wake.call)}{wake.turn}@{wake.not_before!r}",
-            queue_partition_key=wake.share or "-",
+            workflow_id=f"{_prefix(wake.call)}{shortened(wake.turn)}@{wake.not_before!r}",
+            queue_partition_key=shortened(wake.share) or "-",
             priority=max(wake.priority, 0) + 1,
             serialization_type=WorkflowSerializationFormat.PORTABLE,
         )
@@ -329,8 +330,11 @@ def unwaited(url: sa.URL) -> str:
 
 
 def _prefix(call: str) -> str:
-    """Return how the names of a call's wakes begin, and those of no other call."""
-    return f"{len(call)}:{call}/"
+    """Return how the names of a call's wakes begin, and those of no other call.
+
+    DBOS looks for it as a pattern, so it must have no character that stands for others.
+    """
+    return f"{shortened(call)}/"
 
 
 def _as_iso(when: float) -> str:

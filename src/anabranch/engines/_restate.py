@@ -23,8 +23,9 @@ from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
 from anabranch._engine.clock import Clock, SystemClock, pause
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines._advances import run_job
+from anabranch.engines._names import encoded
 from anabranch.engines._restate_api import RestateApi, checked_url
-from anabranch.engines._restate_names import encoded, name_of, service_of, tick_of
+from anabranch.engines._restate_names import name_of, service_of, tick_of
 from anabranch.engines._restate_registration import Registration
 from anabranch.engines._restate_worker import RestateWorker, delay_of, listen
 from anabranch.errors import StoreError

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from urllib.parse import quote
 
 from anabranch._durable.engine import Wake
+from anabranch.engines._names import encoded
 
-__all__ = ["ADVANCE", "encoded", "listed", "name_of", "service_of", "tick_of"]
+__all__ = ["ADVANCE", "listed", "name_of", "service_of", "tick_of"]
 
 ADVANCE = "advance"
 """The handler of every service here."""
-
-
-def encoded(name: str) -> str:
-    """Return a name in letters, digits, dots and hyphens; different names stay different."""
-    plain = quote(name, safe="")
-    for also in ".~_":
-        plain = plain.replace(also, f"%{ord(also):X}")
-    return plain.replace("%", ".")
 
 
 def service_of(prefix: str, tool: str, version: str) -> str:

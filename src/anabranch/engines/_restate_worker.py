@@ -28,7 +28,8 @@ from anabranch._engine.clock import Clock
 from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances
 from anabranch.engines._in_process import InProcessEngine
-from anabranch.engines._restate_names import ADVANCE, encoded, name_of, service_of, tick_of
+from anabranch.engines._names import encoded
+from anabranch.engines._restate_names import ADVANCE, name_of, service_of, tick_of
 from anabranch.errors import StoreError
 
 __all__ = ["RestateWorker", "delay_of", "listen"]

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from anabranch._durable.engine import WorkLimits
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.testing.suites._engine_samples import (
+    ODD,
     TOOLS,
     Changes,
     OpenEngine,
@@ -137,6 +138,22 @@ async def a_cancelled_call_is_left_alone(open_engine: OpenEngine) -> None:
             await worker.until_times("last", 1, "others go on")
         expect(worker.times("dropped"), 0, "a wake that was dropped")
         expect(worker.times("c"), 1, "a call that was cancelled")
+
+
+async def any_text_is_a_name(open_engine: OpenEngine) -> None:
+    """Of a call, of a wake, and of a share; and what is cancelled is the call of one name."""
+    worker = Worker()
+    given = {(name, name, name) for name in ODD}
+    async with opened(open_engine) as engine:
+        for name in ODD:
+            await engine.wake(a_wake(name, name, share=name))
+            await engine.wake(a_wake(f"no {name}", name, share=name))
+        for name in ODD:
+            await engine.cancel(f"no {name}")
+        async with working(engine, worker.advance):
+            await worker.until_calls(len(given), "each name")
+        found = {(wake.call, wake.turn, wake.share) for wake in worker.begun}
+        expect(found, given, "the names, and no call that was cancelled")
 
 
 async def a_call_that_was_cancelled_may_be_woken_again(open_engine: OpenEngine) -> None:
@@ -316,6 +333,7 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     an_advance_that_fails_comes_again,
     an_interrupted_advance_comes_again,
     a_cancelled_call_is_left_alone,
+    any_text_is_a_name,
     a_call_that_was_cancelled_may_be_woken_again,
     a_call_that_was_advanced_is_woken_again,
     a_call_that_was_not_woken_is_found,

@@ -12,13 +12,29 @@ from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
 from anabranch._engine.combine import cancel_and_wait
 from anabranch.testing.suites._expectations import yes
 
-__all__ = ["TOOLS", "Changes", "OpenEngine", "Worker", "a_wake", "waking", "working"]
+__all__ = ["ODD", "TOOLS", "Changes", "OpenEngine", "Worker", "a_wake", "waking", "working"]
 
 OpenEngine: TypeAlias = Callable[[], Engine]
 """Opens an engine."""
 
 PATIENCE = 120.0
 """Seconds after which what has not happened does not happen any more."""
+
+ODD = (
+    "\0",
+    "\x1b[0m\x7f",
+    "a/b",
+    "a%2Fb",
+    "a_b",
+    "____",
+    "%%%%",
+    "no a?b",
+    "'); --",
+    "\u2028é",
+    "\U0001f642" * 200,
+    "\U0001f642" * 199 + "x",
+)
+"""Names that a database, an address or a pattern may read as something else."""
 
 TOOLS: Mapping[str, str] = {"a": "1", "b": "1"}
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from ag_ui.core import CustomEvent
 
 from anabranch import BranchContext, tool
 from anabranch.chat._web.conversation import RUNS, Conversation
@@ -238,6 +239,22 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
         machines.clock.advance(30 * DAY)
         await process.advance(machines.engine.wakes[-1])
         assert await ends_of(conversation) == ["success"]
+    assert DONE == ["milk", "woken"]
+
+
+async def test_a_run_that_waits_beside_many_events_goes_on(url: str) -> None:
+    """Those of its branches, or of a tool that sleeps again and again: more than a run is to hold."""
+    machines = Machines(url)
+    async with machines.process() as process:
+        vars(vars(process)["_events"])["_held"] = 10
+        conversation = await machines.begun(process, "remind")
+        for _ in range(50):
+            conversation.log.add([CustomEvent(name="many", value=None)])
+            await conversation.log.flush()
+        machines.clock.advance(WEEK)
+        await process.advance(machines.engine.wakes[-1])
+        [end] = await conversation.log.read(await conversation.log.last() - 1)
+        assert (json.loads(end)["type"], json.loads(end)["runId"]) == ("RUN_FINISHED", "r1")
     assert DONE == ["milk", "woken"]
 
 

@@ -160,6 +160,21 @@ class BeginsAgain(Saboteur):
         return await self.good.begin(run, *values, **{**options, "key": str(values)})
 
 
+class ForgetsWhereALongRunHasBegun(Saboteur):
+    async def take(self, run: str, *options: Any) -> TakenRun | None:
+        taken = await self.good.take(run, *options)
+        is_long = taken is not None and taken.last > 40_000
+        return replace(taken, begun=None) if taken and is_long else taken
+
+
+class ShortensOpenRuns(Follower):
+    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+        start = max(after, await self.good.last(run) - 40_000)
+        async with aclosing(super().follow(run, start)) as following:
+            async for batch in following:
+                yield batch
+
+
 class LetsAnyoneReportTheEnd(Saboteur):
     async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
         is_held = await self.good.holder(run, 0.0) == options.get("release")
@@ -211,6 +226,8 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (ReleasesNothingWithEvents, leases.the_last_events_release_the_lease),
     (PassesNothingOn, leases.the_last_events_pass_the_lease_on),
     (BeginsAgain, leases.a_run_begins_once),
+    (ForgetsWhereALongRunHasBegun, leases.an_open_run_stays_whole),
+    (ShortensOpenRuns, leases.an_open_run_stays_whole),
     (LetsAnyoneReportTheEnd, leases.only_who_holds_the_lease_reports_the_end),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]

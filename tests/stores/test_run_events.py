@@ -38,6 +38,50 @@ async def test_a_run_holds_its_latest_events_only(url: str) -> None:
     assert "after number 79 are no longer stored" in str(caught.value)
 
 
+async def test_of_two_that_shorten_a_run_the_later_brings_nothing_back(url: str) -> None:
+    """Two processes may do so at once, and the one whose append came first may come last."""
+    async with opened(lambda: Events(Database(read_url(url)))) as store:
+        await store.append("r", [b"%d" % number for number in range(1, 61)], at=1.0)
+        for first in (41, 21):
+            await vars(type(store))["_shorten_to"](store, b"r", first)
+
+        with pytest.raises(MissedEventsError):
+            await read_from(store, "r", 25, 1)
+        assert await read_from(store, "r", 40, 1) == [(41, b"41")]
+
+
+async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
+    async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
+        await store.append("r", [b"before"] * 15, at=1.0)
+        await store.begin("r", "a", 9.0, b"begun", at=1.0, key="k")
+        for _ in range(60):
+            await store.append("r", [b"x"], at=1.0)
+        assert await read_from(store, "r", 0, 76)
+        last = await store.append("r", [b"end"], at=1.0, release="a")
+
+        with pytest.raises(MissedEventsError):
+            await read_from(store, "r", last - 11, 1)
+        assert (await read_from(store, "r", last - 10, 10))[-1] == (last, b"end")
+
+
+async def test_a_run_that_begins_where_another_waits_has_what_was_before_shortened(
+    url: str,
+) -> None:
+    """A lease may pass from run to run, and never be released."""
+    async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
+        owner = None
+        for number in range(10):
+            await store.begin(
+                "r", f"of {number}", 9.0, b"begun", at=1.0, key=f"k{number}", instead=owner
+            )
+            await store.append("r", [b"x"] * 7, at=1.0)
+            owner = f"of {number}"
+
+        with pytest.raises(MissedEventsError):
+            await read_from(store, "r", 48, 1)
+        assert (await read_from(store, "r", 72, 8))[0] == (73, b"begun")
+
+
 async def test_events_lie_beside_conversations(url: str) -> None:
     async with opened(partial(open_tree_store, url)) as trees:
         beside = open_run_events(trees)

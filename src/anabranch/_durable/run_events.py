@@ -72,6 +72,8 @@ class RunEvents(Protocol):
 
     Numbers count from 1 in each run, without gaps, in the order in which events were appended; no
     number is ever used again. A run needs no beginning: one without events has the number 0.
+    A store may delete the oldest events of a run that has grown long; but while its lease is not
+    released, none from the last :meth:`begin` on.
     Times are seconds since the epoch and come from the caller's clock.
     """
 

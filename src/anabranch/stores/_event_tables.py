@@ -106,7 +106,19 @@ OVERDUE = (
     .limit(sa.bindparam("most"))
 )
 DELETE = sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until"))
-SET_FIRST = sa.update(RUN).where(_THIS).values(first=sa.bindparam("until"))
+SET_FIRST = (
+    sa.update(RUN)
+    .where(
+        _THIS,
+        RUN.c.first < sa.bindparam("until"),
+        sa.or_(RUN.c.owner.is_(None), sa.bindparam("until") <= sa.bindparam("begun")),
+    )
+    .values(first=sa.bindparam("until"))
+)
+"""Moves the first number on, never back: of two who do so at once, the later may have the lower one.
+
+A run that is open stays whole, from the number with which it has begun.
+"""
 OLD_RUNS = (
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.owner.is_(None))
@@ -143,8 +155,9 @@ there is none.
 def counting(count: int) -> sa.ClauseElement:
     """Return the statement that makes room in so many runs; a row is name, events, and time.
 
-    It returns the number of the first event, and of the last, of each run. On Postgres,
-    :data:`APPEND_POSTGRES` does this as well.
+    It returns the number of the first event, and of the last, of each run, and the owner of its lease:
+    SQLite may have it that ``owner IS NULL`` is false in what an upsert returns, though it is not. On
+    Postgres, :data:`APPEND_POSTGRES` does this as well.
     """
     insert = insert_of(is_postgresql=False)(RUN).values(
         [
@@ -160,7 +173,7 @@ def counting(count: int) -> sa.ClauseElement:
     new = insert.excluded
     made: sa.ClauseElement = insert.on_conflict_do_update(
         index_elements=[RUN.c.run], set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at}
-    ).returning(RUN.c.run, RUN.c.first, RUN.c.last)
+    ).returning(RUN.c.run, RUN.c.first, RUN.c.last, RUN.c.owner)
     return made
 
 
@@ -216,7 +229,7 @@ APPEND_POSTGRES = sa.text("""
             )
         WHERE (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) IS NULL
             OR (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
-        RETURNING run, first, last
+        RETURNING run, first, last, owner
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data)
         SELECT run, last - count + item.number,
@@ -225,7 +238,7 @@ APPEND_POSTGRES = sa.text("""
             CAST(:places AS bigint[]), CAST(:numbers AS bigint[]), CAST(:events AS bytea[])
         ) AS item (place, number, data) JOIN new USING (place) JOIN head USING (run)
     )
-    SELECT place, first, last, set_config('synchronous_commit', 'off', true),
+    SELECT place, first, last, owner, set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head JOIN new USING (run) ORDER BY place
 """)
@@ -247,12 +260,12 @@ BEGIN_POSTGRES = sa.text("""
             owner = excluded.owner, leased_until = excluded.leased_until
         WHERE anabranch_run.last = (SELECT last FROM known)
             AND (anabranch_run.owner IS NULL OR anabranch_run.owner = CAST(:old_owner AS bytea))
-        RETURNING run, last
+        RETURNING run, first, last
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data)
         SELECT run, last, CAST(:name AS bytea), CAST(:event AS bytea) FROM head
     )
-    SELECT last, set_config('synchronous_commit', 'off', true),
+    SELECT first, last, set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head
 """)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from itertools import chain, count, repeat
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from anabranch._durable.run_events import MissedEventsError, NewEvents, TakenRun
+from anabranch.errors import StoreError
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._event_tables import (
@@ -46,7 +48,7 @@ __all__ = ["HELD", "Events"]
 T = TypeVar("T")
 
 HELD = 20_000
-"""How many events of a run are stored at least; it may be twice as many."""
+"""How many events of a run are stored at least; it may be twice as many, and more while it is open."""
 
 PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 """The most that is read at once, but for a single event that is larger."""
@@ -108,15 +110,15 @@ class Events:
             heads = await self._database.write(
                 lambda connection: self._add(connection, new, at), lasting=False
             )
-        for place, first, last, *_ in heads:
+        for place, first, last, owner, *_ in heads:
             each = new[int(place) - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events)
-            if last - first >= 2 * self._held:
-                await self._shorten_to(to_bytes(each.run), last - self._held + 1)
+            if owner is None:
+                await self._hold_latest(each.run, first, last)
         return [int(last) for _, _, last, *_ in heads]
 
     def _add(self, connection: sa.Connection, new: Sequence[NewEvents], at: float) -> Sequence[Row]:
-        """Add events; return place, first and last number of each run that had some added."""
+        """Add events; return place, first and last number and owner of each run that had some added."""
         places = {
             to_bytes(each.run): place
             for place, each in enumerate(new, 1)
@@ -164,30 +166,39 @@ class Events:
                 self._release.count(connection, values)
             if not self._lease.count(connection, {**values, "now": 0.0}):
                 return []
-            return [
-                [last] for *_, last in self._add(connection, [NewEvents(run, [event], key)], at)
-            ]
+            added = self._add(connection, [NewEvents(run, [event], key)], at)
+            return [(first, last) for _, first, last, _ in added]
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
             return self._begin.rows(connection, {**values, "event": event})
 
         is_postgresql = self._database.is_postgresql
-        for last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
+        for first, last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
             self._tails.publish(run, last, [event])
+            await self._hold_latest(run, first, last, begun=last)
             return int(last)
         return None
 
-    async def _shorten_to(self, this: bytes, first: int) -> None:
+    async def _hold_latest(self, run: str, first: int, last: int, begun: int = 0) -> None:
+        """Shorten a run that has grown long; if it is open, what was before it has ``begun``."""
+        if last - first >= 2 * self._held:
+            with suppress(StoreError):  # what was stored is; the run is shortened next time
+                await self._shorten_to(to_bytes(run), last - self._held + 1, begun)
+
+    async def _shorten_to(self, this: bytes, first: int, begun: int = 0) -> None:
         """Delete the events before number ``first``."""
         await self._database.write(
-            lambda connection: self._drop(connection, this, first), lasting=False
+            lambda connection: self._drop(connection, this, first, begun), lasting=False
         )
 
-    def _drop(self, connection: sa.Connection, this: bytes, until: int) -> int:
-        """Delete the events before number ``until``; return how many."""
-        values = {"this": this, "until": until}
-        self._set_first.count(connection, values)
-        return self._delete.count(connection, values)
+    def _drop(self, connection: sa.Connection, this: bytes, until: int, begun: int = 0) -> int:
+        """Delete the events before number ``until`` of a run that is not open; return how many.
+
+        Those before it has ``begun`` may go of an open one, too.
+        """
+        values = {"this": this, "until": until, "begun": begun}
+        is_moved = self._set_first.count(connection, values) > 0
+        return self._delete.count(connection, values) if is_moved else 0
 
     async def find(self, run: str, key: str) -> int | None:
         [(number,)] = await self._rows(self._find, this=to_bytes(run), name=to_bytes(key))

@@ -16,6 +16,9 @@ from anabranch.testing.suites._run_event_checks import (
 
 __all__ = ["RUN_EVENT_CHECKS"]
 
+MANY = 50_000
+"""Events of one run: more than a store holds of those that have ended."""
+
 
 async def a_lease_has_one_holder(open_store: OpenRunEvents) -> None:
     """Also of a run that has no events yet; it ends by itself, or when it is released."""
@@ -81,6 +84,20 @@ async def a_run_begins_once(open_store: OpenRunEvents) -> None:
         expect(await store.holder("r", 129.0), "b", "it has the lease")
         expect(await read_from(store, "r", 0, 3), [(1, b"x"), (2, b"z"), (3, b"y")], "in order")
         expect(await store.find("r", "other c"), 3, "under its key")
+
+
+async def an_open_run_stays_whole(open_store: OpenRunEvents) -> None:
+    """From its first event on, however many follow: who takes it over goes on after them."""
+    async with opened(open_store) as store:
+        await store.append("r", some("before"), at=99.0)
+        expect(await store.begin("r", "a", 110.0, b"x", at=100.0, key="k"), 2, "its first event")
+        count, batch = 0, [b"."] * 1000
+        while count < MANY:
+            count += len(batch)
+            await store.append_all([NewEvents("r", batch)], at=101.0)
+        taken = await store.take("r", "a", "b", 120.0, "k")
+        expect(taken, TakenRun(2, 2 + count), "all its events")
+        expect(await read_from(store, "r", 1, 2), [(2, b"x"), (3, b".")], "which can be read")
 
 
 async def only_who_holds_the_lease_reports_the_end(open_store: OpenRunEvents) -> None:
@@ -149,6 +166,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     the_last_events_release_the_lease,
     the_last_events_pass_the_lease_on,
     a_run_begins_once,
+    an_open_run_stays_whole,
     only_who_holds_the_lease_reports_the_end,
     a_lease_passes_from_its_owner_to_another,
     who_takes_a_lease_learns_where_the_events_are,

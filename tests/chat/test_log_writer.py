@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 from ag_ui.core import CustomEvent
 
+from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.errors import StoreError
 from anabranch.stores import open_run_events
 from anabranch.testing import ManualClock
 
@@ -47,14 +50,43 @@ def notice(name: str) -> CustomEvent:
     return CustomEvent(name=name, value=None)
 
 
+class LosesAnswers(Watched):
+    """The first batch is stored, and the answer is lost."""
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await super().append_all(new, at=at)
+        if len(self.batches) == 1:
+            raise StoreError("the answer is lost")
+
+
 @pytest.fixture
 def watched() -> Any:
     return Watched(open_run_events("memory:"))
 
 
-def logs(watched: Any) -> list[ThreadLog]:
-    writer = LogWriter(watched, ManualClock())
+def logs(watched: Any, clock: ManualClock | None = None) -> list[ThreadLog]:
+    writer = LogWriter(watched, clock or ManualClock())
     return [ThreadLog(writer, name) for name in ("a", "b", "c")]
+
+
+async def lease_on(
+    events: Any, name: str, clock: ManualClock, lost: list[str], *, is_over: bool = False
+) -> RenewedLease:
+    """A lease that is not renewed; one that is over could not be."""
+    lease = RenewedLease(
+        events,
+        name,
+        clock,
+        worker="w",
+        seconds=15,
+        kind="thread",
+        on_lost=lambda: lost.append(name),
+    )
+    assert await lease.take()
+    await lease.give_up()
+    if is_over:
+        clock.advance(16.0)
+    return lease
 
 
 async def test_all_threads_are_stored_together(watched: Any) -> None:
@@ -157,4 +189,90 @@ async def test_who_waits_for_a_batch_that_is_stored_calls_for_no_other(
     await three.flush()
     assert watched.batches == [{"a": 1}, {"c": 1}]
     await two.flush()
+    await watched.close()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
+    watched: Any, *, is_first: bool
+) -> None:
+    """A run and its branches report to one thread, of which one may have lost its lease."""
+    clock, lost = ManualClock(), list[str]()
+    one, _, _ = logs(watched, clock)
+    left = await lease_on(watched, "left", clock, lost, is_over=True)
+    right = await lease_on(watched, "right", clock, lost)
+    if is_first:
+        one.add([piece("late")], lease=left)
+    one.add([piece("said"), notice("here")], lease=right)
+    if not is_first:
+        one.add([piece("late")], lease=left)
+    one.add([notice("of no one")])
+    await one.flush()
+    assert lost == ["left"]
+    stored = [encoded(each) for each in (piece("said"), notice("here"), notice("of no one"))]
+    assert await one.read(0) == stored
+    await watched.close()
+
+
+async def test_the_end_of_a_run_is_its_own(watched: Any) -> None:
+    """It releases the run's lease, whatever is reported with others before, and after it."""
+    clock, lost = ManualClock(), list[str]()
+    one, two, _ = logs(watched, clock)
+    run = await lease_on(watched, "a", clock, lost)
+    branch = await lease_on(watched, "a/branch", clock, lost)
+    one.add([notice("begun")], lease=run)
+    one.add([notice("in a branch")], lease=branch)
+    one.add([notice("end")], lease=run, release=True)
+    one.add([notice("next")], lease=branch)
+    two.add([notice("beside")])
+    await one.flush()
+    assert watched.batches == [{"a": 2, "b": 1}, {"a": 1}, {"a": 1}]
+    assert await watched.holder("a", 0.0) is None
+    names = [json.loads(each)["name"] for each in await one.read(0)]
+    assert names == ["begun", "in a branch", "end", "next"]
+    assert lost == []
+    await watched.close()
+
+
+async def test_the_end_of_a_run_is_stored_with_what_it_has_reported(watched: Any) -> None:
+    clock = ManualClock()
+    one, _, _ = logs(watched, clock)
+    run = await lease_on(watched, "a", clock, [])
+    one.add([piece("said")], lease=run)
+    one.add([notice("end")], lease=run, release=True)
+    await one.flush()
+    assert watched.batches == [{"a": 2}]
+    assert await watched.holder("a", 0.0) is None
+    await watched.close()
+
+
+async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_an_end_that_came_too_late() -> (
+    None
+):
+    watched: Any = LosesAnswers(open_run_events("memory:"))
+    clock = ManualClock()
+    one, two, _ = logs(watched, clock)
+    run = await lease_on(watched, "a", clock, [])
+    assert await watched.take_over("a", run.owner, "other", math.inf, clock.now() + 99.0)
+    one.add([notice("end")], lease=run, release=True)
+    two.add([notice("said")])
+    flushed = asyncio.ensure_future(two.flush())
+    while not flushed.done():
+        await asyncio.sleep(0)
+        clock.advance(0.1)
+    assert [await log.last() for log in (one, two)] == [0, 1]
+    await watched.close()
+
+
+async def test_an_end_whose_answer_was_lost_is_stored_once() -> None:
+    watched: Any = LosesAnswers(open_run_events("memory:"))
+    clock = ManualClock()
+    one, _, _ = logs(watched, clock)
+    run = await lease_on(watched, "a", clock, [])
+    one.add([notice("end")], lease=run, release=True)
+    flushed = asyncio.ensure_future(one.flush())
+    while not flushed.done():
+        await asyncio.sleep(0)
+        clock.advance(0.1)
+    assert await one.last() == 1
     await watched.close()

@@ -49,7 +49,7 @@ class LiveBranch(LiveTurn):
             self.is_over = self._is_silent = True
             return False
         self._stopping = asyncio.create_task(self._stop_when_asked(begun))
-        self._log.add(ends_of_all_open(events, self._start.id))
+        self._log.add(ends_of_all_open(events, self._start.id), lease=self._lease)
         self._mapping.go_on_after(events)
         return True
 
@@ -69,7 +69,7 @@ class LiveBranch(LiveTurn):
         With a ``version`` or ``until``, it waits for that; it is returned as it waits.
         """
         if not self._is_silent and not self._is_lost:
-            self._log.add(self._mapping.end(suspended=True))
+            self._log.add(self._mapping.end(suspended=True), lease=self._lease)
         if version or until:
             return await self.hand_over(is_called=True, version=version, until=until)
         await self._log.flush()

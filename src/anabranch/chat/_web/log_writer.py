@@ -13,17 +13,15 @@ import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
-from typing import NamedTuple
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents
-from anabranch._encodable import encodable
 from anabranch._engine.clock import Clock, pause
+from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 
 __all__ = ["LogWriter", "TextPiece", "encoded"]
@@ -40,60 +38,6 @@ RETRY, PATIENCE = 0.25, 60.0
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
-class TextPiece(NamedTuple):
-    """A ``TextMessageContentEvent``, as most events are: AG-UI's model takes ten times as long."""
-
-    message_id: str
-    delta: str
-    subagent_run_id: str | None
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What waits for the store in one thread: events, and then the pieces of one text."""
-
-    events: list[bytes] = field(default_factory=list[bytes])
-    text: TextPiece | None = None
-    deltas: list[str] = field(default_factory=list[str])
-    size: int = 0
-    lease: RenewedLease | None = None
-    is_released: bool = False
-
-    def drop_if_stale(self) -> bool:
-        """Whether the run that reports it may be another process's by now, which reports it then."""
-        if self.lease is None or not self.lease.is_over:
-            return False
-        self.lease.lose()
-        return True
-
-    @property
-    def release(self) -> str | None:
-        """The owner whose lease is released with it."""
-        return self.lease.owner if self.lease is not None and self.is_released else None
-
-    def add_text(self, piece: TextPiece) -> None:
-        """Add a piece of a text; it becomes part of the event of the pieces before it."""
-        text = self.text
-        if text is None or text[0] != piece[0] or text[2] != piece[2]:
-            self.end_text()
-            self.text = piece
-        self.deltas.append(piece[1])
-        self.size += len(piece[1])
-
-    def add(self, event: bytes) -> None:
-        """Add an event."""
-        self.end_text()
-        self.events.append(event)
-        self.size += len(event)
-
-    def end_text(self) -> None:
-        """Make an event of the pieces."""
-        if self.text is not None:
-            self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
-            self.text = None
-            self.deltas.clear()
-
-
 class LogWriter:
     """Stores what is added, in its order within each thread.
 
@@ -107,8 +51,8 @@ class LogWriter:
         self.clock: Clock = clock
         name = secrets.token_hex(8)
         self._keys = (f"{name}.{number}" for number in count())
-        self._waiting: dict[str, _Waiting] = {}
-        self._storing: Mapping[str, _Waiting] = {}
+        self._waiting: dict[str, list[WaitingEvents]] = {}
+        self._storing: Mapping[str, WaitingEvents] = {}
         self._urgent: set[str] = set()
         self._called = asyncio.Event()
         self._stored = asyncio.Event()
@@ -129,19 +73,17 @@ class LogWriter:
         With ``release``, they release it. Those that are mostly ``is_followed`` by others wait a
         little for them.
         """
-        waiting = self._waiting.get(thread_id) or _Waiting()
-        urgent = False
-        for event in events:
-            if type(event) is TextPiece:
-                waiting.add_text(event)
-            else:
-                waiting.add(encoded(event))
-                urgent = not is_followed
-        if not waiting.events and waiting.text is None:
+        added = list(events)
+        if not added:
             return
-        self._waiting[thread_id] = waiting
-        waiting.lease = lease or waiting.lease
-        waiting.is_released = release or waiting.is_released
+        waiting = self._place(thread_id, lease, release=release)
+        urgent = False
+        for event in added:
+            if type(event) is TextPiece:
+                waiting.add_text(event, lease)
+            else:
+                waiting.add(encoded(event), lease)
+                urgent = not is_followed
         if urgent:
             self._call_for(thread_id)
         elif is_followed:
@@ -150,10 +92,18 @@ class LogWriter:
         if self._task is None:
             self._task = asyncio.create_task(self._write())
 
+    def _place(self, thread_id: str, lease: RenewedLease | None, *, release: bool) -> WaitingEvents:
+        """Return where events wait: with the last ones, or for a batch after theirs."""
+        waiting = self._waiting.setdefault(thread_id, [])
+        if not waiting or not waiting[-1].has_room(lease, release=release):
+            waiting.append(WaitingEvents())
+        if release:
+            waiting[-1].release = lease
+        return waiting[-1]
+
     def size(self, thread_id: str) -> int:
         """Return how many bytes of a thread wait to be taken into a batch."""
-        waiting = self._waiting.get(thread_id)
-        return 0 if waiting is None else waiting.size
+        return sum(each.size for each in self._waiting.get(thread_id, ()))
 
     def is_written(self, thread_id: str) -> bool:
         """Whether all that was added to a thread is stored."""
@@ -185,14 +135,18 @@ class LogWriter:
             self._task = None
             self._end_batch()
 
-    def _take(self, *, all_threads: bool) -> Mapping[str, _Waiting]:
+    def _take(self, *, all_threads: bool) -> Mapping[str, WaitingEvents]:
         """Return what is to be stored: of all threads, or of those for which someone waits."""
         urgent, self._urgent = self._urgent, set()
         self._called.clear()
         names = list(self._waiting) if all_threads else urgent & self._waiting.keys()
-        taken = {name: self._waiting.pop(name) for name in names}
-        for each in taken.values():
+        taken = {name: self._waiting[name].pop(0) for name in names}
+        for name, each in taken.items():
             each.end_text()
+            if not self._waiting[name]:
+                del self._waiting[name]
+            elif name in urgent:  # who waits for it waits for all
+                self._call_for(name)
         return taken
 
     async def _rest(self, seconds: float) -> None:
@@ -206,10 +160,11 @@ class LogWriter:
         self._stored.set()
         self._stored = asyncio.Event()
 
-    async def _store(self, batch: Mapping[str, _Waiting]) -> None:
+    async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
         """Store a batch, once, although the store may fail after it has done its work."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
         tried = dict[str, None]()  # the runs under which the batch may be stored
+        is_tried = False
         while new := _to_store(batch, key):
             try:
                 for run in tried:
@@ -221,36 +176,22 @@ class LogWriter:
                     lost = sum(len(each.events) for each in new)
                     logger.exception("%d events of %d conversations are lost", lost, len(new))
                     return
-                if not tried:
+                if not is_tried:
                     logger.warning("events of conversations cannot be stored yet: %s", error)
-                tried[new[0].run] = None
+                is_tried = True
+                tried.update((each.run, None) for each in new if each.key)
                 await pause(self.clock, RETRY)
             else:
                 return
 
 
-def _to_store(batch: Mapping[str, _Waiting], key: str) -> list[NewEvents]:
-    """Return what of a batch may be stored now; all of it is stored or none, so one has the key."""
-    new = [
-        NewEvents(name, each.events, release=each.release)
-        for name, each in batch.items()
-        if not each.drop_if_stale()
+def _to_store(batch: Mapping[str, WaitingEvents], key: str) -> list[NewEvents]:
+    """Return what of a batch may be stored now; the first that the store cannot refuse has the key.
+
+    All such is stored or none. What releases a lease needs no key: it cannot be stored twice.
+    """
+    found = (each.to_store(name) for name, each in batch.items())
+    new = sorted((each for each in found if each), key=lambda each: each.release is not None)
+    return [
+        replace(each, key="" if place or each.release else key) for place, each in enumerate(new)
     ]
-    return [replace(each, key="" if place else key) for place, each in enumerate(new)]
-
-
-def encoded(event: BaseModel | TextPiece) -> bytes:
-    """Return an event as it is sent."""
-    shown: object = event
-    if isinstance(event, TextPiece):
-        branch = event.subagent_run_id
-        shown = {
-            "type": "TEXT_MESSAGE_CONTENT",
-            "messageId": event.message_id,
-            "delta": event.delta,
-            **({"subagentRunId": branch} if branch else {}),
-        }
-    try:
-        return to_json(shown, by_alias=True, exclude_none=True)
-    except ValueError:  # texts of tools and models may have what UTF-8 has not
-        return to_json(encodable(shown), by_alias=True, exclude_none=True)

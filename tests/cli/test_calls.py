@@ -107,6 +107,35 @@ def test_a_drift_is_named_and_is_a_failure(
 
 
 @pytest.mark.usefixtures("store")
+def test_an_open_call_whose_tool_is_gone_drifts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    renamed = tmp_path / "renamed_trips.py"
+    renamed.write_text(CHANGED.replace("def trip", "def journey"))
+    status, out, err = run(capsys, "replay", "--all", str(renamed))
+    assert status == 1
+    (found,) = json.loads(out)
+    assert (found["id"], found["tool"], found["ended"]) == (CALL, "trip", "drifts")
+    assert found["drift"] == {
+        "at": "tool",
+        "recorded": "trip",
+        "now": f"no such tool: {renamed} offers journey",
+    }
+    assert err == "anabranch: The present code cannot continue 1 call of 1.\n"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_replay_of_all_is_narrowed_to_some_tools(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    renamed = tmp_path / "other_trips.py"
+    renamed.write_text(CHANGED.replace("def trip", "def journey"))
+    assert shown(capsys, "replay", "--all", str(renamed), "--tool", "journey") == []
+    options = ["--tool", "journey", "--tool", "trip", "--tool", "trip"]
+    assert [each["id"] for each in shown(capsys, "replay", "--all", TARGET, *options)] == [CALL]
+
+
+@pytest.mark.usefixtures("store")
 def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]) -> None:
     done = shown(capsys, "undo", "1", TARGET, "--yes")
     assert done == {
@@ -155,6 +184,7 @@ def test_an_undo_that_fails_is_left(
         (["replay"], 2, "Name a call and the TARGET"),
         (["replay", CALL], 2, "Name a call and the TARGET"),
         (["replay", "--all"], 2, "Name a call and the TARGET"),
+        (["replay", CALL, TARGET, "--tool", "trip"], 2, "--tool narrows --all"),
         (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is running elsewhere"),
         (["replay", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
         (["undo", "nothing", TARGET], 1, "The store has no call 'nothing'"),

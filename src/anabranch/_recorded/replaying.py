@@ -26,7 +26,7 @@ from anabranch.errors import (
 )
 from anabranch.tool import Tool
 
-__all__ = ["Drift", "Replayed", "replay_call"]
+__all__ = ["Drift", "Replayed", "replay_call", "without_tool"]
 
 SHOWN = 200
 """The most characters of a value in a drift."""
@@ -39,7 +39,7 @@ _GONE = (
 
 
 class Drift(BaseModel):
-    """Where a replay differs from the record: at which step, or at ``arguments`` or ``result``."""
+    """Where a replay differs from the record: at which step, or at ``tool``, ``arguments`` or ``result``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,6 +76,14 @@ class Replayed(BaseModel):
     def is_clean(self) -> bool:
         """Whether the present code can continue the call, or has done the same."""
         return self.ended in {"waits", "ended", "goes on"}
+
+
+def without_tool(record: CallRecord, now: str) -> Replayed:
+    """Return what a replay finds where the tool of a call is gone, or has another name; ``now`` says so."""
+    drift = Drift(at="tool", recorded=record.tool, now=now)
+    return Replayed(
+        id=record.call_id, tool=record.tool, version=record.version, ended="drifts", drift=drift
+    )
 
 
 async def replay_call(

@@ -15,7 +15,7 @@ from anabranch._durable.store import CallRecord
 from anabranch._engine.clock import SystemClock
 from anabranch._recorded.finding import NoSuchCallError, find_call
 from anabranch._recorded.reading import listed, read_call
-from anabranch._recorded.replaying import Replayed, replay_call
+from anabranch._recorded.replaying import Replayed, replay_call, without_tool
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents._call_expiry import runtime_of
@@ -99,8 +99,17 @@ def replay_command(
     ],
     every: Annotated[
         bool,
-        Parameter(name="--all", negative="", help="Replay every open call of the TARGETs' tools."),
+        Parameter(
+            name="--all",
+            negative="",
+            help="Replay every open call in the store, those of other applications that share it"
+            " as well. A call whose tool the TARGETs do not have drifts.",
+        ),
     ] = False,
+    tool: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", help="With --all, only calls of this tool. Repeatable."),
+    ] = (),
     json: AsJson = False,
     store: Store = None,
 ) -> None:
@@ -109,6 +118,8 @@ def replay_command(
     No step is run, nothing is sampled, asked, sent or written; what a tool does outside of steps, it
     does. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
     """
+    if tool and not every:
+        raise UsageError("--tool narrows --all: give both, or the call alone.")
     name, targets = (None, names) if every else (names[0] if names else None, names[1:])
     if not targets or (name is None and not every):
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
@@ -118,9 +129,13 @@ def replay_command(
         calls, trees, _ = stores
         if name is None:
             return [
-                await replay_call(calls, record, tool, await runtime_of(trees, record))
-                for tool in tools.values()
-                for record in await _open_calls(calls, tool.name)
+                await replay_call(
+                    calls, record, tools[record.tool], await runtime_of(trees, record)
+                )
+                if record.tool in tools
+                else without_tool(record, _not_offered(tools, targets))
+                for each in dict.fromkeys(tool) or (None,)
+                for record in await _open_calls(calls, each)
             ]
         record = await find_call(calls, name)
         _require_offered(record, tools, targets)
@@ -194,8 +209,12 @@ def _tools(targets: Sequence[str]) -> dict[str, Tool[Any]]:
     return tools
 
 
-async def _open_calls(calls: CallStore, tool: str) -> list[CallRecord]:
-    """Return every open call of a tool."""
+def _not_offered(tools: Mapping[str, Tool[Any]], targets: Sequence[str]) -> str:
+    return f"no such tool: {' '.join(targets)} offers {', '.join(sorted(tools))}"
+
+
+async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
+    """Return every open call, or every one of a tool."""
     found: list[CallRecord] = []
     while page := await calls.calls(
         PAGE, tool=tool, status="open", after=found[-1] if found else None

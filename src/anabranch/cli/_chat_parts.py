@@ -59,14 +59,15 @@ class ChatParts:
     version: str | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[None]:
-        """Hold the connections to servers open, and learn, inside the block.
+    async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
+        """Hold the connections to servers open, and learn if this process works, inside the block.
 
         Raises:
             FailedError: a server cannot be reached.
         """
         try:
-            async with connected(self.tools), learning(self.bank, self.learner):
+            learner = self.learner if works else None
+            async with connected(self.tools), learning(self.bank, learner, self.engine):
                 yield
         finally:
             if self.engine is not None:

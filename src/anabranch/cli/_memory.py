@@ -15,11 +15,15 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch._extras import needs_extra
 from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
+from anabranch.engines import Engine
 from anabranch.errors import StoreError
 from anabranch.memory import Distiller, ReasoningBank, Scrubber
+from anabranch.memory._distilling import POLL
 from anabranch.stores import open_memory_store
 
 __all__ = ["Remembering", "learning", "open_bank", "open_scrubber"]
+
+_JOB = "branches to learn from"
 
 Remembering: TypeAlias = Annotated[
     bool,
@@ -57,14 +61,21 @@ def open_bank(store: str) -> ReasoningBank:
 
 
 @asynccontextmanager
-async def learning(bank: ReasoningBank | None, sampler: Sampler | None) -> AsyncGenerator[None]:
+async def learning(
+    bank: ReasoningBank | None, sampler: Sampler | None, engine: Engine | None = None
+) -> AsyncGenerator[None]:
     """Learn from the branches in a memory's queue while the context lasts; then close its store.
 
-    Without a model they stay in the queue, and without a memory there is none.
+    Without a model they stay in the queue, and without a memory there is none. Of the processes that
+    share an engine, one looks for them.
     """
     workers: list[asyncio.Task[Any]] = []
     if bank is not None and sampler is not None:
-        workers.append(asyncio.ensure_future(Distiller(bank, sampler).run()))
+        distiller = Distiller(bank, sampler)
+        looking = (
+            distiller.run() if engine is None else engine.every(_JOB, POLL, distiller.learn_all)
+        )
+        workers.append(asyncio.ensure_future(looking))
     try:
         yield
     finally:

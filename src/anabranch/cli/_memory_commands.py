@@ -99,10 +99,7 @@ def distill_command(*, model: Model = None, store: Store = None) -> None:
         raise UsageError("distill needs a model: give --model NAME, or set ANABRANCH_MODEL.")
 
     async def work(memories: MemoryStore) -> dict[str, int]:
-        distiller = Distiller(ReasoningBank(memories), sampler)
-        done = 0
-        while await distiller.learn_next():
-            done += 1
+        done = await Distiller(ReasoningBank(memories), sampler).learn_all()
         return {"branches": done, "waiting": await memories.waiting()}
 
     print_json(_with_store(store, work))

@@ -104,7 +104,7 @@ class ServerRecipe:
         )
         given = sampler or store or self.limits != UNLIMITED
         note = foreign(found) if given else ""
-        around = _closing(options.engine, learning(bank, learner))
+        around = _closing(options.engine, learning(bank, learner, options.engine))
         return MadeServer(server, unused, around, note)
 
 

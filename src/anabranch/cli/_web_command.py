@@ -118,7 +118,7 @@ def web_command(  # noqa: PLR0913 - options
             listener,
             Bounds(endpoint.connections, access_log=access_log),
             on_started=lambda: Console().say(f"The chat is at {address}"),
-            around=parts.open(),
+            around=parts.open(works=parts.engine is None),
         )
 
 

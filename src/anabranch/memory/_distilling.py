@@ -27,7 +27,7 @@ from anabranch.memory._memory_store import Filter
 from anabranch.memory._prompts import extraction, judgement, read_items, read_verdict
 from anabranch.memory._words import words_of
 
-__all__ = ["ATTEMPTS", "LEASE", "Distiller"]
+__all__ = ["ATTEMPTS", "LEASE", "POLL", "Distiller"]
 
 logger: logging.Logger = logging.getLogger("anabranch")
 
@@ -36,6 +36,9 @@ LEASE = 600.0
 
 ATTEMPTS = 3
 """How often a branch is tried before it is given up."""
+
+POLL = 30.0
+"""Seconds from one look into the queue to the next."""
 
 _RETRY = 60.0
 _SAME = 0.7
@@ -56,15 +59,27 @@ class Distiller:
         self._sampler = sampler
         self._owner = secrets.token_hex(8)
 
-    async def run(self, *, poll: float = 30.0) -> None:
+    async def run(self, *, poll: float = POLL) -> None:
         """Learn from each branch that is queued, for ever; look every ``poll`` seconds."""
         while True:
             try:
-                while await self.learn_next():
-                    pass
+                await self.learn_all()
             except StoreError:
                 logger.warning("the memory's queue cannot be read; trying again", exc_info=True)
             await pause(self._bank.clock, poll)
+
+    async def learn_all(self) -> int:
+        """Learn from each branch that is queued now; return how many there were.
+
+        One that cannot be learned from now counts, and is tried again later.
+
+        Raises:
+            StoreError: the store cannot do its work.
+        """
+        done = 0
+        while await self.learn_next():
+            done += 1
+        return done
 
     async def learn_next(self) -> bool:
         """Learn from the branch that has waited longest; return whether there was one.

@@ -1,0 +1,87 @@
+"""Who learns from queued branches: of the processes that share an engine, one that works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from anabranch.cli._chat_parts import ChatParts
+from anabranch.cli._memory import learning
+from anabranch.cli._web_models import WithoutModel
+from anabranch.engines import InProcessEngine
+from anabranch.memory import MemoryStore, QueuedBranch, ReasoningBank
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.stores import open_memory_store, open_stores
+from anabranch.testing import ManualClock
+
+
+class Process:
+    """The memory of one process: the store of all, and what this process asks of it."""
+
+    def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
+        self.looks = 0
+        self._store = store
+        self.bank = ReasoningBank(self, clock=clock)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
+        self.looks += 1
+        return await self._store.lease(owner, now, until)
+
+    async def close(self) -> None:
+        """It is closed with the last process."""
+
+
+class Model:
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        raise AssertionError
+
+
+async def until(condition: Callable[[], bool], clock: ManualClock) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+        clock.advance(1.0)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    store = open_memory_store("memory:")
+    yield store
+    await store.close()
+
+
+async def test_of_the_processes_that_share_an_engine_one_looks_for_branches(
+    store: MemoryStore,
+) -> None:
+    clock = ManualClock(1000.0)
+    engine = InProcessEngine(clock)
+    first, second = Process(store, clock), Process(store, clock)
+    async with learning(first.bank, Model(), engine):
+        await until(lambda: first.looks == 1, clock)
+        async with learning(second.bank, Model(), engine):
+            await until(lambda: first.looks == 3, clock)
+            assert second.looks == 0
+    async with learning(second.bank, Model(), engine):
+        await until(lambda: second.looks == 1, clock)
+    assert first.looks == 3
+
+
+@pytest.mark.parametrize(("works", "looks"), [(True, 1), (False, 0)])
+async def test_a_process_that_leaves_runs_to_workers_does_not_learn(
+    store: MemoryStore, works: bool, looks: int
+) -> None:
+    clock = ManualClock(1000.0)
+    process = Process(store, clock)
+    calls, trees = open_stores("memory:")
+    parts = ChatParts(
+        [], WithoutModel(), calls, trees, InProcessEngine(clock), process.bank, True, Model()
+    )
+    async with parts.open(works=works):
+        await store.waiting()  # after which the other would have looked
+        await until(lambda: process.looks >= looks, clock)
+    assert process.looks == looks
+    await calls.close()

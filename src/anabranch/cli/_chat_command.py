@@ -19,6 +19,7 @@ import anyio
 from cyclopts import Parameter
 
 from anabranch._engine.combine import cancel_and_wait
+from anabranch._shielded import run_shielded
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
@@ -50,7 +51,7 @@ from anabranch.cli._memory import Remembering, learning, open_bank
 from anabranch.cli._options import WEB_TOKEN, AsJson, Model, Store, limits_of, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError
-from anabranch.memory import ReasoningBank, memory_tools
+from anabranch.memory import memory_tools
 from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
@@ -176,37 +177,37 @@ async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console
         CommandError: it cannot begin, a line of a script failed, or the person left.
     """
     learner = open_sampler(options.model) if options.memory else None
-    bank = open_bank(store_url(options.store)) if options.memory or options.folding else None
-    if bank is not None and options.memory:
-        tools = [*tools, *memory_tools(bank)]
-    async with connected(tools), learning(bank, learner):
-        await _chat(options, tools, console, bank, learns=learner is not None)
+    try:
+        calls, store = open_stores(store_url(options.store))
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    try:
+        bank = open_bank(store) if options.memory or options.folding else None
+        if bank is not None and options.memory:
+            tools = [*tools, *memory_tools(bank)]
+        if options.folding:
+            branches = open_branches(store, bank, learns=learner is not None)
+            tools = [*tools, Folding(branches)]
+        async with connected(tools), learning(bank, learner):
+            await _chat(options, tools, console, (calls, store))
+    finally:
+        await run_shielded(store.close())
 
 
 async def _chat(
     options: ChatOptions,
     tools: Sequence[ChatTool],
     console: Console,
-    bank: ReasoningBank | None,
-    *,
-    learns: bool,
+    stores: tuple[CallStore, TreeStore],
 ) -> None:
-    branches = None
-    if options.folding:
-        branches = open_branches(store_url(options.store), bank, learns=learns)
-        tools = [*tools, Folding(branches)]
     asks = options.prompt is None or console.interactive
     lines = lines_of(options.script, console) if asks else ScriptedLines()
-    try:
-        calls, store = open_stores(store_url(options.store))
-    except StoreError as error:
-        raise UsageError(str(error)) from error
     replies = replies_to(lines, console)
     screen = ChatScreen(console, replies)
     expiring: list[asyncio.Task[Any]] = []
     try:
         dependencies = _dependencies(
-            options, tools, console, lines, (calls, store), screen, replies.columns
+            options, tools, console, lines, stores, screen, replies.columns
         )
         session = await _session(options, dependencies, screen)
         expiring.append(asyncio.ensure_future(session.state.agent.expire_calls()))
@@ -221,9 +222,6 @@ async def _chat(
     finally:
         with anyio.CancelScope(shield=True):
             await cancel_and_wait(expiring)
-            await store.close()
-            if branches is not None:
-                await branches.store.close()
     if failed and isinstance(lines, ScriptedLines):
         raise FailedError(f"{failed} of the lines failed.")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch._asking.sampling import Sampler
 from anabranch._code_version import checked_version
+from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
@@ -62,6 +63,8 @@ class ChatParts:
     async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
         """Hold the connections to servers open, and learn if this process works, inside the block.
 
+        After it, the stores and the engine are closed: what learns hands its branch back first.
+
         Raises:
             FailedError: a server cannot be reached.
         """
@@ -70,8 +73,12 @@ class ChatParts:
             async with connected(self.tools), learning(self.bank, learner, self.engine):
                 yield
         finally:
-            if self.engine is not None:
-                await self.engine.close()
+            await run_shielded(self._close())
+
+    async def _close(self) -> None:
+        if self.engine is not None:
+            await self.engine.close()
+        await self.trees.close()
 
 
 def open_parts(
@@ -97,16 +104,16 @@ def open_parts(
     replies = _model(model, targets)
     url, learner = store_url(store), open_sampler(model) if memory else None
     shares = open_engine(engine, url)
-    bank = open_bank(url) if memory or folding else None
-    if folding:
-        tools.append(Folding(open_branches(url, bank, learns=learner is not None)))
-    if memory and bank is not None:
-        tools += memory_tools(bank)
     try:
         named = checked_version(version) if version else None
         calls, trees = open_stores(url)
     except (StoreError, ValueError) as error:
         raise UsageError(str(error)) from error
+    bank = open_bank(trees) if memory or folding else None
+    if folding:
+        tools.append(Folding(open_branches(trees, bank, learns=learner is not None)))
+    if memory and bank is not None:
+        tools += memory_tools(bank)
     return ChatParts(tools, replies, calls, trees, shares, bank, memory, learner, named)
 
 

@@ -16,6 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.folding import BankMemory, BranchService, FoldingSettings
 from anabranch.memory import ReasoningBank
 from anabranch.stores import open_branch_store
+from anabranch.tree import TreeStore
 
 __all__ = ["Foldable", "open_branches"]
 
@@ -37,9 +38,9 @@ Foldable: TypeAlias = Annotated[
 
 
 def open_branches(
-    store: str | None, bank: ReasoningBank | None = None, *, learns: bool = False
+    store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
 ) -> BranchService:
-    """Return the branches in the store at a URL, or those of this process without one.
+    """Return the branches in the store at a URL or beside that of conversations, or in this process.
 
     With a memory, they begin with what is in it, and leave what memories are made of; ``learns``
     says whether this process makes them.

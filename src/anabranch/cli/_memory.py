@@ -20,6 +20,7 @@ from anabranch.errors import StoreError
 from anabranch.memory import Distiller, ReasoningBank, Scrubber
 from anabranch.memory._distilling import POLL
 from anabranch.stores import open_memory_store
+from anabranch.tree import TreeStore
 
 __all__ = ["Remembering", "learning", "open_bank", "open_scrubber"]
 
@@ -48,8 +49,8 @@ def open_scrubber() -> Scrubber:
     return Scrubber()
 
 
-def open_bank(store: str) -> ReasoningBank:
-    """Return the memory in the store at a URL.
+def open_bank(store: str | TreeStore) -> ReasoningBank:
+    """Return the memory in the store at a URL, or beside that of conversations.
 
     Raises:
         UsageError: the URL is invalid, or the search for secrets is not installed.

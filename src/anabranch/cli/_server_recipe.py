@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
@@ -36,10 +36,14 @@ from anabranch.cli._memory import learning, open_bank
 from anabranch.cli._options import MODEL, STORE, store_url
 from anabranch.cli._targets import load, name_of
 from anabranch.engines import Engine
+from anabranch.errors import StoreError
 from anabranch.folding import folding_tools
 from anabranch.limits import UNLIMITED, Limits
+from anabranch.mcp import ServerOptions
 from anabranch.mcp._options import completed_by
 from anabranch.memory import memory_tools
+from anabranch.stores import open_stores
+from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
@@ -85,12 +89,15 @@ class ServerRecipe:
             options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
         except ValueError as error:
             raise UsageError(str(error)) from error
+        url = self.persistence.store
+        store: str | TreeStore | None = url
+        if url and (self.memory or self.folding):  # beside the calls, over the same connections
+            options, store = _beside_calls(options, url)
         with completed_by(options) as unused:
             found = load(self.targets)
-        store = self.persistence.store
         bank, learner = None, sampler if self.memory else None
         if self.memory or (self.folding and store):
-            bank = open_bank(store_url(store))
+            bank = open_bank(store or store_url(None))
         if self.folding:
             found.add(*folding_tools(open_branches(store, bank, learns=learner is not None)))
         if self.memory and bank is not None:
@@ -132,6 +139,15 @@ class WorkerApp:
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
         return self.access.app(server, self.host, session_ttl=None), around
+
+
+def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
+    """Return the options with an open store of calls, and a store over the same connections."""
+    try:
+        calls, trees = open_stores(url)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    return replace(options, store=calls), trees
 
 
 @asynccontextmanager

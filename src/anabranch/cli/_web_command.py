@@ -110,7 +110,6 @@ def web_command(  # noqa: PLR0913 - options
             engine=parts.engine,
             concurrency=CONCURRENCY if parts.engine is None else None,
             max_backlog=max_backlog,
-            closes_store=True,
             code_version=parts.version,
         )
         serve_app(

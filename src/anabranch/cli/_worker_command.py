@@ -94,8 +94,6 @@ async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
                     _end_within(grace)
     except StoreError as error:
         raise FailedError(str(error)) from error
-    finally:
-        await parts.trees.close()
 
 
 @contextmanager

@@ -121,20 +121,29 @@ def open_tree_store(url: str) -> TreeStore:
     return Trees(database)
 
 
-def open_memory_store(url: str) -> MemoryStore:
-    """Return the store of memories at ``url``, as :func:`open_store` does that of calls."""
-    database = _open_database(url)
+def open_memory_store(where: str | TreeStore) -> MemoryStore:
+    """Return the store of memories at a URL, as :func:`open_store` does that of calls.
+
+    Or beside a store of conversations of this package, over its connections, and until that store is
+    closed.
+
+    Raises:
+        StoreError: as :func:`open_store`; or the store of conversations is of another kind.
+    """
+    beside = _database_of(where)
+    database = beside or _open_database(str(where))
     from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
 
-    return Memories(database)
+    return Memories(database, closes=beside is None)
 
 
-def open_branch_store(url: str) -> BranchStore:
-    """Return the store of branches at ``url``, as :func:`open_store` does that of calls."""
-    database = _open_database(url)
+def open_branch_store(where: str | TreeStore) -> BranchStore:
+    """Return the store of branches at a URL, or beside another, as :func:`open_memory_store` does."""
+    beside = _database_of(where)
+    database = beside or _open_database(str(where))
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
 
-    return Branches(database)
+    return Branches(database, closes=beside is None)
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
@@ -165,6 +174,17 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     from anabranch.stores._run_events import Events  # noqa: PLC0415
 
     return Events(database, closes=beside is None)
+
+
+def _database_of(where: str | TreeStore) -> Database | None:
+    """Return the database of a store; ``None`` for a URL, whose database is yet to be opened."""
+    if isinstance(where, str):
+        return None
+    from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
+
+    if not isinstance(where, Trees):
+        raise StoreError(f"A {type(where).__name__} has no connections to share: give a URL.")
+    return where.database
 
 
 def _open_database(url: str) -> Database:

@@ -39,10 +39,16 @@ _UNLIMITED = 2**31 - 1
 
 
 class Branches:
-    """Branches in a database. What each method promises is said at the port."""
+    """Branches in a database. What each method promises is said at the port.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: has them.
+        closes: whether closing the branches closes the database.
+    """
+
+    def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
+        self._closes = closes
         self._sql = _Statements(database)
 
     async def transaction(self, work: Callable[[BranchRows], T]) -> T:
@@ -78,7 +84,8 @@ class Branches:
         return await self._database.write(work)
 
     async def close(self) -> None:
-        await self._database.close()
+        if self._closes:
+            await self._database.close()
 
     async def _read(self, statement: Statement, name: str) -> Sequence[Row]:
         values = {"this": to_bytes(name)}

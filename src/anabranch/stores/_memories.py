@@ -22,10 +22,16 @@ _SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
 
 
 class Memories:
-    """Memories in a database. What each method promises is said at the port."""
+    """Memories in a database. What each method promises is said at the port.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: has them.
+        closes: whether closing the memories closes the database.
+    """
+
+    def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
+        self._closes = closes
         insert = insert_of(is_postgresql=database.is_postgresql)
         self._add: sa.Insert = (
             insert(MEMORY).inline().on_conflict_do_nothing(index_elements=["place", "digest"])
@@ -157,7 +163,8 @@ class Memories:
         return await self._database.read(lambda connection: connection.scalar(counting) or 0)
 
     async def close(self) -> None:
-        await self._database.close()
+        if self._closes:
+            await self._database.close()
 
 
 def _leased(branch_id: str, owner: str) -> sa.Update:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import CallStore, Question
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
+from anabranch.agents._expiry_times import GRACE
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node
@@ -181,7 +182,7 @@ async def test_a_store_that_comes_later_continues_what_is_in_the_tree() -> None:
 
 async def expired(setting: Setting, store: Observed, clock: ManualClock) -> None:
     """Let a day go by, and run one pass of the reaper."""
-    clock.advance(EXPIRE_AFTER + 1)
+    clock.advance(EXPIRE_AFTER + GRACE + 1)
     while not store.done.empty():
         store.done.get_nowait()
     reaping = asyncio.ensure_future(setting.agent.expire_calls())

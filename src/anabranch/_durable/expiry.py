@@ -53,6 +53,8 @@ class Reaper:
         tools: by name; calls of other tools are left to the servers that have them.
         patience: seconds that a pass waits for compensations.
         runtime_of: returns what encloses a call; by default, what encloses all of ``calls``.
+        not_before: returns the time before which a call does not expire, even after its deadline: then
+            it waits for no one who could be late. By default, its deadline alone counts.
 
     Raises:
         ValueError: ``calls`` has no store.
@@ -65,6 +67,7 @@ class Reaper:
         *,
         patience: float = PATIENCE,
         runtime_of: Callable[[CallRecord], Awaitable[Runtime]] | None = None,
+        not_before: Callable[[CallRecord], Awaitable[float]] | None = None,
     ) -> None:
         if calls.durability is None:
             raise ValueError("Without a store no call expires.")
@@ -73,6 +76,7 @@ class Reaper:
         self._tools = tools
         self._patience = patience
         self._runtime_of = runtime_of
+        self._not_before = not_before
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
     async def run(self, engine: Engine) -> NoReturn:
@@ -122,7 +126,7 @@ class Reaper:
         record = await store.find(line)
         if record is not None:
             await store.finish(line, "open", deadline=self._calls.runtime.clock.now())
-            await self._try_to_end(record)
+            await self._try_to_end(record, is_overdue=False)
 
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls at the same time; return how many were ended within ``patience``."""
@@ -151,10 +155,10 @@ class Reaper:
     def _forget(self, line: str, _: object) -> None:
         del self._ending[line]
 
-    async def _try_to_end(self, record: CallRecord) -> bool:
+    async def _try_to_end(self, record: CallRecord, *, is_overdue: bool = True) -> bool:
         try:
             with call_in_logs(record.call_id):
-                return await self._end(record, self._tools[record.tool])
+                return await self._end(record, self._tools[record.tool], is_overdue=is_overdue)
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:
@@ -162,7 +166,7 @@ class Reaper:
             logger.exception("call %r was not ended this time", record.call_id)
         return False
 
-    async def _end(self, record: CallRecord, tool: Tool[Any]) -> bool:
+    async def _end(self, record: CallRecord, tool: Tool[Any], *, is_overdue: bool) -> bool:
         clock, policy = self._calls.runtime.clock, self._policy
         worker, line = self._calls.worker, record.call_id
         async with Lease(policy.store, line, clock, worker=worker, seconds=policy.lease) as lease:
@@ -170,6 +174,10 @@ class Reaper:
                 return False  # another worker runs it now
             known = await policy.store.find(line)
             if known is None or known.status != "open" or known.deadline > clock.now():
+                return False
+            until = await self._not_before(known) if self._not_before and is_overdue else 0.0
+            if until > clock.now():
+                await policy.store.finish(line, "open", deadline=until)
                 return False
             if await self._compensate(record, tool, lease):
                 until = clock.now() + policy.retain

@@ -13,6 +13,7 @@ from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord
 from anabranch._opening import Runtime
 from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._expiry_times import not_before
 from anabranch.tool import Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
@@ -83,10 +84,19 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
         ValueError: the agent has no store of calls.
     """
     alone = Runtime(clock=dependencies.clock, version=dependencies.version)
+    service = CallService(alone, dependencies.calls)
 
     async def runtime_for(record: CallRecord) -> Runtime:
         node_id, _ = caller_in(record.principal) or ("", None)
         caller = await dependencies.store.node(node_id)
         return alone if caller is None else await runtime_at(dependencies, caller)
 
-    return Reaper(CallService(alone, dependencies.calls), tools, runtime_of=runtime_for)
+    async def not_before_of(record: CallRecord) -> float:
+        node_id, _ = caller_in(record.principal) or ("", None)
+        caller, store = await dependencies.store.node(node_id), dependencies.store
+        if caller is None or service.durability is None:  # the conversation is deleted
+            return 0.0
+        tree, wait = await store.tree(caller.thread_id), service.durability.expire_after
+        return not_before(record, caller, tree, dependencies.clock.now(), wait)
+
+    return Reaper(service, tools, runtime_of=runtime_for, not_before=not_before_of)

@@ -88,7 +88,7 @@ class AnswerChecks:
         read = await self._read(question_id, given)
         if await self._agent.given_answer(read.question, read.around) is None:
             raise AnswerRefusedError("open", OPEN)
-        await self._check(read)
+        await self._check(read, is_answered=True)
         if await self._questions.is_undone(read.question, read.around):
             raise AnswerRefusedError("closed", UNDONE)
         return read
@@ -109,14 +109,16 @@ class AnswerChecks:
         except ValidationError as problem:
             raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
 
-    async def _check(self, read: CheckedAnswer) -> PendingQuestion:
+    async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
         """Check that a question's call has time left, and that an answer fits; return the question.
 
         Raises:
             AnswerRefusedError: one of these is not so.
         """
         try:
-            shown = await self._questions.unexpired(read.question, read.around)
+            shown = await self._questions.unexpired(
+                read.question, read.around, is_answered=is_answered
+            )
         except ToolError as error:
             raise AnswerRefusedError("expired", str(error)) from error
         if shown is None:

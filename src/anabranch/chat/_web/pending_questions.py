@@ -18,6 +18,7 @@ from anabranch._durable.lines import is_compensated
 from anabranch._engine.sleeping import wakes_at
 from anabranch._form_fields import misfits
 from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
+from anabranch.agents._expiry_times import open_until
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId
@@ -103,14 +104,27 @@ class Questions:
                 continue
         return found
 
-    async def unexpired(self, node: Node, path: Path) -> PendingQuestion | None:
+    async def unexpired(
+        self, node: Node, path: Path, *, is_answered: bool = False
+    ) -> PendingQuestion | None:
         """Return a question on a path; ``None`` if its call's time is over.
+
+        A question that ``is_answered`` already has no time of its own any more.
 
         Raises:
             ToolError: the question is closed.
         """
         stored = read_question(path, node, self._tools())
-        return None if await self._has_expired(stored) else self._shown(stored)
+        is_over = not is_answered and self._is_over(stored)
+        return None if is_over or await self._has_expired(stored) else self._shown(stored)
+
+    def _is_over(self, stored: StoredQuestion) -> bool:
+        """Whether the time for a first answer is over; soon after it, the call's undos begin."""
+        calls, asked = self._dependencies.calls, stored.node.created_at
+        if calls is None or stored.journal is None:
+            return False
+        until = open_until(asked, wakes_at(stored.journal), calls.expire_after)
+        return until <= self._dependencies.clock.now()
 
     async def _has_expired(self, stored: StoredQuestion) -> bool:
         calls = self._dependencies.calls

@@ -1,0 +1,368 @@
+"""A call whose questions are answered waits for a worker, not for a person: however long, it does not expire.
+
+What a person does not answer still expires. Each step is taken by an agent of its own, as another
+process would take it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch._durable.store import RoundRecord
+from anabranch.agents import Agent, BranchSelf, CallStore
+from anabranch.agents._agent_dependencies import EXPIRE_AFTER
+from anabranch.agents._call_expiry import reaper_of
+from anabranch.agents._expiry_times import GRACE, LONGEST_WAIT
+from anabranch.errors import StoreError, UnreachableError
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tree import Node, Result, TreeStore
+from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
+from tests.diary import DONE, forget, note
+from tests.durable.stores import Modelled, Watched
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
+
+IN_TIME = EXPIRE_AFTER - 60
+DAY = 86_400.0
+
+
+class Number(BaseModel):
+    n: int
+
+
+def number(n: int) -> ElicitReply:
+    return ElicitReply(action="accept", content={"n": n})
+
+
+async def asked(ctx: BranchContext, what: str) -> str:
+    answer = await ctx.elicit(Number, what)
+    return str(answer.content.n) if isinstance(answer, Accepted) else answer.action
+
+
+@tool
+async def trip(ctx: BranchContext) -> str:
+    """Reserve, ask, book, ask again."""
+    await ctx.step(note, "reserve", undo=forget)
+    first = await asked(ctx, "How many?")
+    await ctx.step(note, f"book {first}", undo=forget)
+    return f"{first}, {await asked(ctx, 'Sure?')}"
+
+
+@tool
+async def pair(ctx: BranchContext) -> str:
+    """Reserve, and ask two things at once."""
+    await ctx.step(note, "reserve", undo=forget)
+    both = (ctx.branch(asked, "left?"), ctx.branch(asked, "right?"))
+    return " ".join(await ctx.gather(*both))
+
+
+@tool
+async def nap(ctx: BranchContext) -> str:
+    """Ask, and sleep for two days."""
+    await ctx.step(note, "reserve", undo=forget)
+    answer = await asked(ctx, "Go?")
+    await ctx.sleep(2 * DAY)
+    return await ctx.step(note, f"woke {answer}")
+
+
+@tool
+async def limited(ctx: BranchContext) -> str:
+    """Ask two things at once, one of them for two days at the most."""
+    await ctx.step(note, "reserve", undo=forget)
+
+    async def in_time(ctx: BranchContext) -> str:
+        answer = await ctx.race(ctx.elicit(Number, "In time?"), ctx.sleep(2 * DAY))
+        return "over" if answer is None else "answered"
+
+    both = (ctx.branch(in_time), ctx.branch(asked, "Ever?"))
+    return " ".join(await ctx.gather(*both))
+
+
+FAILS = {"once": False}
+
+
+def forget_late(what: str) -> None:
+    """Fail to undo, at first."""
+    if FAILS["once"]:
+        raise OSError(what)
+    forget(what)
+
+
+@tool
+async def failing(ctx: BranchContext) -> str:
+    """Ask, and fail."""
+    await ctx.step(note, "reserve", undo=forget_late)
+    raise OSError(await asked(ctx, "How many?"))
+
+
+TOOLS = {each.name: each for each in (trip, pair, nap, limited, failing)}
+
+
+def decide(request: SampleRequest) -> SampleReply | str:
+    said = heard(request).removeprefix("(self-prompt): ").partition(" ")[0]
+    if said == "fork":
+        return calls(("fork", "branch_self", {"prompts": ["trip"], "allow_work": True}))
+    if said in TOOLS:
+        return calls(("use", said, {}))
+    last = request.messages[-1].content
+    results = [block for block in last if isinstance(block, ToolResultBlock)]
+    return "".join(getattr(part, "text", "") for each in results for part in each.content) or "Hm."
+
+
+class Desk:
+    """The stores, a clock, and agents over them."""
+
+    def __init__(self) -> None:
+        self.trees: TreeStore = MemoryTrees()
+        self.store: CallStore = Modelled()
+        self.clock = ManualClock()
+        self.model = MockModel(decide)
+
+    def agent(self) -> Agent:
+        """Another agent, as another process has it."""
+        return Agent(
+            self.trees,
+            self.model,
+            tools=[BranchSelf(), *TOOLS.values()],
+            capabilities=Capabilities(),
+            calls=self.store,
+            clock=self.clock,
+        )
+
+    async def begin(self, said: str) -> Node:
+        agent = self.agent()
+        return await agent.say((await agent.begin()).id, said)
+
+    async def questions(self, node: Node) -> dict[str, str]:
+        return {each.text: each.id for each in await self.agent().open_questions(node)}
+
+    async def add(self, question: str, reply: ElicitReply, *, again: bool = False) -> Node:
+        return await self.agent().add_answer(question, reply, again=again)
+
+    async def expire(self) -> int:
+        """One pass of the reaper; return how many calls it has ended."""
+        return await reaper_of(self.agent().dependencies, {**TOOLS}).expire()
+
+    async def statuses(self) -> set[str]:
+        return {each.status for each in await self.store.calls(100)}
+
+
+async def answered(desk: Desk, said: str = "trip") -> Node:
+    """A call that was answered just in time; its time is over when this returns."""
+    [question] = (await desk.questions(await desk.begin(said))).values()
+    desk.clock.advance(IN_TIME)
+    node = await desk.add(question, number(2))
+    desk.clock.advance(GRACE + 120)
+    return node
+
+
+@pytest.mark.parametrize("days", [0, 3, 29])
+async def test_a_call_that_was_answered_in_time_goes_on_however_late_a_worker_comes(
+    days: int,
+) -> None:
+    desk = Desk()
+    node = await answered(desk)
+    for _ in range(days):
+        assert await desk.expire() == 0
+        desk.clock.advance(DAY)
+    assert await desk.expire() == 0
+    end = await desk.agent().go_on(node)
+    assert DONE == ["reserve", "book 2"]
+    assert [*await desk.questions(end)] == ["Sure?"]
+
+
+async def test_its_next_question_expires_as_any_other() -> None:
+    desk = Desk()
+    await desk.agent().go_on(await answered(desk))
+    desk.clock.advance(EXPIRE_AFTER - 1)
+    assert await desk.expire() == 0
+    desk.clock.advance(GRACE + 1)
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "book 2", "not book 2", "not reserve"]
+
+
+class Dying(Watched):
+    """The store as a process has it that dies before the end of a round."""
+
+    async def end_round(self, call_id: str, record: RoundRecord, **more: Any) -> RoundRecord:
+        raise StoreError(f"{call_id} {record.number} {sorted(more)}")
+
+
+async def test_a_call_whose_worker_died_with_the_answer_goes_on() -> None:
+    desk = Desk()
+    node = await answered(desk)
+    whole, desk.store = desk.store, Dying(desk.store)
+    with pytest.raises(UnreachableError):
+        await desk.agent().go_on(node)
+    desk.store = whole
+    desk.clock.advance(DAY)
+    assert await desk.expire() == 0
+    await desk.agent().go_on(node)
+    assert DONE == ["reserve", "book 2"]
+
+
+async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> None:
+    desk = Desk()
+    open_now = await desk.questions(await desk.begin("pair"))
+    desk.clock.advance(IN_TIME)
+    await desk.add(open_now["left?"], number(1))
+    desk.clock.advance(GRACE)
+    assert await desk.expire() == 0
+    desk.clock.advance(61)
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "not reserve"]
+
+
+async def test_a_call_with_all_its_questions_answered_goes_on() -> None:
+    desk = Desk()
+    open_now = await desk.questions(await desk.begin("pair"))
+    desk.clock.advance(IN_TIME)
+    for question in open_now.values():
+        node = await desk.add(question, number(1))
+    desk.clock.advance(DAY)
+    assert await desk.expire() == 0
+    assert (await desk.agent().go_on(node)).text == "1 1"
+
+
+async def test_what_is_answered_while_others_hear_of_it_late_is_not_undone_meanwhile() -> None:
+    """The clock of the process that takes the answer is behind; the answer takes its time."""
+    desk = Desk()
+    [question] = (await desk.questions(await desk.begin("trip"))).values()
+    desk.clock.advance(EXPIRE_AFTER + GRACE - 1)
+    assert await desk.expire() == 0
+    node = await desk.add(question, number(2))
+    desk.clock.advance(DAY)
+    assert await desk.expire() == 0
+    await desk.agent().go_on(node)
+    assert DONE == ["reserve", "book 2"]
+
+
+async def test_a_call_in_a_branch_goes_on() -> None:
+    desk = Desk()
+    node = await answered(desk, "fork")
+    assert await desk.expire() == 0
+    await desk.agent().go_on(node)
+    assert DONE == ["reserve", "book 2"]
+
+
+async def test_a_call_in_a_branch_whose_tool_has_returned_does_not() -> None:
+    desk = Desk()
+    node = await answered(desk, "fork")
+    nodes = (await desk.trees.tree(node.thread_id)).nodes
+    [fork] = [each for each in nodes if any(use.id == "fork" for use in each.tool_uses)]
+    await desk.trees.set_results([Result(fork.id, "fork", ())])
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "not reserve"]
+
+
+async def test_a_call_that_sleeps_after_its_answer_wakes_however_late() -> None:
+    desk = Desk()
+    node = await answered(desk, "nap")
+    await desk.agent().go_on(node)
+    desk.clock.advance(4 * DAY)
+    assert await desk.expire() == 0
+    await desk.agent().go_on(node)
+    assert DONE == ["reserve", "woke 2"]
+
+
+async def test_beside_a_sleep_an_open_question_has_its_time_from_the_end_of_the_sleep() -> None:
+    desk = Desk()
+    open_now = await desk.questions(await desk.begin("limited"))
+    assert sorted(open_now) == ["Ever?", "In time?"]
+    desk.clock.advance(2 * DAY + EXPIRE_AFTER)
+    assert await desk.expire() == 0
+    desk.clock.advance(GRACE + 1)
+    assert await desk.expire() == 1
+
+
+async def test_an_answer_counts_when_the_time_of_the_question_beside_it_is_over() -> None:
+    desk = Desk()
+    node = await desk.begin("limited")
+    node = await desk.add((await desk.questions(node))["Ever?"], number(3))
+    desk.clock.advance(2 * DAY + EXPIRE_AFTER + GRACE + 1)
+    assert await desk.expire() == 0
+    assert (await desk.agent().go_on(node)).text == "over 3"
+
+
+async def test_another_answer_finds_the_call_from_which_it_begins_a_line() -> None:
+    """It has gone on to its next question, whose time is over when a worker comes for this answer."""
+    desk = Desk()
+    [first] = (await desk.questions(await desk.begin("trip"))).values()
+    await desk.agent().answer(first, number(1))
+    desk.clock.advance(IN_TIME)
+    node = await desk.add(first, number(2), again=True)
+    desk.clock.advance(GRACE + 120)
+    assert await desk.expire() == 0
+    await desk.agent().go_on(node)
+    assert DONE == ["reserve", "book 1", "book 2"]
+    desk.clock.advance(2 * (EXPIRE_AFTER + GRACE))  # no line has an answer that it waits with
+    assert await desk.expire() == 2
+
+
+async def test_what_has_waited_for_a_worker_for_a_month_is_given_up() -> None:
+    desk = Desk()
+    await answered(desk)
+    desk.clock.advance(LONGEST_WAIT)
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "not reserve"]
+
+
+async def test_a_call_whose_conversation_is_deleted_is_given_up() -> None:
+    desk = Desk()
+    node = await answered(desk)
+    await desk.trees.delete_thread(node.thread_id)
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "not reserve"]
+
+
+async def test_a_call_that_its_conversation_has_left_is_given_up() -> None:
+    desk = Desk()
+    node = await answered(desk)
+    await desk.agent().put(node.thread_id, [(node.id, "Never mind.")])
+    assert await desk.expire() == 1
+    assert DONE == ["reserve", "not reserve"]
+
+
+async def test_a_call_of_another_release_is_given_up() -> None:
+    desk = Desk()
+    node = await desk.begin("trip")
+    question = replace(node, id="other", data={**node.data, "state": "?", "round": "other"})
+    await desk.agent().add([question])
+    await desk.add("other", number(1))
+    desk.clock.advance(EXPIRE_AFTER + GRACE + 1)
+    assert await desk.expire() == 1
+
+
+async def test_the_undos_of_a_call_that_has_failed_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was answered, and has returned: nothing waits for a worker."""
+    desk = Desk()
+    monkeypatch.setitem(FAILS, "once", True)
+    node = await answered(desk, "failing")
+    going = asyncio.ensure_future(desk.agent().go_on(node))
+    while not going.done():
+        desk.clock.advance(1)
+        await asyncio.sleep(0)
+    assert (await desk.statuses(), DONE) == ({"open"}, ["reserve"])
+    FAILS["once"] = False
+    desk.clock.advance(120)
+    await desk.expire()
+    assert (await desk.statuses(), DONE) == ({"expired"}, ["reserve", "not reserve"])
+
+
+async def test_a_call_that_no_conversation_has_made_has_its_deadline_alone() -> None:
+    desk = Desk()
+    await answered(desk)
+    [record] = await desk.store.calls(9)
+    await desk.store.begin(replace(record, call_id="foreign", principal="someone"))
+    desk.clock.advance(DAY)
+    assert await desk.expire() == 1

@@ -1,6 +1,7 @@
 """uvicorn as the commands run it: when it serves, and how it is stopped.
 
-A server that is stopped lets requests in progress go on for a moment. Then uvicorn cancels those
+A server that is stopped says so to what would go on for ever, and lets requests in progress go on for
+a moment. Then uvicorn cancels those
 that are left, and the application's lifespan ends and undoes their calls. What is not undone within
 the grace is cut off with the process, whatever holds it up: a thread cannot be cancelled.
 """
@@ -21,6 +22,7 @@ from typing import Any, NoReturn
 import anyio
 import uvicorn
 
+from anabranch._stopping import STOPPING
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
 from anabranch.cli._http_connections import (
@@ -34,6 +36,9 @@ __all__ = ["HttpServer", "listen", "serve_app"]
 
 DRAIN = 2
 """Seconds, of the grace, for which requests in progress go on when a server is stopped."""
+
+MOMENT = 0.1
+"""Seconds within which streams of events end by themselves, once they know that the server stops."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -109,11 +114,13 @@ class HttpServer(uvicorn.Server):
         self._on_started = on_started
         self._cut_off = cut_off
         self._interrupts = 0
+        self._stopping = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and report it."""
         report_exhaustion_seldom(asyncio.get_running_loop())
         await super().startup(sockets)
+        self.lifespan.state[STOPPING] = self._stopping
         if self.started:
             self._on_started()
 
@@ -131,10 +138,14 @@ class HttpServer(uvicorn.Server):
         )
         bound.daemon = True
         bound.start()  # and not cancelled: threads may hold up the process after the server
+        self._stopping.set()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=MOMENT)
         if running := len(self.server_state.tasks):
+            what = "1 request" if running == 1 else f"{running} requests"
             Console().say(
-                f"Stopping: {running} requests in progress. What they do not finish in"
-                f" {self.config.timeout_graceful_shutdown} s is ended and undone, within"
+                f"Stopping: {what} in progress. What {'it does' if running == 1 else 'they do'} not"
+                f" finish in {self.config.timeout_graceful_shutdown} s is ended and undone, within"
                 f" {self._grace:g} s in all. Ctrl-C ends it at once."
             )
         await super().shutdown(sockets)

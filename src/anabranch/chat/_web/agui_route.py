@@ -55,7 +55,8 @@ def agui_route(conversations: Conversations) -> Route:
             after = await conversation.say(text, wanted.run_id, at=_place(wanted))
         if request.headers.get("accept") == "application/json":  # it follows the thread already
             return JSONResponse({"runId": wanted.run_id}, 202)
-        return EventStream(conversation.log, after, conversation.is_running, one_run=True)
+        running, stopping = conversation.is_running, conversations.stopping
+        return EventStream(conversation.log, after, running, stopping, one_run=True)
 
     return Route("/agui", run, methods=["POST"])
 

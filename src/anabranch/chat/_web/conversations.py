@@ -84,6 +84,7 @@ class Conversations:
         questions: reads their questions.
         modules: show questions of plugins in the page, by their names.
         upkeep: what is due from time to time.
+        stopping: is set when :meth:`running` ends; ``None`` before it has begun.
     """
 
     def __init__(  # noqa: PLR0913 - the options of an application, by keyword
@@ -103,6 +104,7 @@ class Conversations:
         code_version: str | None = None,
     ) -> None:
         self._engine = engine or InProcessEngine(clock)
+        self.stopping: asyncio.Event | None = None
         self._works_here: bool = engine is None
         self._is_tended = engine is not None
         self._worker: asyncio.Task[NoReturn] | None = None
@@ -207,11 +209,13 @@ class Conversations:
         end of the block go on in others, or after a restart.
         """
         self._is_tended = True
+        self.stopping = stopping = asyncio.Event()
         self._works_here = self._works_here and concurrency is not None
         tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
         try:
             yield
         finally:
+            stopping.set()
             self.agent.suspend()
             await cancel_and_wait(tasks)
             await self.close()

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from anabranch._engine.combine import cancel_and_wait
+from anabranch._stopping import server_stops
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
@@ -32,10 +33,12 @@ class EventStream(Response):
         log: the thread's log.
         after: where to begin.
         is_running: whether a run is in progress in the thread, in any process.
+        stopping: is set when the application stops.
         one_run: whether to end with the first run that ends.
 
     It also ends if the run in progress is no more, and no event says so: its process has died. The
-    reader comes back, and reads from the tree how far the run has come.
+    reader comes back, and reads from the tree how far the run has come. And it ends when the server or
+    the application stops, which would cancel it otherwise.
     """
 
     media_type = "text/event-stream"
@@ -45,6 +48,7 @@ class EventStream(Response):
         log: ThreadLog,
         after: int,
         is_running: Callable[[], Awaitable[bool]],
+        stopping: asyncio.Event | None = None,
         *,
         one_run: bool = False,
     ) -> None:
@@ -53,16 +57,17 @@ class EventStream(Response):
         self._log = log
         self._after = after
         self._is_running = is_running
+        self._stopping = stopping
         self._one_run = one_run
         self._is_quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the reader leaves, the run has ended, or the store fails."""
-        del scope
+        """Send events until the reader leaves, the run has ended, the store fails, or all stops."""
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         parts = (self._send_events(send), self._send_comments(send), _until_left(receive))
-        tasks = [asyncio.ensure_future(part) for part in parts]
+        stops = (each.wait() for each in (self._stopping, server_stops(scope)) if each is not None)
+        tasks = [asyncio.ensure_future(part) for part in (*parts, *stops)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -121,7 +121,9 @@ class Routes:
         conversation = await self._conversation(request)
         seen = request.headers.get("last-event-id", request.query_params.get("after"))
         after = await conversation.log.last() if seen is None else position(seen)
-        return EventStream(conversation.log, after, conversation.is_running)
+        return EventStream(
+            conversation.log, after, conversation.is_running, self._conversations.stopping
+        )
 
     async def stop(self, request: Request) -> Response:
         """Stop the running turn, if there is one."""

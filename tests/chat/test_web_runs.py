@@ -208,3 +208,25 @@ async def test_an_answer_that_is_sent_again_under_its_run_is_the_same_run() -> N
             "RUN_STARTED",
             "RUN_FINISHED",
         ]
+
+
+REFUSED_AT_FIRST: list[tuple[str, dict[str, Any]]] = [
+    ("", {}),
+    (" \n", {}),
+    ("/reserve flight", {}),
+    ("/reserve flights=AB1", {}),
+    ("hello", {"forwardedProps": {"headNodeId": "node_of_none"}}),
+    ("hello", {"forwardedProps": {"headNodeId": 7}}),
+    ("hello", {"runId": ""}),
+    ("hello", {"messages": []}),
+]
+
+
+@pytest.mark.parametrize(("text", "more"), REFUSED_AT_FIRST)
+async def test_a_first_message_that_is_refused_begins_no_conversation(
+    text: str, more: dict[str, Any]
+) -> None:
+    async with browsing() as client:
+        refused = await client.post("/agui", json={**message(text), **more})
+        assert refused.status_code == 422
+        assert (await client.get("/threads")).json() == []

@@ -21,7 +21,8 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.requests import ThreadBody, read_body
-from anabranch.chat._web.run_input import HEAD, Place
+from anabranch.chat._web.run_input import HEAD, Message, Place
+from anabranch.chat._web.turn_work import TurnWork
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
@@ -78,17 +79,19 @@ async def _check_backlog(
 async def _conversation(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> Conversation:
-    """Return the conversation of a run; a thread that does not exist is begun.
+    """Return the conversation of a run; a thread that does not exist is begun if its message can be said.
 
     Raises:
         HTTPException: another principal has the thread, or none and it is to be resumed; or the id
             of a new one cannot be a part of an address.
+        AnabranchError: the message cannot be the first, as :meth:`TurnWork.check` says.
     """
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and not wanted.resume:
-        now, title = conversations.agent.dependencies.clock.now(), _new_message(wanted)[:TITLE]
-        name = _new_id(wanted.thread_id)
-        new = Thread(name, now, title=title, owner=principal)
+        name, text = _new_id(wanted.thread_id), _new_message(wanted)
+        await TurnWork(conversations.agent, name).check(Message(text, _place(wanted)))
+        now = conversations.agent.dependencies.clock.now()
+        new = Thread(name, now, title=text[:TITLE], owner=principal)
         found = await conversations.begin(new) or await conversations.find(name, principal)
     if found is None:
         raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")

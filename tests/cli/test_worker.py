@@ -5,8 +5,12 @@ from __future__ import annotations
 import socket
 
 import pytest
+import sqlalchemy as sa
 
+from anabranch import engines
 from anabranch.cli import main
+from anabranch.cli._engine_option import open_engine
+from anabranch.engines import DBOSEngine
 
 ELSEWHERE = "postgresql://localhost:1/nothing"
 
@@ -19,6 +23,13 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--engine", "dbos"], "needs a Postgres that its workers share"),
         (["worker", "--engine", "dboss"], "There is no engine 'dboss'"),
         (["worker", "--concurrency", "0"], "--concurrency must be at least 1, not 0"),
+        (["worker", "--per-person", "0"], "--per-person must be at least 1, not 0"),
+        (
+            ["worker", "--engine", "restate+http://host:8080", "--per-person", "2"],
+            "Restate has no limit for a person over all workers",
+        ),
+        (["worker", "--engine", "dbos?schema=My-app"], "not 'My-app'"),
+        (["worker", "--engine", "dbos?prefix=x"], "has the option schema; not 'prefix=x'"),
         (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),
         (["web", "--engine", "sqlite:///x.db"], "needs a Postgres that its workers share"),
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
@@ -29,7 +40,8 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["serve", "--folding", "--version", "~"], "A version of the code is 1 to 100"),
     ],
     ids=[
-        *("none", "in-process", "sqlite", "unknown", "concurrency", "grace", "web", "serve"),
+        *("none", "in-process", "sqlite", "unknown", "concurrency"),
+        *("per-person", "restate-per-person", "schema", "dbos-option", "grace", "web", "serve"),
         *("restate", "restate-option", "worker-version", "web-version", "serve-version"),
     ],
 )
@@ -45,6 +57,29 @@ def test_an_engine_that_cannot_be_shared_is_refused(
         arguments = [*arguments, "--store", "memory:"]
     assert main(arguments) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "database", "schema"),
+    [
+        ("dbos", "store", "dbos"),
+        ("dbos?schema=shop", "store", "shop"),
+        ("postgresql://host/other?sslmode=disable&schema=shop", "other", "shop"),
+    ],
+)
+def test_applications_that_share_a_database_have_schemas_of_their_own(
+    name: str, database: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str | None, str]] = []
+
+    class Engine(DBOSEngine):
+        def __init__(self, url: str, *, schema: str) -> None:
+            super().__init__(url, schema=schema)
+            opened.append((sa.make_url(url).database, schema))
+
+    monkeypatch.setattr(engines, "DBOSEngine", Engine)
+    open_engine(name, "postgresql://host/store")
+    assert opened == [(database, schema)]
 
 
 def test_a_database_that_cannot_be_reached_fails_the_worker(

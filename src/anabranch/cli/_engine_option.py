@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, TypeAlias, TypedDict, cast
 from urllib.parse import parse_qsl
 
@@ -12,11 +13,11 @@ from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError
 
-__all__ = ["ENGINE", "EngineName", "open_engine"]
+__all__ = ["ENGINE", "RESTATE", "EngineName", "open_engine"]
 
 ENGINE = "ANABRANCH_ENGINE"
 
-RESTATE = "restate+"
+DBOS, RESTATE = "dbos", "restate+"
 
 
 class _RestateOptions(TypedDict, total=False):
@@ -34,8 +35,9 @@ EngineName: TypeAlias = Annotated[
         name="--engine",
         env_var=ENGINE,
         help="What shares the work: in-process (the default); dbos (in the --store, a Postgres), or"
-        " the postgresql://… in which DBOS has its tables; or restate+http://HOST:8080, the ingress"
-        " of Restate, with ?listen=HOST:9080&address=URL for where it calls a worker.",
+        " the postgresql://… in which DBOS has its tables, with ?schema=NAME for each of several"
+        " applications there; or restate+http://HOST:8080, the ingress of Restate, with"
+        " ?listen=HOST:9080&address=URL for where it calls a worker.",
     ),
 ]
 
@@ -46,27 +48,49 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
     Raises:
         UsageError: there is no such engine, or it does not work with that store.
     """
-    if name in {None, "", "in-process"}:
+    if name is None or name in {"", "in-process"}:
         return None
     try:
-        if name is not None and name.startswith(RESTATE):
+        if name.startswith(RESTATE):
             return _restate(name.removeprefix(RESTATE))
         return _dbos(name, store)
     except StoreError as error:
         raise UsageError(str(error)) from error
 
 
-def _dbos(name: str | None, store: str | None) -> Engine:
-    url = store if name == "dbos" else name
-    if url is None:
-        raise UsageError("DBOS shares a Postgres: give --store postgresql://…")
-    if name != "dbos" and "://" not in url:
+def _dbos(name: str, store: str | None) -> Engine:
+    place, options, schema = _schema_of(name)
+    if place != DBOS and "://" not in place:
         raise UsageError(
             f"There is no engine {name!r}. Give in-process, dbos, postgresql://… or restate+http://…"
         )
+    if place == DBOS and options:
+        raise UsageError(f"An engine in the --store has the option schema; not {options!r}.")
+    url = f"{place}?{options}" if options else place
+    if place == DBOS:
+        if store is None:
+            raise UsageError("DBOS shares a Postgres: give --store postgresql://…")
+        url = store
     with needs_extra("dbos", "The engine", UsageError):
         from anabranch.engines import DBOSEngine  # noqa: PLC0415 - only where it is used
-    return DBOSEngine(url)
+    return DBOSEngine(url, schema=schema)
+
+
+def _schema_of(name: str) -> tuple[str, str, str]:
+    """Return an engine's name without query, the query without the schema, and the schema.
+
+    Raises:
+        UsageError: the schema has no name of one.
+    """
+    place, _, query = name.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    schema = dict(given).get("schema", DBOS)
+    if re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema) is None:
+        raise UsageError(
+            f"A schema has up to 63 lower-case letters, digits and underscores, not {schema!r}."
+        )
+    others = "&".join(each for each in query.split("&") if not each.startswith("schema="))
+    return place, others, schema
 
 
 def _restate(url: str) -> Engine:

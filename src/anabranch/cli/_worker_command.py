@@ -21,7 +21,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import woken_by_signals
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
-from anabranch.cli._engine_option import EngineName
+from anabranch.cli._engine_option import RESTATE, EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
 from anabranch.cli._options import CodeVersion, LogForm, Model, Store
@@ -38,6 +38,13 @@ def worker_command(  # noqa: PLR0913 - options
     concurrency: Annotated[
         int, Parameter(help="The number of runs that it works on at the same time.")
     ] = 10,
+    per_person: Annotated[
+        int | None,
+        Parameter(
+            help="The number of one person's runs on which all workers work at the same time; give it"
+            " to each of them. Without it, runs are taken in the order in which they came."
+        ),
+    ] = None,
     grace: Annotated[
         float, Parameter(help="Seconds that it has to end: effects that have begun are completed.")
     ] = 10,
@@ -51,6 +58,12 @@ def worker_command(  # noqa: PLR0913 - options
     log_to_stderr(logging.WARNING, log_format)
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
+    if per_person is not None and per_person < 1:
+        raise UsageError(f"--per-person must be at least 1, not {per_person}.")
+    if per_person is not None and engine is not None and engine.startswith(RESTATE):
+        raise UsageError(
+            "Restate has no limit for a person over all workers: leave out --per-person."
+        )
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
     parts = open_parts(
@@ -68,10 +81,10 @@ def worker_command(  # noqa: PLR0913 - options
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(_work, parts, concurrency, grace)
+    anyio.run(_work, parts, concurrency, per_person, grace)
 
 
-async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
+async def _work(parts: ChatParts, concurrency: int, per_person: int | None, grace: float) -> None:
     """Work until the process is asked to end."""
     with needs_extra("chat", "A worker", UsageError):
         from anabranch.chat._web.conversations import Conversations  # noqa: PLC0415 - an extra
@@ -88,7 +101,7 @@ async def _work(parts: ChatParts, concurrency: int, grace: float) -> None:
             if parts.engine is not None:
                 await parts.engine.backlog()  # it can be reached
             with _until_signal() as ended:
-                async with conversations.running(concurrency):
+                async with conversations.running(concurrency, per_person):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
                     _end_within(grace)

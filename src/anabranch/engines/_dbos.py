@@ -66,7 +66,8 @@ class DBOSEngine:
 
     Args:
         url: the database, as a store's URL names it.
-        schema: the schema of DBOS's tables there.
+        schema: the schema of DBOS's tables there. Applications with stores of their own that share
+            a database have schemas of their own, too.
         clock: the time; by default, the system's.
 
     Raises:
@@ -159,7 +160,7 @@ class DBOSEngine:
     ) -> NoReturn:
         """See :meth:`Engine.every`; the holder of the job's advisory lock runs it."""
         self._check_open()
-        lock = f"anabranch every {name}"
+        lock = f"anabranch every {self._schema}/{name}"  # a lock belongs to the whole database
         while True:
             if await self._is_locked(lock):
                 try:

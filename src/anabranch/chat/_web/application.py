@@ -55,6 +55,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     clock: Clock | None = None,
     engine: Engine | None = None,
     concurrency: int | None = CONCURRENCY,
+    per_principal: int | None = None,
     max_backlog: int | None = None,
     closes_store: bool = False,
     code_version: str | None = None,
@@ -94,6 +95,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             default, each process is its own worker.
         concurrency: how many runs this process works on at the same time; ``None`` leaves them to
             other processes with the same engine, such as ``anabranch worker``.
+        per_principal: on how many runs of one principal all processes with the same engine work at
+            the same time; all of them should agree on it. Where callers are not distinguished, their
+            runs are those of one. By default, there is no such limit: then a process that is its own
+            worker takes from all in turn, and DBOS the runs in the order in which they came.
         max_backlog: how many runs may wait for a worker; a message beyond them is refused with the
             time to come back, and nothing of it is stored. Answers are never refused, since they end
             what is open. By default, any number may wait.
@@ -104,8 +109,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
 
     Raises:
         ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
-            latter, or without ``calls``; or ``max_backlog`` is not positive, or ``code_version``
-            cannot be used.
+            latter, or without ``calls``; or a number is not positive, or ``code_version`` cannot be
+            used.
     """
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
@@ -113,6 +118,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         raise ValueError(
             "recorded_calls= shows everyone the calls of all: leave it out with authenticate=."
         )
+    if per_principal is not None and per_principal < 1:
+        raise ValueError(f"per_principal must be at least 1, not {per_principal}.")
     conversations = Conversations(
         store,
         model,
@@ -137,7 +144,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         del app
         try:
-            async with conversations.running(concurrency):
+            async with conversations.running(concurrency, per_principal):
                 yield
         finally:
             if closes_store:

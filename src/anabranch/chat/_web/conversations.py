@@ -194,24 +194,34 @@ class Conversations:
         conversation = self._threads.get(thread_id)
         if conversation is None:
             thread = await self.agent.store.thread(thread_id)
-            conversation = None if thread is None else self._in(thread)
-        if conversation is not None:
-            if start_id:
-                await conversation.branches.advance(start_id)
-            else:
-                await conversation.advance(wake.turn)
+            if thread is None:
+                logger.warning(
+                    "a run of %r is left alone, which is not in the store: the conversation was"
+                    " deleted, or another application uses the same engine",
+                    thread_id,
+                )
+                return
+            conversation = self._in(thread)
+        if start_id:
+            await conversation.branches.advance(start_id)
+        else:
+            await conversation.advance(wake.turn)
 
     @asynccontextmanager
-    async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
+    async def running(
+        self, concurrency: int | None, per_principal: int | None = None
+    ) -> AsyncGenerator[None]:
         """Work on runs, so many at a time, and do what is due from time to time, inside the block.
 
+        Of one principal's runs, all processes work on ``per_principal`` at a time, if it is given.
         Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
         end of the block go on in others, or after a restart.
         """
+        limits = None if concurrency is None else WorkLimits(concurrency, per_share=per_principal)
         self._is_tended = True
         self.stopping = stopping = asyncio.Event()
-        self._works_here = self._works_here and concurrency is not None
-        tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
+        self._works_here = self._works_here and limits is not None
+        tasks = [asyncio.ensure_future(each) for each in self._parts(limits)]
         try:
             yield
         finally:
@@ -220,9 +230,9 @@ class Conversations:
             await cancel_and_wait(tasks)
             await self.close()
 
-    def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
-        if concurrency is not None:
-            yield self._work(WorkLimits(concurrency))
+    def _parts(self, limits: WorkLimits | None) -> Iterator[Awaitable[object]]:
+        if limits is not None:
+            yield self._work(limits)
         yield from self.upkeep.jobs()
 
     async def _work(self, limits: WorkLimits) -> NoReturn:

@@ -5,12 +5,14 @@ It looks for what was left behind, and calls for it; it works on nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 
 from anabranch._durable.run_events import RunEvents
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
 from anabranch.chat._web.backlog import Backlog
+from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.conversation import RUNS
 from anabranch.chat._web.revival import Revival
 from anabranch.engines import Engine, Wake
@@ -83,11 +85,14 @@ class Upkeep:
                 when they have waited for long.
         """
         now, failed = self._clock.now(), list[StoreError]()
-        for thread_id, run in await self._revival.revive(now, REVIVED_AT_ONCE):
+        for call, run in await self._revival.revive(now, REVIVED_AT_ONCE):
             # There may be no worker of a version for long, so it is the same wake each time.
             at = ANY_TIME if run.version else now
-            wake = Wake(thread_id, run.name, RUNS, version=run.version, not_before=at)
-            await self._call(wake, failed)
+            with _added_to(failed):
+                thread = await self._agent.store.thread(split_call(call)[0])
+                share = "" if thread is None else thread.owner or ""
+                wake = Wake(call, run.name, RUNS, run.version, share, not_before=at)
+                await self._engine.wake(wake)
         _raise_if_any(failed)
 
     async def report_backlog(self) -> None:
@@ -108,15 +113,18 @@ class Upkeep:
         for thread in await self._agent.store.threads(RESUMED):
             if (node := await self._agent.cut_off(thread.id)) is not None:
                 wake = Wake(thread.id, node.id, RUNS, share=thread.owner or "", not_before=now)
-                await self._call(wake, failed)
+                with _added_to(failed):
+                    await self._engine.wake(wake)
         _raise_if_any(failed)
 
-    async def _call(self, wake: Wake, failed: list[StoreError]) -> None:
-        """Call a worker; add to ``failed`` why none was, which must not be the end of all others."""
-        try:
-            await self._engine.wake(wake)
-        except StoreError as error:
-            failed.append(error)
+
+@contextmanager
+def _added_to(failed: list[StoreError]) -> Generator[None]:
+    """Add to ``failed`` what fails for one, which must not be the end of all others."""
+    try:
+        yield
+    except StoreError as error:
+        failed.append(error)
 
 
 def _raise_if_any(failed: Sequence[StoreError]) -> None:

@@ -1,0 +1,95 @@
+"""Fair shares of the workers: whose a conversation is says whose share its runs use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from anabranch.chat import make_chat_app
+from anabranch.engines import InProcessEngine, Wake
+from anabranch.messages import SampleReply
+from anabranch.testing import MockModel, calls
+from anabranch.tree import Thread
+from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
+from tests.chat.test_web_events import process
+from tests.chat.test_web_owners import ANN, BO, known
+from tests.chat.test_web_sleeping import Machines
+from tests.chat.test_web_workers import accepted
+from tests.chat.web import message, model
+
+
+class Busy:
+    """A model that begins with everything at once, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.begun: list[str | None] = []
+        self.go_on = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    def model(self) -> MockModel:
+        return MockModel(self._decide)
+
+    def _decide(self, request: Any) -> AsyncIterator[str | SampleReply]:
+        self.begun.append(heard(request))
+        self._changed.set()
+        return self._reply()
+
+    async def _reply(self) -> AsyncIterator[str | SampleReply]:
+        yield "Well, "
+        await self.go_on.wait()
+        yield calls(text="Well, yes.")
+
+    async def until_begun(self, count: int) -> None:
+        while len(self.begun) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str) -> None:
+    busy = Busy()
+    options: dict[str, Any] = {"engine": InProcessEngine(), "authenticate": known}
+    options |= {"replies": busy.model(), "concurrency": 4, "per_principal": 1}
+    async with process(url, **options) as one, process(url, **options) as two:
+        one.headers.update(ANN)
+        two.headers.update(BO)
+        for number in (1, 2, 3):
+            await accepted(one, message(f"ann {number}", thread=f"a{number}", run=f"a{number}"))
+        await accepted(two, message("bo", thread="b", run="b"))
+        await busy.until_begun(2)
+        assert busy.begun == ["ann 1", "bo"]
+        busy.go_on.set()
+        await busy.until_begun(4)
+    assert sorted(map(str, busy.begun)) == ["ann 1", "ann 2", "ann 3", "bo"]
+
+
+async def test_a_run_that_is_called_for_again_uses_its_owners_share(url: str) -> None:
+    machines = Machines(url)
+    async with machines.process() as one:
+        conversation = await one.begin(Thread("t1", 0.0, owner="ann"))
+        assert conversation is not None
+        await conversation.say("hello", "r1")
+        [lost] = machines.engine.wakes
+        machines.engine.wakes.clear()
+        machines.clock.advance(60.0)
+        await one.upkeep.call_workers()
+        [again] = machines.engine.wakes
+        assert (again.call, again.share, lost.share) == ("t1", "ann", "ann")
+
+
+async def test_a_run_of_another_applications_conversation_is_reported(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Machines(url).process() as one:
+        with caplog.at_level(logging.WARNING, "anabranch.chat.web"):
+            await one.advance(Wake("theirs/fork", "r1", "anabranch.chat"))
+    assert "'theirs' is left alone, which is not in the store" in caplog.text
+
+
+def test_a_limit_for_a_principal_is_positive() -> None:
+    with pytest.raises(ValueError, match="per_principal must be at least 1, not 0"):
+        make_chat_app(MemoryTrees(), model(), per_principal=0)

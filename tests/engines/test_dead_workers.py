@@ -12,9 +12,11 @@ from tests.postgres import Server
 
 
 @asynccontextmanager
-async def worker(url: str, how: str) -> AsyncGenerator[asyncio.StreamReader]:
+async def worker(
+    url: str, how: str, schema: str = "dbos_killed"
+) -> AsyncGenerator[asyncio.StreamReader]:
     """A worker in a process of its own, which is killed at the end; the value is what it prints."""
-    command = ["-m", "tests.engines.dbos_process", "work", url, "dbos_killed", how]
+    command = ["-m", "tests.engines.dbos_process", "work", url, schema, how]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=asyncio.subprocess.PIPE
     )

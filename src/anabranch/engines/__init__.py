@@ -9,7 +9,8 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
-    _advisory_locks.py who lives, and who runs a periodic job
+    _advisory_locks.py held by who lives, and by who runs a periodic job
+    _living_workers.py who lives
     _restate.py        keyed objects of Restate (extra ``restate``)
     _restate_worker.py a worker that Restate calls
     _restate_registration.py, _restate_api.py, _restate_names.py: how Restate knows of it, and is asked

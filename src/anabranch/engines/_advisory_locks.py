@@ -1,12 +1,13 @@
 """Advisory locks of Postgres: held as long as their process lives and reaches the database.
 
 A connection of its own holds them. When it breaks, the locks are free, and the next use connects
-again; a machine that is gone loses them after some ten seconds.
+again, without them; a machine that is gone loses them after some ten seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import LiteralString
 
 import psycopg
@@ -64,11 +65,12 @@ class AdvisoryLocks:
             return await self._still_holds(name)
 
     async def unlock(self, name: str) -> None:
-        """Unlock a name; nothing happens if this process does not hold it."""
+        """Unlock a name; nothing happens if this process does not hold it, or has lost it."""
         async with self._one_at_a_time:
             if name in self._held:
                 self._held.discard(name)
-                await self._ask(UNLOCK, name)
+                with suppress(StoreError):  # it was lost with the connection
+                    await self._asked(UNLOCK, name)
 
     async def close(self) -> None:
         """Give up all locks."""
@@ -80,6 +82,15 @@ class AdvisoryLocks:
         return name in self._held
 
     async def _ask(self, statement: LiteralString, *values: str) -> bool:
+        had_connection = self._connection is not None
+        try:
+            return await self._asked(statement, *values)
+        except StoreError:
+            if not had_connection:
+                raise
+        return await self._asked(statement, *values)  # by another connection, and without locks
+
+    async def _asked(self, statement: LiteralString, *values: str) -> bool:
         try:
             if self._connection is None or self._connection.closed:
                 self._held.clear()

@@ -6,7 +6,8 @@ happens in a call, the journal says. A tool has a queue for each of its versions
 that have this version listen to.
 
 DBOS itself takes up the work of a dead machine only with a service of its maker. Here each worker
-holds an advisory lock under its name; who obtains the lock of another takes up what that one left.
+holds an advisory lock under its name; who finds the lock of another free, in several looks, takes up
+what that one left.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
+from anabranch.engines._living_workers import LivingWorkers
 from anabranch.engines._names import shortened
 from anabranch.errors import StoreError
 from anabranch.stores._urls import read_url
@@ -144,13 +146,14 @@ class DBOSEngine:
         client = await self._connected()
         worker = f"{APPLICATION}-{secrets.token_hex(8)}"
         queues = await self._asking(_register_queues(client, tools, limits))
-        if not await self._locks.try_lock(worker):
+        living = LivingWorkers(self._locks, worker)
+        if not await living.enter():
             raise StoreError(f"No lock could be taken in {self._label}.")
         taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
         try:
             async with taking.listening(self._url, self._schema, worker, queues):
                 while True:
-                    await run_job("the work of dead workers", lambda: self._take_up(worker))
+                    await run_job("the work of dead workers", lambda: self._take_up(worker, living))
                     await pause(self._clock, TAKE_UP_EVERY)
         finally:
             await self._locks.unlock(worker)
@@ -214,9 +217,11 @@ class DBOSEngine:
             options["delay_seconds"] = delay
         return options
 
-    async def _take_up(self, worker: str) -> None:
+    async def _take_up(self, worker: str, living: LivingWorkers) -> None:
         """Put what dead workers had begun into its queue again, and delete what is long done."""
         client = await self._connected()
+        if not await living.enter():
+            return
         begun = await self._asking(
             client.list_workflows_async(
                 name=WORKFLOW, status=RUNNING, load_input=False, load_output=False
@@ -227,15 +232,12 @@ class DBOSEngine:
         for each in begun:
             if each.executor_id and each.executor_id != worker:
                 of_others[each.executor_id][each.queue_name].append(each.workflow_id)
+        living.look_at(of_others)
         for other, by_queue in of_others.items():
-            if not await self._locks.try_lock(other):
-                continue  # it lives
-            try:
-                for queue, ids in by_queue.items():
+            async with living.is_dead(other) as is_dead:
+                for queue, ids in by_queue.items() if is_dead else ():
                     await self._asking(client.resume_workflows_async(ids, queue_name=queue))
                     logger.warning("%d wakes of a worker that has died come again", len(ids))
-            finally:
-                await self._locks.unlock(other)
         await self._prune(client)
 
     async def _prune(self, client: DBOSClient) -> None:

@@ -5,7 +5,7 @@ the implementations, ``anabranch.testing.suites`` the checks that each must pass
 
 Events are stored before they are read, wherever the reader is; they survive a crash of the process.
 Appending does not wait for the disk: if the machine or the database server crashes, the last moments
-before may be lost.
+before may be lost, and the numbers of those events are given to others.
 """
 
 from __future__ import annotations

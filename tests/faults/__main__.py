@@ -72,7 +72,7 @@ def main() -> int:
             report = anyio.run(partial(work, speed=given.speed, at_once=given.at_once))
     sys.stdout.write(
         f"{report.runs} runs, {report.calls} calls, {report.effects} effects, {report.undos} undos;"
-        f" {report.kills} kills, {report.repeated} requests repeated, {report.again} effects or"
+        f" {len(report.killed)} kills, {report.repeated} requests repeated, {report.again} effects or"
         f" undos repeated in the gap; {time.monotonic() - begun:.0f} s\n"
     )
     for wrong in report.wrong:

@@ -1,7 +1,7 @@
 """What else happens to workers and their database, besides being killed: pauses, cuts, restarts.
 
 Each disturbance lasts for longer than a lease and comes several times, each time when so much more
-has happened. It returns the ids of the processes that may have lost a lease by it.
+has happened. The ledger says which processes are out of reach, and when.
 """
 
 from __future__ import annotations
@@ -157,13 +157,23 @@ class Line:
                 await sink.drain()
 
 
+@contextmanager
+def _away(ledger: Ledger, pids: Collection[int]) -> Generator[None]:
+    """Note that processes are out of reach inside the block."""
+    ledger.mark("away", pids)
+    try:
+        yield
+    finally:
+        ledger.mark("back", pids)
+
+
 class Disturbance:
     """Disturbs the workers of a trial.
 
     Args:
         kinds: in which ways.
         server: their database.
-        lines: the ways to it.
+        lines: the ways to it, each with the places of the processes behind it.
         seconds: how long it takes each time.
         after: lines of the ledger between one time and the next.
         times: how often.
@@ -174,7 +184,7 @@ class Disturbance:
         self,
         kinds: Sequence[Chaos],
         server: Server,
-        lines: Sequence[Line],
+        lines: Sequence[tuple[Line, Collection[int]]],
         *,
         seconds: float,
         after: int,
@@ -188,34 +198,35 @@ class Disturbance:
         self._after = after
         self._times = times
         self._ways: list[Chaos] = [kind for kind in kinds if kind != "clocks"]
-        self._cut_off: set[int] = set()
 
-    async def __call__(self, ledger: Ledger, cluster: Cluster) -> Collection[int]:
+    async def __call__(self, ledger: Ledger, cluster: Cluster) -> None:
         """Disturb them while they work."""
         for number in range(1, self._times + 1):
             while ledger.length() < number * self._after:
                 await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
-            self._cut_off.update(cluster.pids())
-            for way in self._ways:
+            for place, way in enumerate(self._ways, number):
                 pids = cluster.pids()
-                await self._disturb(way, pids[number % len(pids)])
-            self._cut_off.update(cluster.pids())
-        return self._cut_off
+                await self._disturb(way, pids[place % len(pids)], ledger, cluster)
 
-    async def _disturb(self, way: Chaos, pid: int) -> None:
+    async def _disturb(self, way: Chaos, pid: int, ledger: Ledger, cluster: Cluster) -> None:
+        """Disturb one process, or all that one way to the database serves, or all."""
         if way == "kill":
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         elif way == "stop":
-            with suppress(ProcessLookupError):  # it has been killed
+            with suppress(ProcessLookupError), _away(ledger, [pid]):  # it may have been killed
                 os.kill(pid, signal.SIGSTOP)
                 await pause(SystemClock(), self._seconds)
+            with suppress(ProcessLookupError):  # after the ledger says that it is back
                 os.kill(pid, signal.SIGCONT)
         elif way == "restart":
-            await asyncio.to_thread(self._server.stop, self._restart)
-            await asyncio.to_thread(self._server.start_again)
+            with _away(ledger, cluster.pids()):
+                await asyncio.to_thread(self._server.stop, self._restart)
+                await asyncio.to_thread(self._server.start_again)
         else:
-            await next(self._lines).cut(self._seconds)
+            line, behind = next(self._lines)
+            with _away(ledger, cluster.pids(behind)):
+                await line.cut(self._seconds)
 
 
 async def disturb(
@@ -245,10 +256,14 @@ async def disturb(
             }
             for index, place in enumerate(stage.places)
         ]
+        behind = [
+            [index for index, place in enumerate(stage.places) if place.line == number]
+            for number in range(len(lines))
+        ]
         disturbing = Disturbance(
             kinds,
             server,
-            lines,
+            list(zip(lines, behind, strict=True)),
             seconds=1.5 * LEASE / speed,
             after=len(runs) * stage.least_lines // (times + 1),
             times=times,

@@ -11,7 +11,8 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from itertools import cycle
@@ -45,7 +46,8 @@ def _have_a_process_to_fork() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *PLAYED])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)  # it does not inherit sys.path
+    # It does not inherit sys.path, and would load what is installed, not what is tested here.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     try:
         forkserver.ensure_running()
     finally:
@@ -107,9 +109,13 @@ class Cluster:
             for listener in self._listeners:
                 listener.close()
 
-    def pids(self) -> list[int]:
-        """Return the ids of the processes that run now."""
-        return [process.pid for process in self._running if process.pid is not None]
+    def pids(self, places: Collection[int] | None = None) -> list[int]:
+        """Return the ids of the processes that run now, or of those at some of the places."""
+        return [
+            process.pid
+            for process, place in self._running.items()
+            if process.pid is not None and (places is None or place in places)
+        ]
 
     def _start(self, place: int) -> None:
         target = (self._settings[place], self._listeners[place])

@@ -19,6 +19,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
+from anabranch._durable.entries import undone_id
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Timer
@@ -98,6 +99,7 @@ class Mark(BaseModel):
 
 
 GO = Elicitation("go", Go)
+UNDONE = undone_id("")
 LEDGERS: dict[str, Ledger] = {}
 HERE = "here"
 
@@ -169,7 +171,10 @@ async def journey(ctx: BranchContext, run: str, ending: Ending) -> str:
 
 
 class Deadly:
-    """A store around whose operations a process may be killed."""
+    """A store around whose operations a process may be killed.
+
+    It writes down which undos are recorded: no one sees their value.
+    """
 
     def __init__(self, store: CallStore, ledger: Ledger) -> None:
         self._store = store
@@ -181,6 +186,12 @@ class Deadly:
         async def operate(*arguments: Any, **options: Any) -> Any:
             self._ledger.die_at(ANYONE, f"before-{name}")
             outcome = await method(*arguments, **options)
+            if name == "record":
+                call, _, entries = arguments
+                for step_id in entries:
+                    if step_id.startswith(UNDONE):
+                        key = f"{call}:{step_id.removeprefix(UNDONE)}"
+                        self._ledger.write("undone", "", 0, key)
             self._ledger.die_at(ANYONE, f"after-{name}")
             return outcome
 

@@ -9,16 +9,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["step", "seen", "undo"]
+Kind = Literal["step", "seen", "undo", "undone", "away", "back"]
+HAPPENS: tuple[Kind, ...] = ("step", "undo")
+MARKS: tuple[Kind, ...] = ("away", "back")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An effect has happened (``step``), its value was seen by the tool, or it was undone."""
+    """An effect has happened (``step``), its value was seen by the tool, or it was undone.
+
+    It is ``undone`` when that was recorded. From ``away`` to ``back`` the process ``pid`` was out of
+    reach: it was suspended, or its database was.
+    """
 
     kind: Kind
     run: str
@@ -31,6 +38,11 @@ class Line:
         """The call's name, with which an idempotency key begins."""
         return self.key.partition(":")[0]
 
+    @property
+    def strand(self) -> str:
+        """What goes on one after the other: the call itself, or one of its branches."""
+        return self.key.rpartition("/")[0]
+
 
 class Ledger:
     """The folder."""
@@ -42,10 +54,19 @@ class Ledger:
         self._arms.mkdir(exist_ok=True)
 
     def write(self, kind: Kind, run: str, number: int, key: str) -> None:
-        line = json.dumps(asdict(Line(kind, run, number, key, os.getpid()))) + "\n"
+        """Write what this process has done."""
+        self._append(Line(kind, run, number, key, os.getpid()))
+
+    def mark(self, kind: Literal["away", "back"], pids: Iterable[int]) -> None:
+        """Write that processes are out of reach from now on, or were until now."""
+        for pid in pids:
+            self._append(Line(kind, "", 0, "", pid))
+
+    def _append(self, line: Line) -> None:
+        text = json.dumps(asdict(line)) + "\n"
         descriptor = os.open(self._lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(descriptor, line.encode())
+            os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
 

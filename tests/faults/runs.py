@@ -34,9 +34,9 @@ from anabranch.stores import open_store
 from tests.faults.client import Way
 from tests.faults.cluster import Cluster
 from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo
-from tests.faults.ledger import Ledger, Line
+from tests.faults.ledger import HAPPENS, Ledger
 from tests.faults.stages import OVER_MCP, Player, Stage
-from tests.faults.verdict import broken_rules
+from tests.faults.verdict import by_call, wrong_in
 
 Scenario = Literal["success", "failure", "expired"]
 
@@ -64,7 +64,7 @@ class Report:
     """What came of it.
 
     Attributes:
-        kills: workers that were killed.
+        killed: process ids of the workers that were killed.
         repeated: requests that were sent again.
         again: effects and undos that happened a second time, in the one unavoidable gap.
         wrong: rules that were broken, in words; empty if all is well.
@@ -74,7 +74,7 @@ class Report:
     calls: int = 0
     effects: int = 0
     undos: int = 0
-    kills: int = 0
+    killed: Collection[int] = ()
     repeated: int = 0
     again: int = 0
     wrong: list[str] = field(default_factory=list[str])
@@ -120,9 +120,8 @@ def plan(seed: int, number: int | None) -> list[Run]:
     ]
 
 
-async def _nothing(_ledger: Ledger, _cluster: Cluster) -> Collection[int]:
+async def _nothing(_ledger: Ledger, _cluster: Cluster) -> None:
     """Disturb no worker but those that are killed."""
-    return ()
 
 
 class Trial:
@@ -135,8 +134,8 @@ class Trial:
         at_once: calls that run at the same time.
         stage: what is disturbed.
         workers: the settings in which its processes differ.
-        disturb: what else is done to the workers meanwhile; it returns the ids of those processes
-            that were out of reach for longer than a lease.
+        disturb: what else is done to the workers meanwhile; it marks in the ledger which of them are
+            out of reach.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class Trial:
         at_once: int,
         stage: Stage = OVER_MCP,
         workers: Sequence[Mapping[str, Any]] | None = None,
-        disturb: Callable[[Ledger, Cluster], Awaitable[Collection[int]]] = _nothing,
+        disturb: Callable[[Ledger, Cluster], Awaitable[None]] = _nothing,
     ) -> None:
         settings = Settings(str(folder), url, time.time(), speed)
         self.ledger = Ledger(folder)
@@ -158,7 +157,6 @@ class Trial:
         self._cluster = Cluster(stage.work, each_of, stage.fronts)
         self._results: list[tuple[Run, dict[str, Any]]] = []
         self._disturb = disturb
-        self._cut_off: Collection[int] = ()
         self._store: CallStore = open_store(url)
         self._at_once = anyio.CapacityLimiter(at_once)
         self._repeated = 0
@@ -170,7 +168,7 @@ class Trial:
             async with anyio.create_task_group() as group:
                 for run in runs:
                     group.start_soon(self._play, run, self._stage.client(run.name, url, http))
-            self._cut_off = await disturbing
+            await disturbing
             await self._expire_all()
         report = await self._judge(runs)
         await self._store.close()
@@ -220,9 +218,7 @@ class Trial:
 
     async def _judge(self, runs: Sequence[Run]) -> Report:
         lines = self.ledger.read()
-        calls: dict[str, list[Line]] = {}
-        for line in lines:
-            calls.setdefault(line.call, []).append(line)
+        calls = by_call(lines)
         seen: dict[str, set[str]] = {run.name: set() for run in runs}
         for line in lines:
             if line.kind == "seen":
@@ -231,35 +227,30 @@ class Trial:
             wrongs = self._wrong_with(run, result, seen[run.name])
             self._wrong += [f"{run.name}: {wrong}" for wrong in wrongs]
         ended = {call: await self._store.find(call) for call in calls}
+        named = {line.call: line.run for line in lines if line.run}
         for run in runs:
-            of_run = {name: own for name, own in calls.items() if own[0].run == run.name}
+            of_run = [call for call, name in named.items() if name == run.name]
             statuses = Counter(
                 record.status for name in of_run if (record := ended[name]) is not None
             )
             wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.scenario]
             if statuses != {wanted: 1}:
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
-        killed = self._cluster.killed
-        for name, own in calls.items():
-            record = ended[name]
-            done = record is not None and record.status == "done"
-            self._wrong += [
-                f"{name} ({own[0].run}): {wrong}"
-                for wrong in broken_rules(
-                    own, killed, self._cut_off, done=done, steps_of_all=self._stage.steps
-                )
-            ]
+        done = [
+            name for name, record in ended.items() if record is not None and record.status == "done"
+        ]
+        self._wrong += wrong_in(lines, self._cluster.killed, done, self._stage.steps)
         for number, status in self._cluster.ended.items():
             self._wrong.append(f"worker {number} ended by itself with {status}")
         unused = [point for point in self.ledger.armed() if not point.startswith(ANYONE)]
         self._wrong += [f"no worker came to {point}" for point in unused]
-        happened = [line for line in lines if line.kind != "seen"]
+        happened = [line for line in lines if line.kind in HAPPENS]
         return Report(
             len(runs),
             len(calls),
             sum(line.kind == "step" for line in lines),
             sum(line.kind == "undo" for line in lines),
-            len(self._cluster.killed),
+            frozenset(self._cluster.killed),
             self._repeated,
             len(happened) - len({(line.kind, line.key) for line in happened}),
             self._wrong,

@@ -4,14 +4,16 @@ A few runs; ``python -m tests.faults`` has all of them, and so has ``ANABRANCH_F
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests.faults.__main__ import disturb
-from tests.faults.ledger import Kind, Line
+from tests.faults.ledger import HAPPENS, MARKS, Kind, Line
 from tests.faults.runs import plan
-from tests.faults.verdict import broken_rules
+from tests.faults.verdict import broken_rules, by_call
 
 GIVEN = os.environ.get("ANABRANCH_FAULTS", "6")
 RUNS = None if GIVEN == "all" else int(GIVEN)
@@ -21,8 +23,12 @@ SEED = int(os.environ.get("ANABRANCH_FAULTS_SEED", "3"))
 async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -> None:
     report = await disturb(tmp_path, url, seed=SEED, number=RUNS, speed=5.0, at_once=8)
     assert report.wrong == []
-    assert report.kills >= len(plan(SEED, RUNS))
+    assert len(report.killed) >= len(plan(SEED, RUNS))
     assert report.repeated > 0
+
+
+def mark(kind: Literal["away", "back"]) -> Line:
+    return Line(kind, "", 0, "", 9)
 
 
 def line(kind: Kind, number: int, *, pid: int = 1, key: str = "journey") -> Line:
@@ -59,18 +65,48 @@ def test_the_verdict_finds_each_fault(lines: list[Line], done: bool, broken: str
 
 
 def test_the_verdict_allows_the_gap() -> None:
-    lines = [line("step", 1, pid=9), line("step", 1), line("undo", 1, pid=9), line("undo", 1)]
-    assert list(broken_rules(lines, {9}, done=False)) == []
+    lines = [line("step", 1, pid=9), line("step", 1), line("undo", 1, pid=8), line("undo", 1)]
+    assert list(broken_rules(lines, {8, 9}, done=False)) == []
     assert list(broken_rules([line("step", 1, pid=9)], {9}, done=False)) == []
 
 
 def test_the_verdict_allows_a_worker_that_was_out_of_reach_to_repeat_itself() -> None:
-    steps = [line("step", 1, pid=9), line("step", 1), line("seen", 1), line("step", 1, pid=9)]
-    lines = [*steps, line("undo", 1, pid=9), line("undo", 1)]
-    assert list(broken_rules(lines, (), {1, 9}, done=False)) == []
-    assert list(broken_rules(lines, (), (), done=False)) != []
-    other = [line("step", 1, pid=9), line("step", 1, key="other")]
-    assert "step 1 happened under 2 keys" in list(broken_rules(other, (), {1, 9}, done=False))
+    away, back = mark("away"), mark("back")
+    in_flight = [line("step", 1, pid=9), away, line("step", 1), line("seen", 1), back]
+    late = [away, line("step", 1), line("seen", 1), back, line("step", 1, pid=9)]
+    meanwhile = [away, line("step", 1, pid=9), back, line("step", 1, pid=9)]
+    undone = [line("undo", 1, pid=9), away, line("undo", 1), back]
+    for lines in (in_flight, late, meanwhile):
+        assert list(broken_rules([*lines, *undone], (), done=False)) == []
+        without = [line for line in [*lines, *undone] if line.kind not in MARKS]
+        assert len(list(broken_rules(without, (), done=False))) >= 2
+
+
+@pytest.mark.parametrize("kind", HAPPENS)
+def test_the_verdict_allows_repetitions_of_no_others_and_at_no_other_time(kind: Kind) -> None:
+    done: Kind = "seen" if kind == "step" else "undone"
+    away, back = mark("away"), mark("back")
+    once, ended, other = line(kind, 1, pid=9), line(done, 1, pid=9), line(kind, 1)
+    before = [once, ended, other, away, back]
+    after = [away, back, once, ended, once]
+    one_more = [away, back, line(kind, 2, pid=9), line(done, 2, pid=9), once, other]
+    by_others = [away, other, other, back]
+    for lines in (before, after, one_more, by_others):
+        assert f"{kind} 1 happened 2 times" in list(broken_rules(lines, (), done=False))
+
+
+def test_the_verdict_allows_a_worker_that_was_out_of_reach_no_other_key() -> None:
+    lines = [line("step", 1, pid=9), mark("away"), line("step", 1, key="other")]
+    assert "step 1 happened under 2 keys" in list(broken_rules(lines, (), done=False))
+
+
+def test_the_marks_of_a_ledger_are_in_the_lines_of_each_call() -> None:
+    first, second = line("step", 1), replace(line("step", 1), key="other:journey/step.1")
+    lines = [mark("away"), first, mark("back"), second]
+    assert by_call(lines) == {
+        "call": [mark("away"), first, mark("back")],
+        "other": [mark("away"), mark("back"), second],
+    }
 
 
 def test_the_verdict_allows_branches_to_be_undone_in_any_order() -> None:

@@ -1,44 +1,67 @@
 """The rules for effects and undos within one call, whatever has died.
 
-- an effect happens once for each idempotency key, and under one key only. It happens again only if
-  the process was killed that had run it, and never once the tool has seen its value (law 2); or if
-  that process was out of reach for longer than a lease, and then under the same key;
+- an effect happens once for each idempotency key, and under one key only. It happens again, under
+  that key, only if it was in flight when its process was killed, or came out of reach or back; and
+  not once the tool has seen its value (law 2), but for the one that then was still in flight;
 - a call that is done has had all its effects, and nothing of it is undone;
-- of any other call each effect that has an undo is undone, under its own key, and again only if the
-  process was killed or out of reach that had undone it; nothing else is undone. What happened later
-  is undone earlier.
+- of any other call each effect that has an undo is undone, under its own key, and again only if that
+  was in flight in the same way; nothing else is undone. What happened later is undone earlier.
+
+An effect is in flight until it is recorded, and the tool sees its value; an undo until it is
+recorded. So these are the repetitions of "What does not hold" in ``docs/durability.md``, and no
+others: a crash between an effect and its record, a store that stays away for longer than a lease,
+and a lease that was lost while the effect ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tests.faults.journey import SIDES, STEPS, has_undo
-from tests.faults.ledger import Line
+from tests.faults.ledger import HAPPENS, MARKS, Line
 
 ASIDE = (SIDES, SIDES[::-1])
 """What happens at the same time, and is undone in any order."""
 
+UNDOING = {"undo", "undone"}
+
+
+def by_call(lines: Iterable[Line]) -> Mapping[str, Sequence[Line]]:
+    """Return the lines of each call, among them those that say which processes were out of reach."""
+    found: dict[str, list[Line]] = {}
+    marks: list[Line] = []
+    for line in lines:
+        if line.kind in MARKS:
+            marks.append(line)
+            for own in found.values():
+                own.append(line)
+        else:
+            found.setdefault(line.call, list(marks)).append(line)
+    return found
+
+
+def wrong_in(
+    lines: Sequence[Line], killed: Collection[int], done: Collection[str], steps_of_all: int
+) -> Iterable[str]:
+    """Return, in words, which calls of a ledger have broken which rules; ``done`` are some of them."""
+    for name, own in by_call(lines).items():
+        run = next(line.run for line in own if line.run)
+        for wrong in broken_rules(own, killed, done=name in done, steps_of_all=steps_of_all):
+            yield f"{name} ({run}): {wrong}"
+
 
 def broken_rules(
-    lines: Sequence[Line],
-    killed: Collection[int],
-    cut_off: Collection[int] = (),
-    *,
-    done: bool,
-    steps_of_all: int = STEPS,
+    lines: Sequence[Line], killed: Collection[int], *, done: bool, steps_of_all: int = STEPS
 ) -> Iterable[str]:
-    """Return, in words, which rules a call has broken; ``lines`` are all of its own, in order.
+    """Return, in words, which rules a call has broken; ``lines`` are as ``by_call`` returns them.
 
-    ``cut_off`` are the processes that were out of reach for longer than a lease, ``steps_of_all`` is
-    how many steps there are.
+    ``steps_of_all`` is how many steps there are.
     """
     steps = [line for line in lines if line.kind == "step"]
     undos = [line for line in lines if line.kind == "undo"]
     yield from _under_two_keys(steps)
-    yield from _repeated_wrongly(steps, {*killed, *cut_off})
-    yield from _repeated_wrongly(undos, {*killed, *cut_off})
-    yield from _after_it_was_seen(line for line in lines if line.pid not in cut_off)
+    yield from _repeated_wrongly(lines, killed)
+    yield from _after_it_was_seen(lines)
     if done:
         if undos:
             yield f"it is done, and {len(undos)} times something was undone"
@@ -67,20 +90,61 @@ def _undone_too_early(undos: Sequence[Line]) -> Iterable[str]:
 
 
 def _repeated_wrongly(lines: Sequence[Line], killed: Collection[int]) -> Iterable[str]:
-    by_key: dict[str, list[Line]] = {}
-    for line in lines:
-        by_key.setdefault(line.key, []).append(line)
+    by_key: dict[tuple[str, str], list[int]] = {}
+    for index, line in enumerate(lines):
+        if line.kind in HAPPENS:
+            by_key.setdefault((line.kind, line.key), []).append(index)
     for own in by_key.values():
-        if any(line.pid not in killed for line in own[:-1]):
-            yield f"{own[0].kind} {own[0].number} happened {len(own)} times"
+        lasting = [index for index in own if not _was_disturbed(lines, index, killed)]
+        others = {lines[index].pid for index in own}
+        if len(others) > 1:
+            lasting = [index for index in lasting if not _is_late(lines, index)]
+        if len(lasting) > 1:
+            first = lines[own[0]]
+            yield f"{first.kind} {first.number} happened {len(own)} times"
 
 
-def _after_it_was_seen(lines: Iterable[Line]) -> Iterable[str]:
+def _was_disturbed(lines: Sequence[Line], index: int, killed: Collection[int]) -> bool:
+    """Whether an effect was in flight when its process was killed, or came out of reach or back."""
+    line = lines[index]
+    marks = [n for n, mark in enumerate(lines) if mark.kind in MARKS and mark.pid == line.pid]
+    for end in range(index + 1, len(lines)):
+        if _goes_on(line, lines[end]):
+            return any(index < mark < end for mark in marks)
+    return line.pid in killed or any(index < mark for mark in marks)
+
+
+def _is_late(lines: Sequence[Line], index: int) -> bool:
+    """Whether an effect may have begun before its process came out of reach, and ended after.
+
+    It is the first thing that this process does here when it is back. Its lease may have been lost
+    meanwhile, and the effect been repeated: by another process, since its own would have to take
+    the lease again.
+    """
+    line = lines[index]
+    for before in reversed(lines[:index]):
+        if before.kind in MARKS:
+            if before.pid == line.pid:
+                return before.kind == "back"
+        elif _goes_on(before, line):
+            return False
+    return False
+
+
+def _goes_on(line: Line, later: Line) -> bool:
+    """Whether the same process has gone on after an effect, which it does when that is recorded."""
+    if later.pid != line.pid or later.kind in MARKS:
+        return False
+    # Branches are at work at the same time; undos come one after the other, when no branch is.
+    return {line.kind, later.kind} & UNDOING != set() or later.strand == line.strand
+
+
+def _after_it_was_seen(lines: Sequence[Line]) -> Iterable[str]:
     seen: set[str] = set()
-    for line in lines:
+    for index, line in enumerate(lines):
         if line.kind == "seen":
             seen.add(line.key)
-        elif line.kind == "step" and line.key in seen:
+        elif line.kind == "step" and line.key in seen and not _is_late(lines, index):
             yield f"step {line.number} happened after it had been seen"
 
 

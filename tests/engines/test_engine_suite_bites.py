@@ -205,6 +205,25 @@ class UnlimitedShares(Unlimited):
         return replace(limits, per_share=None)
 
 
+class LimitsEachVersion(Advancing):
+    """A tool, and a share, has its limits once for each version."""
+
+    async def wake(self, wake: Wake, **_: object) -> None:
+        tool, share = (f"{each}/{wake.version}" for each in (wake.tool, wake.share))
+        await self.good.wake(replace(wake, tool=tool, share=share))
+
+    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
+        tool, share = (each.partition("/")[0] for each in (wake.tool, wake.share))
+        return await advance(replace(wake, tool=tool, share=share))
+
+    async def work(
+        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
+    ) -> NoReturn:
+        each = {f"{tool}/{any_}": own for tool, own in tools.items() for any_ in ("", own)}
+        most = {name: limits.per_tool.get(name.partition("/")[0], 1000) for name in each}
+        await super().work(each, advance, replace(limits, per_tool=most))
+
+
 class HasOneShare(Saboteur):
     async def wake(self, wake: Wake, **_: object) -> None:
         await self.good.wake(replace(wake, share=""))
@@ -271,9 +290,12 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (RunsNoJobs, suite.a_restored_engine_goes_on),
     (TakesAnyTool, suite.a_worker_takes_what_it_has),
     (TakesAnyVersion, suite.a_worker_takes_what_it_has),
+    (TakesAnyVersion, suite.a_limited_worker_takes_what_it_has),
+    (UnlimitedTools, suite.a_limited_worker_takes_what_it_has),
     (Unlimited, suite.limits_hold),
     (UnlimitedTools, suite.limits_hold),
     (UnlimitedShares, suite.limits_hold),
+    (LimitsEachVersion, suite.limits_hold_for_all_versions_together),
     (HasOneShare, suite.one_share_does_not_hold_up_another),
     (HasNoPriorities, suite.a_lower_number_comes_first),
     (WaitsForPersons, suite.a_call_that_waits_for_a_person_holds_no_limit),

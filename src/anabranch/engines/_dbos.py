@@ -3,7 +3,8 @@
 A wake is a workflow of one line, whose name follows from the wake: the same wake is the same
 workflow. The body of a call is never a workflow, and a step of a call never one of DBOS's: what
 happens in a call, the journal says. A tool has a queue for each of its versions, which the workers
-that have this version listen to.
+that have this version listen to. Limits are those of one queue, that of any version: where there are
+some, what comes from the queue of a version is put there, and back if it meets another worker.
 
 DBOS itself takes up the work of a dead machine only with a service of its maker. Here each worker
 holds an advisory lock under its name; who finds the lock of another free, in several looks, takes up
@@ -149,7 +150,11 @@ class DBOSEngine:
         living = LivingWorkers(self._locks, worker)
         if not await living.enter():
             raise StoreError(f"No lock could be taken in {self._label}.")
-        taking = DBOSWorker(lambda wake: self._advance(wake, advance), limits.concurrency)
+        taking = DBOSWorker(
+            lambda wake: self._advance(wake, advance),
+            lambda wake, is_counted: self._moved(wake, tools, limits, is_counted=is_counted),
+            limits.concurrency,
+        )
         try:
             async with taking.listening(self._url, self._schema, worker, queues):
                 while True:
@@ -195,10 +200,33 @@ class DBOSEngine:
         for each in following:
             await run_shielded(self._wake_surely(each))
 
-    async def _wake_surely(self, wake: Wake) -> None:
+    async def _moved(
+        self, wake: Wake, tools: Mapping[str, str], limits: WorkLimits, *, is_counted: bool
+    ) -> bool:
+        """Put a wake into the queue in which it belongs; false if it comes from there."""
+        is_ours = wake.version in {"", tools[wake.tool]}
+        is_limited = limits.per_share is not None or wake.tool in limits.per_tool
+        if is_ours and (is_counted or not wake.version or not is_limited):
+            return False
+        again = replace(wake, not_before=self._clock.now())
+        await run_shielded(self._wake_surely(again, is_counted=is_ours))
+        return True
+
+    async def _wake_counted(self, wake: Wake) -> None:
+        """Put a wake for a version where limits count: first, since it may meet others' workers."""
+        client, options = await self._connected(), self._options(wake)
+        options["queue_name"] = _queue(wake.tool, "")
+        options["workflow_id"] = f"{options.get('workflow_id')}/counted"
+        del options["priority"]
+        enqueued = cast(
+            "Awaitable[object]", client.enqueue_async(options, asdict(wake), is_counted=True)
+        )
+        await self._asking(enqueued)
+
+    async def _wake_surely(self, wake: Wake, *, is_counted: bool = False) -> None:
         while True:
             try:
-                return await self.wake(wake)
+                return await (self._wake_counted(wake) if is_counted else self.wake(wake))
             except StoreError as error:
                 logger.warning("call %r was not woken: %s; trying again", wake.call, error)
             await pause(self._clock, RETRY)
@@ -293,17 +321,20 @@ class DBOSEngine:
 async def _register_queues(
     client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
 ) -> list[str]:
-    """Create the queues of ``tools``, or give them these limits; return their names."""
+    """Create the queues of ``tools``, or give them these limits; return their names.
+
+    The queue of any version has the limits: DBOS knows none of several queues together.
+    """
     names: list[str] = []
     for tool, own in tools.items():
-        most = limits.per_tool.get(tool)
         for version in sorted({"", own}):
+            most, share = (None, None) if version else (limits.per_tool.get(tool), limits.per_share)
             names.append(_queue(tool, version))
             await client.register_queue_async(
                 names[-1],
                 global_concurrency=most,
                 worker_concurrency=_least(limits.concurrency, most),
-                partition_concurrency=_least(limits.per_share, most),
+                partition_concurrency=_least(share, most),
                 polling_interval_sec=POLL_VERSION if version else POLL,
                 on_conflict="always_update",
             )

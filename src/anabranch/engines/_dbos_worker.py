@@ -33,11 +33,19 @@ class DBOSWorker:
     Args:
         run: runs a wake, in the loop in which the worker began. If it is cancelled, it sees to it
             that the wake comes again.
+        moved: whether it has put a wake into another queue instead, where it belongs; it is asked
+            with whether the wake came from a queue whose limits count for it.
         concurrency: how many run at the same time.
     """
 
-    def __init__(self, run: Callable[[Wake], Awaitable[None]], concurrency: int) -> None:
+    def __init__(
+        self,
+        run: Callable[[Wake], Awaitable[None]],
+        moved: Callable[[Wake, bool], Awaitable[bool]],
+        concurrency: int,
+    ) -> None:
         self._run = run
+        self._moved = moved
         self._slots = asyncio.Semaphore(concurrency)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -63,9 +71,10 @@ class DBOSWorker:
             _only_one.release()
 
     def _launch(self, url: str, schema: str, name: str, queues: list[str]) -> None:
-        async def workflow(wake: dict[str, Any]) -> None:  # DBOS takes no bound method
-            running = asyncio.run_coroutine_threadsafe(self._in_turn(Wake(**wake)), self._loop)
-            await asyncio.wrap_future(running)
+        # DBOS takes no bound method
+        async def workflow(wake: dict[str, Any], *, is_counted: bool = False) -> None:
+            turn = self._in_turn(Wake(**wake), is_counted=is_counted)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(turn, self._loop))
 
         DBOS.workflow(name=WORKFLOW)(workflow)
         DBOS(
@@ -90,10 +99,11 @@ class DBOSWorker:
         await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
         await cancel_and_wait(list(self._tasks))
 
-    async def _in_turn(self, wake: Wake) -> None:
+    async def _in_turn(self, wake: Wake, *, is_counted: bool) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        async with self._slots:
-            await self._run(wake)
+        if not await self._moved(wake, is_counted):
+            async with self._slots:
+                await self._run(wake)

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError
 from anabranch.chat import ChatClient, make_chat_app
 from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_lines import RemoteLines
@@ -22,6 +23,8 @@ from anabranch.chat._terminal_session.remote_screen import RemoteScreen
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
+from anabranch.cli._chat_options import ChatOptions
+from anabranch.cli._remote_chat import _leave
 from anabranch.engines import InProcessEngine
 from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
@@ -190,6 +193,19 @@ async def test_a_line_of_a_script_is_sent_once_more(
     assert out == ("" if failed else "You said hello.\n")
     assert err.count("error: Come back.") == times
     assert err.count("It is sent again in 0 s.") == 1
+
+
+async def test_a_message_that_is_left_is_sent_once_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ChatOptions(thread="t1", detach=True, prompt="hello")
+    async with serving(Refusing(1)) as url:
+        left = await _leave(url, None, options, "hello", Console())
+    assert left["thread"] == "t1"
+    async with serving(Refusing(2)) as url:
+        with pytest.raises(FailedError, match=r"Come back\."):
+            await _leave(url, None, options, "hello", Console())
+    assert capsys.readouterr().err == 2 * "Come back.\nIt is sent again in 0 s.\n"
 
 
 async def test_a_line_that_is_refused_stands_at_the_next_prompt(

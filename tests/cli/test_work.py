@@ -114,7 +114,10 @@ def test_a_run_that_sleeps_says_until_when(
         terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
         assert main(["work", "list"]) == 0
     assert f"asleep   r1  until {local_time(FAR)}" in capsys.readouterr().out
-    assert printed(capsys, "retry", "waits") is None
+    assert main(["work", "retry", "waits"]) == 1
+    err = capsys.readouterr().err
+    assert f"is asleep until {local_time(FAR)}, and goes on by itself then" in err
+    assert "anabranch work cancel waits" in err
     assert holder(url, "waits") == f"r1/0@{FAR!r}@"
 
 

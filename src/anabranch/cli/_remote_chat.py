@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
+import anyio
+
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
@@ -39,7 +41,7 @@ def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: b
     if options.prompt is None:
         run_command(_chat, url, token, options, Console())
         return
-    left = run_command(_leave, url, token, options, options.prompt)
+    left = run_command(_leave, url, token, options, options.prompt, Console())
     print_either(left, [left["page"], f"To look again: {left['command']}"], as_json=as_json)
 
 
@@ -85,11 +87,24 @@ async def _chat(url: str, token: str | None, options: ChatOptions, console: Cons
         raise FailedError(f"{failed} of the lines failed.")
 
 
-async def _leave(url: str, token: str | None, options: ChatOptions, prompt: str) -> dict[str, str]:
-    """Say ``prompt``, and return where the answer will be."""
+async def _leave(
+    url: str, token: str | None, options: ChatOptions, prompt: str, console: Console
+) -> dict[str, str]:
+    """Say ``prompt``, and return where the answer will be.
+
+    Where the server has no room for it just now, it is said once more when the server wants it.
+    """
     shown, thread = _without_token(url), _thread(options)
     with _refusals():
-        run = await ChatClient(url, token=token).begin(thread, prompt)
+        client = ChatClient(url, token=token)
+        try:
+            run = await client.begin(thread, prompt)
+        except ChatClientError as error:
+            if error.retry_after is None:
+                raise
+            console.say(f"{error}\nIt is sent again in {error.retry_after:g} s.")
+            await anyio.sleep(error.retry_after)
+            run = await client.begin(thread, prompt)
     page = f"{shown}?thread={quote(thread, safe='')}"
     return {"thread": thread, "run": run, "page": page, "command": _command(shown, thread)}
 

@@ -89,15 +89,23 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
 def retry_command(name: Name, /, *, store: Store = None) -> None:
     """Have a worker of any version called for a run that waits or was cut off, or undos tried again.
 
-    A running server that has the call's tool tries them, when it next looks for expired calls.
+    A running server that has the call's tool tries them, when it next looks for expired calls. A run
+    that is asleep goes on by itself at its time, and not before.
     """
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import retry  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import asleep_until, retry  # noqa: PLC0415 - an extra
     now = SystemClock().now()
 
     async def work(stores: Stores) -> bool:
         whole = await _whole(stores, name)
-        return await retry(stores.events, whole, now) or await undo_again(stores.calls, whole, now)
+        if await retry(stores.events, whole, now) or await undo_again(stores.calls, whole, now):
+            return True
+        if until := await asleep_until(stores.events, whole, now):
+            raise FailedError(
+                f"The run of {whole!r} is asleep until {local_time(until)}, and goes on by itself then:"
+                f" no worker can go on before. To end it, `anabranch work cancel {whole}`."
+            )
+        return False
 
     if not _with_stores(store, work):
         raise FailedError(

@@ -19,7 +19,7 @@ from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 
-__all__ = ["OpenWork", "WorkState", "cancel", "open_work", "retry"]
+__all__ = ["OpenWork", "WorkState", "asleep_until", "cancel", "open_work", "retry"]
 
 WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
@@ -69,7 +69,10 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Have any worker called for a run that waits, or was cut off; false if it is in progress.
+    """Have any worker called for a run that waits, or was cut off.
+
+    Returns:
+        false if it is in progress, or waits for nothing but a time, which :func:`asleep_until` says.
 
     Raises:
         StoreError: the store failed.
@@ -80,7 +83,19 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
     run = OpenRun.of(owner)
     at = now if run.worker else math.inf
     waits = replace(run.next, version="")
+    if run.until > now and waits.name == owner:
+        return False
     return await events.take_over(thread, owner, waits.name, at, now)
+
+
+async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
+    """Return the time for which the run of a conversation waits, 0 if it waits for none.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    run = OpenRun.of(await events.holder(thread, 0.0) or "")
+    return run.until if run.until > now and not run.worker and not run.is_alarm else 0.0
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:

@@ -39,6 +39,12 @@ def test_over_dbos_a_run_of_a_chat_waits_for_a_worker_of_its_version(postgres: S
     assert done.returncode == 0, done.stderr
 
 
+def test_over_dbos_what_a_restored_engine_has_lost_is_found_in_the_store(postgres: Server) -> None:
+    command = [sys.executable, "-m", "tests.engines.dbos_restored", postgres.new_url()]
+    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_no_commit_of_dbos_waits_for_the_disk(postgres: Server) -> None:
     url = sa.make_url(postgres.new_url())
     with psycopg.connect(unwaited(url)) as connection:

@@ -193,7 +193,10 @@ async def a_call_that_was_not_woken_is_found(open_engine: OpenEngine) -> None:
 
 
 async def a_restored_engine_goes_on(open_engine: OpenEngine) -> None:
-    """It has wakes that are long done, and has lost the latest; periodic work wakes those again."""
+    """It is given wakes that are long done; what it never had of the store, periodic work wakes.
+
+    That stands for a loss: no check can take from an engine what it has.
+    """
     worker = Worker()
     async with opened(open_engine) as lost, working(lost, worker.advance):
         for turn in ("0", "1", "2"):

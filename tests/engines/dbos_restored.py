@@ -1,0 +1,123 @@
+"""A chat over DBOS whose tables are restored as they were before: a process for a test.
+
+``python -m tests.engines.dbos_restored URL``: it ends with status 0 if all was as it should be. DBOS
+is one for each process, so processes of the chat come one after the other here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from anabranch import BranchContext, tool
+from anabranch._engine.clock import SystemClock, Timer
+from anabranch.engines import Backlog, DBOSEngine
+from tests.chat.test_web_versions import at_version
+from tests.chat.test_web_workers import accepted, ended
+from tests.chat.web import message
+from tests.patience import PATIENCE
+
+SCHEMA = "dbos_restored"
+LATER = 600.0
+"""Seconds after which the last process begins: longer than a run waits before it is called for again."""
+
+DONE: list[str] = []
+
+
+@tool
+async def note(ctx: BranchContext, what: str) -> str:
+    """Note something."""
+    await ctx.step(DONE.append, what)
+    return what
+
+
+class LaterClock(SystemClock):
+    """The time some minutes from now."""
+
+    def now(self) -> float:
+        return super().now() + LATER
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        return super().call_at(when - LATER, callback)
+
+
+@asynccontextmanager
+async def process(
+    url: str, clock: SystemClock, **options: Any
+) -> AsyncGenerator[tuple[httpx2.AsyncClient, DBOSEngine]]:
+    engine = DBOSEngine(url, schema=SCHEMA, clock=clock)
+    async with at_version(url, engine, note, "1", clock=clock, **options) as client:
+        yield client, engine
+    await engine.close()
+
+
+async def begin(client: httpx2.AsyncClient, thread: str) -> None:
+    """Send a run to a process that does not work on it."""
+    await accepted(client, message(f"/note what={thread}", thread=thread, run=thread))
+
+
+def tables(connection: psycopg.Connection) -> list[tuple[Identifier, Identifier]]:
+    """Return DBOS's tables, each with the name of its copy."""
+    named = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+    return [
+        (Identifier(SCHEMA, name), Identifier(f"copy_{name}"))
+        for (name,) in connection.execute(named, [SCHEMA])
+    ]
+
+
+def save(url: str) -> None:
+    """Copy the tables."""
+    with psycopg.connect(url) as connection:
+        for table, copy in tables(connection):
+            connection.execute(SQL("CREATE TABLE {} AS SELECT * FROM {}").format(copy, table))
+
+
+def restore(url: str) -> None:
+    """Have the tables as they were when they were copied."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET session_replication_role = replica")  # in any order
+        for table, copy in tables(connection):
+            connection.execute(SQL("DELETE FROM {}").format(table))
+            columns = SQL(", ").join(
+                Identifier(name)
+                for (name,) in connection.execute(
+                    "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass"
+                    " AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
+                    [table.as_string(connection)],
+                )
+            )
+            connection.execute(
+                SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(table, columns, columns, copy)
+            )
+
+
+async def main(url: str) -> None:
+    now, later = SystemClock(), LaterClock()
+    async with process(url, now, concurrency=None) as (front, engine):
+        await begin(front, "early")
+        assert await engine.backlog() == Backlog(waiting=1, running=0)
+    save(url)
+    async with process(url, now) as (client, _):
+        first = await ended(client, "early")
+    async with process(url, now, concurrency=None) as (front, _):
+        await begin(front, "lost")
+    restore(url)
+    async with process(url, later, concurrency=None) as (_, engine):
+        assert await engine.backlog() == Backlog(waiting=1, running=0), "what was lost, is lost"
+    async with process(url, later) as (client, engine), asyncio.timeout(PATIENCE):
+        await ended(client, "lost")
+        while await engine.backlog() != Backlog(waiting=0, running=0):
+            pass
+        assert await ended(client, "early") == first
+    assert DONE == ["early", "lost"], DONE
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

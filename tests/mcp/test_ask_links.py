@@ -24,6 +24,7 @@ from anabranch.mcp._ask_page import read_form
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
+from tests.durable.stores import Modelled, Watched
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -305,6 +306,46 @@ async def test_a_link_expires_with_its_call_and_no_other_token_is_one() -> None:
         assert (await pages.browser.get(link)).status_code == 200
         clock.advance(1)
         assert (await pages.browser.get(link)).status_code == 410
+        assert (await pages.send(link, **GOOD)).status_code == 410
+
+
+async def test_what_was_entered_in_time_waits_for_its_client_as_a_request_would() -> None:
+    clock, store = ManualClock(1e9), open_store("memory:")
+    async with visiting(linking(clock=clock, ttl=60.0, store=store)) as pages:
+        await pages.call("fill")
+        (link,) = pages.links()
+        clock.advance(89)
+        assert (await pages.send(link, **GOOD)).status_code == 200
+        clock.advance(89)
+        assert await store.expired(clock.now(), 9) == []
+        assert "Ida" in await pages.go_on()
+
+
+async def test_a_form_that_comes_while_its_call_is_at_work_is_to_be_sent_again() -> None:
+    clock, store = ManualClock(1e9), open_store("memory:")
+    async with visiting(linking(clock=clock, store=store)) as pages:
+        await pages.call("fill")
+        (link,) = pages.links()
+        [record] = await store.calls(9)
+        assert await store.lease(record.call_id, "reaper", clock.now(), clock.now() + 15)
+        sent = await pages.send(link, **GOOD)
+        assert (sent.status_code, "send this again" in sent.text) == (503, True)
+        await store.release(record.call_id, "reaper")
+        assert (await pages.send(link, **GOOD)).status_code == 200
+
+
+class Ending(Watched):
+    """A store as it is when calls expire between two requests to it."""
+
+    async def finish(self, call_id: str, status: str, **more: Any) -> bool:
+        await self.store.finish(call_id, "expired")
+        return await self.store.finish(call_id, status, **more)
+
+
+async def test_a_form_that_comes_when_its_call_has_just_expired_is_not_taken() -> None:
+    async with visiting(linking(store=Ending(Modelled()))) as pages:
+        await pages.call("fill")
+        (link,) = pages.links()
         assert (await pages.send(link, **GOOD)).status_code == 410
 
 

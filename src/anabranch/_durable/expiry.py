@@ -175,9 +175,7 @@ class Reaper:
             known = await policy.store.find(line)
             if known is None or known.status != "open" or known.deadline > clock.now():
                 return False
-            until = await self._not_before(known) if self._not_before and is_overdue else 0.0
-            if until > clock.now():
-                await policy.store.finish(line, "open", deadline=until)
+            if is_overdue and await self._has_time(known):
                 return False
             if await self._compensate(record, tool, lease):
                 until = clock.now() + policy.retain
@@ -185,6 +183,14 @@ class Reaper:
             later = clock.now() + policy.retry_undo_after
             await policy.store.finish(line, "open", deadline=later)
             return False
+
+    async def _has_time(self, record: CallRecord) -> bool:
+        """Whether an overdue call must not expire yet; then its deadline moves on."""
+        until = 0.0 if self._not_before is None else await self._not_before(record)
+        if until <= self._calls.runtime.clock.now():
+            return False
+        await self._policy.store.finish(record.call_id, "open", deadline=until)
+        return True
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
         """Run the compensations of a call; return whether none is left."""

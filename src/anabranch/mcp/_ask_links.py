@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from anabranch._durable.entered import enter, entered, waiting_round
+from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
-from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Journal
 from anabranch._form_fields import Form
 from anabranch._health import OffersRoutes
@@ -60,13 +60,13 @@ class AskLinks:
     Attributes:
         url: where users reach the server.
         calls: runs its calls, with a store.
-        store: where what is entered waits for the call's next request.
+        policy: has the store, where what is entered waits for the call's next request.
         sealer: seals the links.
     """
 
     url: str
     calls: CallService
-    store: CallStore
+    policy: Durability
     sealer: Sealer
 
     def offer(self, server: OffersRoutes) -> None:
@@ -108,7 +108,7 @@ class AskLinks:
         except InvalidTokenError as error:
             gone = "This link is not valid, or has expired. Ask for a new one in your conversation."
             raise _Refused("This link is not valid", gone, 404) from error
-        waiting = await waiting_round(self.store, journal, self.calls.runtime.clock.now())
+        waiting = await waiting_round(self.policy.store, journal, self.calls.runtime.clock.now())
         if waiting is None:
             raise _answered()
         # Other questions may have been answered since: then this one is asked by a later round.
@@ -116,7 +116,7 @@ class AskLinks:
         reply = self.calls.stored.repeated(ROUND_REPLIES, journal.line, waiting)
         asked = {} if reply is None else reply.input_requests or {}
         params = asked[claims.question].params if claims.question in asked else None
-        done = claims.question in await entered(self.store, journal)
+        done = claims.question in await entered(self.policy.store, journal)
         if done or not isinstance(params, types.ElicitRequestFormParams):
             raise _answered()
         return _Asked(claims.tool, claims.question, journal, params)
@@ -148,10 +148,26 @@ class AskLinks:
             if errors:
                 return form_page(asked.tool, asked.params.message, form, given, errors)
             answer = Answer({"action": "accept", "content": content})
-        if not await enter(self.store, asked.journal, asked.step_id, answer):
-            raise _answered()
+        await self._enter(asked, answer)
         text = "Go back to your conversation and say that you have answered; it goes on there."
         return notice_page("Thank you", text)
+
+    async def _enter(self, asked: _Asked, answer: Answer) -> None:
+        """Store an answer; its client has as long to come for it as after a request of its own."""
+        store, line, now = self.policy.store, asked.journal.line, self.calls.runtime.clock.now()
+        # In this order: who takes the lease later, to end the call, finds that it has time.
+        if not await store.finish(line, "open", deadline=now + self.policy.expire_after):
+            raise _answered()
+        lease = await store.leased(line)
+        if lease is not None and lease.until > now:
+            raise _busy()
+        if not await enter(store, asked.journal, asked.step_id, answer):
+            raise _answered()
+
+
+def _busy() -> _Refused:
+    text = "Your conversation goes on just now. Please send this again in a minute."
+    return _Refused("Please try again", text, 503)
 
 
 def _answered() -> _Refused:

@@ -150,7 +150,7 @@ def _links(calls: CallService, options: ServerOptions, audience: str) -> AskLink
     if options.ask_url is None or calls.durability is None:
         return None
     sealer = sealer_of(options, audience, ASKS)
-    return AskLinks(options.ask_url, calls, calls.durability.store, sealer)
+    return AskLinks(options.ask_url, calls, calls.durability, sealer)
 
 
 def require_server(server: object, kind: type) -> None:

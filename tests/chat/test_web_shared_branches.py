@@ -253,7 +253,7 @@ async def test_a_stop_reaches_the_branches_wherever_they_are(url: str, from_outs
         await until_noticed(one)
         await one.advance(second)
         events = open_run_events(url)
-        stop = cancel(events, first.call, here.clock) if from_outside else conversation.stop()
+        stop = cancel(events, "t1", here.clock) if from_outside else conversation.stop()
         stopping = asyncio.create_task(stop)
         await working
         assert DONE == ["begun", "not begun"]

@@ -126,6 +126,61 @@ def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> 
     assert holder(url, "waits") is None
 
 
+@pytest.fixture
+def branching(url: str) -> str:
+    """A store with a run that waits for its branches, of which one is worked on and one sleeps."""
+    owners = {
+        "te": (f"r1/0@{FAR!r}@", 9.0),
+        "te/n1": ("b1/1.worker", FAR),
+        "te/n2": (f"b2/0@{FAR!r}@", FAR),
+        "other": (f"r4/0@{FAR!r}@", FAR),
+    }
+
+    async def fill() -> None:
+        events = open_run_events(url)
+        for thread, (owner, until) in owners.items():
+            assert await events.lease(thread, owner, 0.0, until)
+        await events.close()
+
+    asyncio.run(fill())
+    return url
+
+
+@pytest.mark.usefixtures("branching")
+def test_a_run_that_waits_for_its_branches_is_not_asleep(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {
+        name: (each["state"], each["until"])
+        for name in ("te", "te/n1", "te/n2", "other")
+        for each in [printed(capsys, "show", name)]
+    }
+    asleep = ("asleep", FAR)
+    assert shown == {
+        "te": ("in branches", 0.0),
+        "te/n1": ("running", 0.0),
+        "te/n2": asleep,
+        "other": asleep,
+    }
+    [_, before, branching] = printed(capsys, "list", "--limit", "3")
+    assert (before["thread"], branching["thread"]) == ("waits", "te")
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        assert main(["work", "list"]) == 0
+    assert "te     in branches  r1\n" in capsys.readouterr().out
+
+
+def test_a_branch_is_not_stopped_by_itself(
+    branching: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["work", "cancel", "te/n1"]) == 1
+    assert capsys.readouterr().err == (
+        "anabranch: 'te/n1' is a branch of 'te'; `anabranch work cancel te` stops the run with all"
+        " its branches.\n"
+    )
+    assert holder(branching, "te") == f"r1/0@{FAR!r}@"
+
+
 # -- calls ---------------------------------------------------------------------------------------
 
 CALLS = {"tried": FAR, "busy": FAR, "late": 5.0, "waits": FAR, "done": 1.0}

@@ -124,12 +124,15 @@ def cancel_command(
     *,
     store: Store = None,
 ) -> None:
-    """Stop the run of a conversation, wherever it is in progress."""
+    """Stop the run of a conversation with all its branches, wherever it is in progress."""
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import cancel  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import BranchNotStoppedError, cancel  # noqa: PLC0415 - an extra
 
     async def work(stores: Stores) -> bool:
-        return await cancel(stores.events, await _whole(stores, name), SystemClock())
+        try:
+            return await cancel(stores.events, await _whole(stores, name), SystemClock())
+        except BranchNotStoppedError as error:
+            raise FailedError(str(error)) from None
 
     if not _with_stores(store, work):
         raise _none_open(name)
@@ -173,7 +176,11 @@ def _none_open(name: str) -> FailedError:
 
 def _lines(found: Sequence[OpenWork]) -> list[str]:
     wide = max((len(each.thread) for each in found), default=0)
-    return [f"{each.thread:<{wide}}  {each.state:<7}  {each.run}{_awaited(each)}" for each in found]
+    states = max((len(each.state) for each in found), default=0)
+    return [
+        f"{each.thread:<{wide}}  {each.state:<{states}}  {each.run}{_awaited(each)}"
+        for each in found
+    ]
 
 
 def _awaited(work: OpenWork) -> str:

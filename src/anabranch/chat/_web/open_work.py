@@ -18,10 +18,22 @@ from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.errors import AnabranchError
 
-__all__ = ["OpenWork", "WorkState", "asleep_until", "cancel", "open_work", "retry"]
+__all__ = [
+    "BranchNotStoppedError",
+    "OpenWork",
+    "WorkState",
+    "asleep_until",
+    "cancel",
+    "open_work",
+    "retry",
+]
 
-WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
+WorkState: TypeAlias = Literal["waiting", "asleep", "in branches", "running", "cut off"]
+
+ALL = 100_000
+"""More than is open at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +43,8 @@ class OpenWork:
     Attributes:
         thread: its conversation; for a branch that has a worker of its own, ``THREAD/BRANCH``.
         run: the run.
-        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` when its process
-            has died.
+        state: ``waiting`` for a worker, ``asleep``, ``in branches`` while it waits until those let
+            it go on, ``running``, or ``cut off`` when its process has died.
         attempt: how many processes have left it, or died over it.
         events: the number of the last event of its conversation.
         version: the version of the tools' code that it waits for; empty if any will do.
@@ -48,23 +60,34 @@ class OpenWork:
     until: float = 0.0
 
 
+class BranchNotStoppedError(AnabranchError):
+    """A branch was to be stopped by itself."""
+
+    def __init__(self, branch: str, thread: str) -> None:
+        super().__init__(
+            f"{branch!r} is a branch of {thread!r}; `anabranch work cancel {thread}` stops the run"
+            " with all its branches."
+        )
+
+
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
     """Return the open work, at most so much; what waits longest comes first.
 
     Raises:
         StoreError: the store failed.
     """
+    leases = [(name, OpenRun.of(owner)) for name, owner, _ in await events.overdue(math.inf, ALL)]
+    branching = {thread for thread, branch in (split_call(name) for name, _ in leases) if branch}
     found: list[OpenWork] = []
-    for thread, owner, _ in await events.overdue(math.inf, limit):
-        run = OpenRun.of(owner)
-        if run.is_alarm:
-            continue
-        state: WorkState = "asleep" if run.until > now else "waiting"
+    for name, run in [each for each in leases if not each[1].is_alarm][:limit]:
+        state: WorkState = "waiting"
         if run.worker:
-            state = "running" if await events.holder(thread, now) else "cut off"
-        last = await events.last(split_call(thread)[0])
-        work = OpenWork(thread, run.run_id, state, run.attempt, last, run.version, run.until)
-        found.append(work)
+            state = "running" if await events.holder(name, now) else "cut off"
+        elif run.until > now:
+            state = "in branches" if name in branching else "asleep"
+        until = 0.0 if state == "in branches" else run.until
+        last = await events.last(split_call(name)[0])
+        found.append(OpenWork(name, run.run_id, state, run.attempt, last, run.version, until))
     return found
 
 
@@ -99,12 +122,15 @@ async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop the run of a conversation, or the one that a branch belongs to; false if there is none.
+    """Stop the run of a conversation, with all its branches; false if there is none.
 
     Raises:
+        BranchNotStoppedError: ``thread`` is a branch, which ends with its run only.
         StoreError: the store failed.
     """
-    thread, _ = split_call(thread)
+    whole, branch = split_call(thread)
+    if branch:
+        raise BranchNotStoppedError(thread, whole)
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()

@@ -170,6 +170,15 @@ def test_a_run_that_waits_for_its_branches_is_not_asleep(
     assert "te     in branches  r1\n" in capsys.readouterr().out
 
 
+def test_a_run_that_waits_for_its_branches_may_look_at_them_once_more(
+    branching: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker has nothing to do for it, or goes on: it does not wait for a time of its own."""
+    assert main(["work", "retry", "te"]) == 0
+    assert "asleep" not in capsys.readouterr().err
+    assert holder(branching, "te") == f"r1/0@{FAR!r}@"
+
+
 def test_a_branch_is_not_stopped_by_itself(
     branching: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

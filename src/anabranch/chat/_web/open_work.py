@@ -7,6 +7,7 @@ processes that look for runs without a worker find it within seconds.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -76,8 +77,8 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     Raises:
         StoreError: the store failed.
     """
-    leases = [(name, OpenRun.of(owner)) for name, owner, _ in await events.overdue(math.inf, ALL)]
-    branching = {thread for thread, branch in (split_call(name) for name, _ in leases) if branch}
+    leases = await _open_runs(events)
+    branching = _branching(leases)
     found: list[OpenWork] = []
     for name, run in [each for each in leases if not each[1].is_alarm][:limit]:
         state: WorkState = "waiting"
@@ -89,6 +90,16 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
         last = await events.last(split_call(name)[0])
         found.append(OpenWork(name, run.run_id, state, run.attempt, last, run.version, until))
     return found
+
+
+async def _open_runs(events: RunEvents) -> list[tuple[str, OpenRun]]:
+    """Return all that has a lease, those of branches as well."""
+    return [(name, OpenRun.of(owner)) for name, owner, _ in await events.overdue(math.inf, ALL)]
+
+
+def _branching(runs: Sequence[tuple[str, OpenRun]]) -> set[str]:
+    """Return the conversations with branches that workers share."""
+    return {thread for thread, branch in (split_call(name) for name, _ in runs) if branch}
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
@@ -106,19 +117,21 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
     run = OpenRun.of(owner)
     at = now if run.worker else math.inf
     waits = replace(run.next, version="")
-    if run.until > now and waits.name == owner:
+    if waits.name == owner and await asleep_until(events, thread, now):
         return False
     return await events.take_over(thread, owner, waits.name, at, now)
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
-    """Return the time for which the run of a conversation waits, 0 if it waits for none.
+    """Return the time for which the run of a conversation sleeps, 0 if it does not: in branches, say.
 
     Raises:
         StoreError: the store failed.
     """
     run = OpenRun.of(await events.holder(thread, 0.0) or "")
-    return run.until if run.until > now and not run.worker and not run.is_alarm else 0.0
+    if run.until <= now or run.worker or run.is_alarm:
+        return 0.0
+    return 0.0 if thread in _branching(await _open_runs(events)) else run.until
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:

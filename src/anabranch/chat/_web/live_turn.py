@@ -123,7 +123,7 @@ class LiveTurn:
         """Return the events of the run so far; end what the process that has died left open.
 
         From then on, the run stops when it is asked to, and soon if it was asked before. There are no
-        events if its beginning was not stored, or is not stored any more.
+        events if its beginning was not stored.
         """
         if self._begun is not None:
             after, events = self._begun

@@ -181,7 +181,7 @@ class RunWork:
 
     async def _take_to_its_end(self, turn: LiveTurn) -> None:
         events, run = await turn.read(), turn.run
-        if run is None or not events:  # its process died before it was stored, or long ago
+        if run is None or not events:  # its process died before it was stored
             await turn.drop()
         elif run.attempt >= MOST_ATTEMPTS:
             await turn.fail(GIVEN_UP)

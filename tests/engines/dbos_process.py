@@ -14,7 +14,7 @@ from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck, OpenEngine
 
 
 async def work(url: str, schema: str) -> None:
-    """Be a worker that writes the call of each wake, and then hangs if that is asked of it."""
+    """Be a worker of one call at a time: it writes its name, and then hangs if that is asked of it."""
     engine = DBOSEngine(url, schema=schema)
 
     async def advance(wake: Wake) -> None:
@@ -23,7 +23,7 @@ async def work(url: str, schema: str) -> None:
         if sys.argv[-1] == "hang":
             await asyncio.get_running_loop().create_future()
 
-    await engine.work({"a": "1"}, advance, WorkLimits())
+    await engine.work({"a": "1"}, advance, WorkLimits(concurrency=1))
 
 
 def main() -> None:

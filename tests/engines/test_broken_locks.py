@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines import DBOSEngine, Wake
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos import unwaited
@@ -19,18 +18,26 @@ from tests.engines.test_dead_workers import worker
 from tests.patience import PATIENCE
 from tests.postgres import Server
 
-IS_HELD = (
-    "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND granted"
-    " AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)"
-)
-OWNER = "SELECT executor_id FROM dbos_broken.workflow_status"
+BOTH_LIVE = """
+    WITH held AS (
+        SELECT pid, (classid::bigint << 32) | objid::bigint AS key FROM pg_locks
+        WHERE locktype = 'advisory' AND granted
+    )
+    SELECT one.pid FROM held AS one JOIN held AS other ON one.pid <> other.pid
+    WHERE one.key = hashtextextended(%s, 0) AND other.key = hashtextextended(%s, 0)
+"""
+"""Finds something if two workers hold their locks; who looks at another holds that of both."""
+
+OWNERS = """
+    SELECT executor_id FROM dbos_broken.workflow_status WHERE status = 'PENDING'
+    ORDER BY executor_id
+"""
 
 
-def one_of(url: str, query: str, *values: str) -> Any:
-    """Return the one value that a query finds."""
+def found(url: str, query: str, *values: str) -> list[Any]:
+    """Return the first values of what a query finds."""
     with psycopg.connect(unwaited(sa.make_url(url))) as connection:
-        [[value]] = connection.execute(query.encode(), values).fetchall()
-    return value
+        return [first for first, *_ in connection.execute(query.encode(), values).fetchall()]
 
 
 class Two:
@@ -117,17 +124,15 @@ async def test_a_lock_whose_connection_broke_is_unlocked_by_that(postgres: Serve
 async def test_the_work_of_workers_whose_connections_broke_stays_theirs(postgres: Server) -> None:
     url, schema = postgres.new_url(), "dbos_broken"
     engine = DBOSEngine(url, schema=schema)
-    await engine.wake(Wake("c", "0", "a"))
+    for call in ("c", "d"):
+        await engine.wake(Wake(call, "0", "a"))
     async with worker(url, "hang", schema) as first, worker(url, "hang", schema) as second:
-        begun = [asyncio.ensure_future(each.readline()) for each in (first, second)]
-        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
-        owner = one_of(url, OWNER)
-        assert one_of(url, IS_HELD, owner)
+        begun = {await first.readline(), await second.readline()}
+        assert begun == {b"begun c\n", b"begun d\n"}
+        owners = found(url, OWNERS)
         postgres.close_connections()
         async with asyncio.timeout(PATIENCE):
-            while not await asyncio.to_thread(one_of, url, IS_HELD, owner):
+            while not await asyncio.to_thread(found, url, BOTH_LIVE, *owners):
                 pass
-        assert one_of(url, OWNER) == owner
-        assert not all(each.done() for each in begun)
-        await cancel_and_wait(begun)
+        assert found(url, OWNERS) == owners
     await engine.close()

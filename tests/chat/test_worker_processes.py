@@ -22,12 +22,16 @@ from tests.postgres import Server
 
 
 class Fleet:
-    """Web processes and workers over the same store and engine."""
+    """Web processes and workers over the same store and engine.
 
-    def __init__(self, folder: Path, url: str, engine: str = "dbos") -> None:
+    Their model has a script, unless ``model`` is another.
+    """
+
+    def __init__(self, folder: Path, url: str, engine: str = "dbos", model: str = "") -> None:
         self.folder = folder
         self.url = url
         self.engine = engine
+        self.model = model or f"script:{folder / 'script.json'}"
         (folder / "tools.py").write_text(TOOLS)
         (folder / "script.json").write_text(json.dumps(SCRIPT))
 
@@ -35,7 +39,7 @@ class Fleet:
     async def _process(self, command: str, *options: str) -> AsyncGenerator[tuple[Process, str]]:
         """A process that has written a line; it is killed at the end, if it still runs."""
         given = ["--store", self.url, "--engine", self.engine]
-        given += ["--model", f"script:{self.folder / 'script.json'}", *options]
+        given += ["--model", self.model, *options]
         started = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "anabranch", command, str(self.folder / "tools.py")),
             *given,

@@ -130,7 +130,8 @@ def _wrong_with(events: list[tuple[int, Event]], nodes: list[Event]) -> Iterable
         yield f"its events have the numbers {[number for number, _ in events]}."
     shown = [each["value"]["id"] for _, each in events if each.get("name") == "anabranch.node"]
     if shown != [node["id"] for node in nodes]:
-        yield f"it has shown the nodes {shown}, of {[node['id'] for node in nodes]}."
+        there = [f"{node['id']} ({node['kind']}) after {node.get('parent_id')}" for node in nodes]
+        yield f"it has shown the nodes {shown}, of {there}."
     begun = [each["runId"] for _, each in events if each["type"] == "RUN_STARTED"]
     ended = [each["runId"] for _, each in events if each["type"] == "RUN_FINISHED"]
     if len(set(begun)) != len(begun) or begun != ended:

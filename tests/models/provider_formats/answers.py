@@ -33,7 +33,7 @@ class Say:
         cached: how many of the 11 tokens of input were read from a cache, and written to it.
         cut: if it is streamed, only so many events of it are sent.
         end: what follows on a cut: the connection breaks, or closes politely, or stays silent, or
-            an error arrives instead of the rest.
+            an error arrives instead of the rest, or the rest itself when the test says so.
     """
 
     text: str = ""
@@ -41,7 +41,7 @@ class Say:
     reason: str | None = None
     cached: tuple[int, int] = (0, 0)
     cut: int | None = None
-    end: Literal["broken", "closed", "silent", "overloaded"] = "broken"
+    end: Literal["broken", "closed", "silent", "overloaded", "held"] = "broken"
 
 
 def event(content: Mapping[str, Any], name: str | None = None) -> bytes:

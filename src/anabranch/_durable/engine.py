@@ -53,13 +53,14 @@ cancelled, and may raise: then the same wake comes again, later.
 
 @dataclass(frozen=True, slots=True)
 class WorkLimits:
-    """How much is done at the same time.
+    """How much is done at the same time. A limit holds for all versions of a tool together.
 
     Attributes:
         concurrency: calls that one worker advances.
         per_tool: calls of a tool that all workers advance together; a tool that is not named here
             has no limit of its own.
-        per_share: calls of one share that all workers advance together; ``None`` for no limit.
+        per_share: calls of one share that all workers advance together; ``None`` for no limit. Then
+            one share may hold up the others: an engine need not take from all in turn.
 
     Raises:
         ValueError: a number is not positive.

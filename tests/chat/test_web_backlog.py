@@ -24,7 +24,7 @@ from anabranch.chat._terminal_session.replies import Replies
 from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
 from anabranch.cli._chat_options import ChatOptions
-from anabranch.cli._remote_chat import _leave
+from anabranch.cli._remote_chat import leave
 from anabranch.engines import InProcessEngine
 from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
@@ -200,11 +200,11 @@ async def test_a_message_that_is_left_is_sent_once_more(
 ) -> None:
     options = ChatOptions(thread="t1", detach=True, prompt="hello")
     async with serving(Refusing(1)) as url:
-        left = await _leave(url, None, options, "hello", Console())
+        left = await leave(url, None, options, "hello", Console())
     assert left["thread"] == "t1"
     async with serving(Refusing(2)) as url:
         with pytest.raises(FailedError, match=r"Come back\."):
-            await _leave(url, None, options, "hello", Console())
+            await leave(url, None, options, "hello", Console())
     assert capsys.readouterr().err == 2 * "Come back.\nIt is sent again in 0 s.\n"
 
 

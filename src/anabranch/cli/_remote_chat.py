@@ -28,7 +28,7 @@ from anabranch.limits import UNLIMITED
 from anabranch.messages import ToolSpec
 from anabranch.tree import LATEST, short_ids
 
-__all__ = ["chat_at_url"]
+__all__ = ["chat_at_url", "leave"]
 
 
 def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: bool) -> None:
@@ -41,7 +41,7 @@ def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: b
     if options.prompt is None:
         run_command(_chat, url, token, options, Console())
         return
-    left = run_command(_leave, url, token, options, options.prompt, Console())
+    left = run_command(leave, url, token, options, options.prompt, Console())
     print_either(left, [left["page"], f"To look again: {left['command']}"], as_json=as_json)
 
 
@@ -87,12 +87,16 @@ async def _chat(url: str, token: str | None, options: ChatOptions, console: Cons
         raise FailedError(f"{failed} of the lines failed.")
 
 
-async def _leave(
+async def leave(
     url: str, token: str | None, options: ChatOptions, prompt: str, console: Console
 ) -> dict[str, str]:
     """Say ``prompt``, and return where the answer will be.
 
     Where the server has no room for it just now, it is said once more when the server wants it.
+
+    Raises:
+        UsageError: the address or the thread cannot be one.
+        FailedError: the server cannot be reached, or refuses the message.
     """
     shown, thread = _without_token(url), _thread(options)
     with _refusals():

@@ -12,7 +12,7 @@ from anabranch import BranchContext, tool
 from anabranch._durable import expiry
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable.store import CallRecord, CallStore
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
@@ -129,6 +129,53 @@ async def test_all_that_is_due_is_pruned_in_one_pass(store: CallStore) -> None:
     desk = Desk(ready, always(n=1))
     await Reaper(desk.service(store), TOOLS).expire()
     assert await store.prune(1e12, 1) == 0
+
+
+async def test_a_call_that_runs_live_does_not_expire_however_long_its_person_takes() -> None:
+    """Its lease is held until it has ended, so an answer is never late."""
+    store, asked, answered = Modelled(), asyncio.Event(), asyncio.Event()
+    desk = Desk(ready, always(n=1), policy=lambda given: Durability(given, lease=1e9))
+    service = desk.service(store)
+    journal = service.new()
+
+    async def drive(_: object) -> None:
+        asked.set()
+        await answered.wait()
+
+    live = asyncio.ensure_future(service.run_live(desk.job(journal), journal, drive))
+    await asked.wait()
+    desk.clock.advance(1_000_000)
+    assert await Reaper(desk.service(store), TOOLS).expire() == 0
+    answered.set()
+    await live
+    assert [each.status for each in await store.calls(9)] == ["done"]
+
+
+async def test_an_overdue_call_that_has_time_is_looked_at_again_when_that_is_over() -> None:
+    store = Modelled()
+    desk = await expired(store, "ready")
+    until = desk.clock.now() + 60
+
+    async def not_before(record: CallRecord) -> float:
+        return until if record.tool == "ready" else 0.0
+
+    reaper = Reaper(desk.service(store), TOOLS, not_before=not_before)
+    assert await reaper.expire() == 0
+    assert [each.deadline for each in await store.calls(9)] == [until]
+    desk.clock.advance(60)
+    assert await reaper.expire() == 1
+    assert undone == ["done"]
+
+
+async def test_a_call_that_is_ended_on_request_has_no_time() -> None:
+    store = Modelled()
+    desk = await expired(store, "ready")
+
+    async def not_before(_: CallRecord) -> float:
+        return 1e12
+
+    await Reaper(desk.service(store), TOOLS, not_before=not_before).end("call_0")
+    assert undone == ["done"]
 
 
 class Failing(Observed):

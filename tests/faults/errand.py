@@ -36,6 +36,13 @@ from tests.faults.ledger import Ledger
 
 STEPS = 5
 
+OPEN_FOR = 90.0
+"""Seconds of the machine's clock for which a question is open.
+
+That is longer than clocks are apart and all disturbances take one after the other, so each person is in
+time. An answer that has waited for longer for its worker is acted upon all the same.
+"""
+
 
 @tool(elicits=[GO])
 async def errand(ctx: BranchContext, run: str, ending: Ending) -> str:
@@ -59,7 +66,11 @@ def serve(settings: Settings, listener: socket.socket) -> None:
         trees,
         MockModel(lambda _: "unused"),
         [errand],
-        calls=Durability(cast("CallStore", Deadly(calls, ledger)), lease=LEASE, expire_after=1e6),
+        calls=Durability(
+            cast("CallStore", Deadly(calls, ledger)),
+            lease=LEASE,
+            expire_after=OPEN_FOR * settings.speed,
+        ),
         clock=clock,
         engine=engine_of(settings, clock),
         concurrency=settings.concurrency,

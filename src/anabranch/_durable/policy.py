@@ -23,7 +23,8 @@ class Durability:
         spill: a state of more bytes, uncompressed, stays in the store, and the client gets a reference to it.
         lease: seconds until the call of a worker that has died can be run by another.
         expire_after: seconds without a request from the client after which a call expires: its
-            compensations are run, and it cannot be continued.
+            compensations are run, and it cannot be continued. Of an agent's call, seconds for which
+            a question is open: one that is answered in time goes on however late a worker comes.
         retry_undo_after: seconds until compensations that have failed are tried again.
         retain: seconds for which a call that has ended stays in the store, to repeat its replies.
     """

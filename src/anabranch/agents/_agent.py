@@ -266,7 +266,8 @@ class Agent:
 
         Returns the last node of the question's line. With this same answer, nothing is changed.
         With ``again``, another answer begins another line, as for :meth:`answer`. ``at`` is the
-        end of the question's line, where that was just read.
+        end of the question's line, where that was just read. A call whose questions are all
+        answered does not expire, however late it goes on.
 
         Raises:
             QuestionAnsweredError: it has been answered differently, maybe just now in another

@@ -68,9 +68,10 @@ async def pair(ctx: BranchContext) -> str:
 async def nap(ctx: BranchContext) -> str:
     """Ask, and sleep for two days."""
     await ctx.step(note, "reserve", undo=forget)
-    answer = await asked(ctx, "Go?")
+    said = await ctx.step(note, await asked(ctx, "Go?"), undo=forget)
     await ctx.sleep(2 * DAY)
-    return await ctx.step(note, f"woke {answer}")
+    await ctx.step(note, "woken")
+    return said
 
 
 @tool
@@ -225,8 +226,8 @@ async def test_a_call_with_all_its_questions_answered_goes_on() -> None:
     desk = Desk()
     open_now = await desk.questions(await desk.begin("pair"))
     desk.clock.advance(IN_TIME)
-    for question in open_now.values():
-        node = await desk.add(question, number(1))
+    await desk.add(open_now["left?"], number(1))
+    node = await desk.add(open_now["right?"], number(1))
     desk.clock.advance(DAY)
     assert await desk.expire() == 0
     assert (await desk.agent().go_on(node)).text == "1 1"
@@ -270,7 +271,7 @@ async def test_a_call_that_sleeps_after_its_answer_wakes_however_late() -> None:
     desk.clock.advance(4 * DAY)
     assert await desk.expire() == 0
     await desk.agent().go_on(node)
-    assert DONE == ["reserve", "woke 2"]
+    assert DONE == ["reserve", "2", "woken"]
 
 
 async def test_beside_a_sleep_an_open_question_has_its_time_from_the_end_of_the_sleep() -> None:

@@ -342,6 +342,21 @@ class Ending(Watched):
         return await self.store.finish(call_id, status, **more)
 
 
+class Overtaken(Watched):
+    """A store as it is when the same form is sent twice at once."""
+
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        await self.store.record(call_id, number, dict.fromkeys(entries, '{"action":"cancel"}'))
+        return await self.store.record(call_id, number, entries)
+
+
+async def test_of_two_forms_at_once_the_first_is_taken() -> None:
+    async with visiting(linking(store=Overtaken(Modelled()))) as pages:
+        await pages.call("fill")
+        (link,) = pages.links()
+        assert (await pages.send(link, **GOOD)).status_code == 410
+
+
 async def test_a_form_that_comes_when_its_call_has_just_expired_is_not_taken() -> None:
     async with visiting(linking(store=Ending(Modelled()))) as pages:
         await pages.call("fill")

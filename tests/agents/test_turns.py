@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch._telemetry import log_fields
 from anabranch.agents import (
     NodeAdded,
     Outcome,
@@ -161,6 +163,30 @@ async def test_an_unexpected_error_of_an_agent_tool_is_masked_and_logged(
     [logged] = [record for record in caplog.records if record.exc_info]
     shown = results["a"]
     assert logged.message == f"tool 'careless' raised an unexpected exception: {shown}"
+
+
+async def test_the_record_of_a_tool_that_fails_carries_its_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool
+    async def careless(ctx: BranchContext) -> str:
+        """Fail."""
+        seen.append(log_fields())
+        raise RuntimeError("the password is 1234")
+
+    seen: list[dict[str, str]] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        seen.append(log_fields())
+        return bool(record)
+
+    here = await set_up(once(("a", "careless", NOTHING)), tools=[careless])
+    caplog.handler.addFilter(note)
+    await here.say("hello")
+    caplog.handler.removeFilter(note)
+    assert len(caplog.records) == 1
+    [in_tool, in_record] = seen
+    assert in_record["call"] == in_tool["call"]
 
 
 async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_the_next() -> None:

@@ -6,18 +6,20 @@ tools that work on the conversation itself, such as ``branch_self``, implement i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from anabranch._asking.answerer import Answerer
 from anabranch._engine import Ask
+from anabranch._error_ids import masked
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
 from anabranch.agents._spent import UsageTotal
 from anabranch.agents._timeline import Timeline
-from anabranch.errors import OtherVersionError, UnreachableError
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
 from anabranch.tree import Node, Path
 
@@ -31,8 +33,10 @@ __all__ = [
     "Continuation",
     "Outcome",
     "ToolUse",
+    "failed",
 ]
 
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 ELSEWHERE = (OtherVersionError, UnreachableError)
 """Why a turn goes on later, or in another process, from where its tools are."""
@@ -51,6 +55,18 @@ class Outcome:
     text: str
     is_error: bool = False
     blocks: tuple[ResultBlock, ...] = ()
+
+
+def failed(tool: str, error: Exception) -> Outcome:
+    """Return the outcome of a tool that has raised ``error``, which is logged if it is unexpected.
+
+    An error that was not raised for the model's eyes may contain secrets, so its text goes to the log.
+    """
+    if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
+        return Outcome(str(error), is_error=True)
+    shown = masked(f"Error executing tool {tool}", error)
+    logger.error("tool %r raised an unexpected exception: %s", tool, shown, exc_info=error)
+    return Outcome(shown, is_error=True)
 
 
 @dataclass(frozen=True, slots=True)

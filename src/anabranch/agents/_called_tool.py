@@ -23,7 +23,8 @@ from anabranch._engine.clock import pause
 from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal
 from anabranch._shielded import run_shielded
-from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse
+from anabranch._telemetry import call_in_logs
+from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
@@ -85,19 +86,37 @@ class CalledTool:
 
         What an earlier round has recorded is replayed. If the round is interrupted, what the call
         has done is undone, and it has ended; unless the agent's turns are suspended. While a call
-        sleeps that is not stored, or one beside which a person waits, this waits.
+        sleeps that is not stored, or one beside which a person waits, this waits. What the call
+        raises is an outcome, which is logged as of this call if it is unexpected.
 
         Raises:
             ToolError: the call cannot be continued.
             OtherVersionError: it can only be continued by the code that has begun it.
             UnreachableError: the store of calls does not answer.
-            AnabranchError: what the call raises.
         """
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
         thread = here.timeline.thread
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)
         service = CallService(runtime, dependencies.calls)
         journal, answers = await _opened(here, service, job)
+        with call_in_logs(journal.line):
+            try:
+                return await self._go_on(here, service, job, journal, answers)
+            except ELSEWHERE:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is logged, as of this call
+                return failed(self.name, error)
+
+    async def _go_on(
+        self,
+        here: ToolUse,
+        service: CallService,
+        job: Job,
+        journal: Journal,
+        answers: Mapping[str, Answer],
+    ) -> Outcome | Asked | Asleep:
+        """Run rounds until the call has returned, asks, or sleeps alone."""
+        dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
             return await self._undone(here, service, job, journal)
         is_left_alone = dependencies.calls is not None and dependencies.person is None
@@ -106,11 +125,11 @@ class CalledTool:
             while isinstance(outcome, Asked) and not outcome.asks:
                 journal = Journal.loads(outcome.state)
                 until = wakes_at(journal) or 0.0
-                if is_left_alone and until > runtime.clock.now():
+                if is_left_alone and until > clock.now():
                     if here.continuation.is_over:
                         return await self._undone(here, service, job, journal)
                     return Asleep(until)
-                await pause(runtime.clock, until - runtime.clock.now())
+                await pause(clock, until - clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
         except InvalidTokenError as error:
             raise ToolError(_OVER) from error

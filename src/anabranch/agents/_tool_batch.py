@@ -13,14 +13,12 @@ tool's beside those of the others.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import Mapping
 from functools import partial
 
 from anabranch._asking.answerer import Answerer
 from anabranch._engine import Notice
-from anabranch._error_ids import masked
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
     AgentTool,
@@ -30,6 +28,7 @@ from anabranch.agents._agent_tools import (
     Continuation,
     Outcome,
     ToolUse,
+    failed,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import check_version
@@ -39,13 +38,11 @@ from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import TIME_OVER, answer_live
-from anabranch.errors import AnabranchError, OtherVersionError, StoreError
+from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
 
 __all__ = ["ToolBatch"]
-
-logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 class ToolBatch:
@@ -202,14 +199,9 @@ class ToolBatch:
             return await tool.use(here)
         except ELSEWHERE:
             raise
-        except Exception as error:
-            # Each tool use needs a result, or no provider accepts the thread. An error that was
-            # not raised for the model's eyes may contain secrets, so its text goes to the log.
-            if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
-                return Outcome(str(error), is_error=True)
-            shown = masked(f"Error executing tool {use.name}", error)
-            logger.exception("tool %r raised an unexpected exception: %s", use.name, shown)
-            return Outcome(shown, is_error=True)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            # Each tool use needs a result, or no provider accepts the thread.
+            return failed(use.name, error)
 
     async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
         """Let those who watch know what ``use`` waits for, once."""

@@ -83,8 +83,23 @@ async def test_another_question_is_a_drift() -> None:
         return (await ctx.elicit(Seats, "Another question?", key="seats")).action
 
     outcome = await replayed(await waiting(), changed)
-    assert outcome.drift == Drift(at="seats", recorded="elicit", now="elicit")
+    assert outcome.drift == Drift(
+        at="seats", recorded="elicit", now="elicit with another message, form or context"
+    )
     assert not outcome.is_clean
+
+
+async def test_other_arguments_of_a_step_are_a_drift() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city.upper(), undo=release)
+        return city
+
+    outcome = await replayed(await waiting(), changed)
+    assert outcome.drift == Drift(
+        at="trip/reserve.1", recorded="step", now="step with another function or arguments"
+    )
 
 
 async def test_a_step_that_is_gone_is_a_drift() -> None:

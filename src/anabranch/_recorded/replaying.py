@@ -144,10 +144,25 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
     return journal
 
 
+OF_KIND = {
+    "step": "another function or arguments",
+    "sample": "another request",
+    "elicit": "another message, form or context",
+    "url": "another message or URL",
+    "sleep": "another time",
+}
+"""What may be other where the same is done as is recorded, of which the record has no more than a digest."""
+
+
 def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drift | None:
     """Return where a replay differs from the record, if it does; ``end`` is that of the call."""
     if isinstance(outcome, NonDeterminismError):
-        return Drift(at=outcome.step_id, recorded=_kind(outcome.expected), now=_kind(outcome.found))
+        recorded, now = _kind(outcome.expected), _kind(outcome.found)
+        return Drift(
+            at=outcome.step_id,
+            recorded=recorded,
+            now=now if now != recorded else f"{now} with {OF_KIND.get(now, 'other values')}",
+        )
     if end is not None:
         return _drift_at_end(tool, json.loads(end.reply), outcome)
     if isinstance(outcome, Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from anabranch._durable.engine import Advance, Wake
@@ -124,12 +125,30 @@ class Advances:
             running.task.cancel()
 
 
+_failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", default=frozenset())
+"""The jobs of the task that runs here that have failed, and with what, since they were last done."""
+
+
 async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
-    """Run a periodic job; log what it raises, since it runs again at its next time."""
+    """Run a periodic job; log what it raises, since it runs again at its next time.
+
+    Of failures in a row, in the task that runs the job, the first of each kind is logged, and that the
+    job is done again.
+    """
+    known = _failing.get()
+    failures = {each for each in known if each[0] == name}
     try:
         await job()
-    except StoreError as error:
-        logger.warning("%s: not done this time: %s", name, error)
-    except Exception:
+    except Exception as error:
         # Whatever it was: a job that is not run again would leave its work undone for ever.
-        logger.exception("%s: not done this time", name)
+        _failing.set(known | {(name, type(error))})
+        if (name, type(error)) in failures:
+            return
+        if isinstance(error, StoreError):  # its sentence says it all
+            logger.warning("%s: not done this time, and tried again: %s", name, error)
+        else:
+            logger.exception("%s: not done this time, and tried again", name)
+    else:
+        if failures:
+            _failing.set(known - failures)
+            logger.warning("%s: done again", name)

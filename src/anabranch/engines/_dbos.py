@@ -25,7 +25,6 @@ from urllib.parse import quote, urlencode
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat
-from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
@@ -37,6 +36,7 @@ from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
 from anabranch.engines._living_workers import LivingWorkers
 from anabranch.engines._names import shortened
 from anabranch.errors import StoreError
+from anabranch.stores._database_faults import translated
 from anabranch.stores._urls import read_url
 
 __all__ = ["DBOSEngine", "unwaited"]
@@ -293,6 +293,8 @@ class DBOSEngine:
             return self._client
 
     def _connect(self) -> DBOSClient:
+        # What fails is a StoreError. DBOS's own words come beside it, and before a worker sets its level.
+        logging.getLogger("dbos").setLevel(logging.ERROR)
         DBOS.migrate(self._url, schema=self._schema)
         return DBOSClient(
             system_database_url=self._url,
@@ -302,10 +304,8 @@ class DBOSEngine:
         )
 
     async def _asking(self, request: Awaitable[T]) -> T:
-        try:
+        with translated(self._label, "engine's database"):
             return await request
-        except exc.SQLAlchemyError as error:
-            raise StoreError(f"The engine's database {self._label} failed.") from error
 
     async def _is_locked(self, lock: str) -> bool:
         try:

@@ -42,34 +42,36 @@ _POSTGRES_CLASSES = {
 
 
 @contextmanager
-def translated(label: str) -> Generator[None]:
+def translated(label: str, what: str = "store") -> Generator[None]:
     """Raise :class:`StoreError` instead of what the database's driver raises.
 
     Args:
         label: the store's address as it may be shown.
+        what: what is there.
     """
+    named = f"The {what} {label}"
     try:
         yield
     except exc.DBAPIError as error:
-        raise _sentence(label, error.orig or error) from error
+        raise _sentence(named, error.orig or error) from error
     except exc.SQLAlchemyError as error:
-        raise StoreError(f"The store {label} failed: {type(error).__name__}.") from error
+        raise StoreError(f"{named} failed: {type(error).__name__}.") from error
     except Exception as error:
         # While a connection is set up, the driver's errors arrive bare.
         if type(error).__module__.partition(".")[0] not in {"sqlite3", "psycopg"}:
             raise
-        raise _sentence(label, error) from error
+        raise _sentence(named, error) from error
 
 
-def _sentence(label: str, error: BaseException) -> StoreError:
+def _sentence(named: str, error: BaseException) -> StoreError:
     name = getattr(error, "sqlite_errorname", None)
     if name is not None:  # extended codes begin with the plain one: SQLITE_IOERR_WRITE
         plain = "_".join(name.split("_")[:2])
         reason = _SQLITE.get(plain, f"failed with {name}")
-        return StoreError(f"The store {label} {reason}.")
+        return StoreError(f"{named} {reason}.")
     state = getattr(error, "sqlstate", None)
     if state is None:  # no answer from a server that could have given it a number
         said = " ".join(str(error).split()) or type(error).__name__
-        return StoreError(f"The store {label} cannot be reached: {said.rstrip('.')}.")
+        return StoreError(f"{named} cannot be reached: {said.rstrip('.')}.")
     reason = _POSTGRES.get(state) or _POSTGRES_CLASSES.get(state[:2], f"failed with error {state}")
-    return StoreError(f"The store {label} {reason}.")
+    return StoreError(f"{named} {reason}.")

@@ -1,0 +1,32 @@
+"""DBOS without its database: one sentence, which says why, and no record of DBOS's own."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+
+from anabranch.engines._dbos import DBOSEngine
+from anabranch.errors import StoreError
+from anabranch.testing.suites._engine_samples import a_wake
+
+
+async def test_a_database_that_is_away_is_one_sentence_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    engine = DBOSEngine(f"postgresql://me:secret@127.0.0.1:{port}/chat")
+    dbos = logging.getLogger("dbos")
+    dbos.setLevel(logging.NOTSET)
+    with pytest.raises(StoreError) as raised:
+        await engine.wake(a_wake("call"))
+    await engine.close()
+    said = str(raised.value)
+    assert said.startswith(
+        f"The engine's database postgresql://me:***@127.0.0.1:{port}/chat cannot be reached: "
+    )
+    assert "refused" in said
+    assert "\n" not in said
+    assert caplog.messages == []

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from anabranch._recorded.replaying import Drift, Replayed
 from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
-from anabranch.cli import main
+from anabranch.cli import _calls_undoing, main
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._options import STORE
 from anabranch.stores import open_store
@@ -147,6 +147,22 @@ def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]
     }
     status, _, err = run(capsys, "undo", "1", TARGET, "--yes")
     assert (status, err) == (1, f"anabranch: The call {CALL} is expired: nothing was undone.\n")
+
+
+def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def think(*_: object, **__: object) -> None:
+        calls = open_store(store)
+        assert await calls.lease(CALL, "worker", 0.0, 1e12)
+        await calls.close()
+
+    monkeypatch.setattr(_calls_undoing, "confirm", think)
+    before = shown(capsys, "show", "1")
+    status, out, err = run(capsys, "undo", "1", TARGET)
+    assert (status, out) == (1, "")
+    assert err == f"anabranch: The call {CALL} is running: nothing was undone.\n"
+    assert shown(capsys, "show", "1")["deadline"] == before["deadline"]
 
 
 @pytest.mark.usefixtures("store")

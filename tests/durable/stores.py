@@ -52,6 +52,9 @@ class Watched:
     async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
         return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))
 
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        return await self._pass("renew", lambda: self.store.renew(call_id, owner, until))
+
     async def open_round(
         self,
         call_id: str,
@@ -70,8 +73,17 @@ class Watched:
     async def release(self, call_id: str, owner: str) -> None:
         return await self._pass("release", lambda: self.store.release(call_id, owner))
 
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
-        return await self._pass("record", lambda: self.store.record(call_id, number, entries))
+    async def record(
+        self,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        *,
+        owner: str | None = None,
+    ) -> dict[str, str]:
+        return await self._pass(
+            "record", lambda: self.store.record(call_id, number, entries, owner=owner)
+        )
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
         return await self._pass("entries", lambda: self.store.entries(call_id, number))
@@ -105,10 +117,13 @@ class Watched:
         *,
         deadline: float | None = None,
         version: str | None = None,
+        owner: str | None = None,
     ) -> bool:
         return await self._pass(
             "finish",
-            lambda: self.store.finish(call_id, status, deadline=deadline, version=version),
+            lambda: self.store.finish(
+                call_id, status, deadline=deadline, version=version, owner=owner
+            ),
         )
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
@@ -206,6 +221,45 @@ class Gate(Watched):
             self.arrived.set()
             await self.opened.wait()
         return await work()
+
+
+class Suspended(Watched):
+    """A store as a process has it that is suspended when it comes to an operation ``name``.
+
+    It has done ``after`` of these before. Other operations that it comes to meanwhile, such as the renewal of a lease, come first when it
+    is woken.
+
+    Attributes:
+        arrived: set when it is suspended.
+        woken: set it to have the process go on.
+    """
+
+    def __init__(self, store: CallStore, name: str, *, after: int = 0) -> None:
+        super().__init__(store)
+        self.name = name
+        self.after = after
+        self.arrived = asyncio.Event()
+        self.woken = asyncio.Event()
+        self._others = 0
+        self._others_are_done = asyncio.Event()
+        self._others_are_done.set()
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        if not self.arrived.is_set():
+            if name == self.name and self.asked.count(name) == self.after:
+                self.arrived.set()
+                await self.woken.wait()
+                await self._others_are_done.wait()
+            return await super()._pass(name, work)
+        self._others += 1
+        self._others_are_done.clear()
+        await self.woken.wait()
+        try:
+            return await super()._pass(name, work)
+        finally:
+            self._others -= 1
+            if not self._others:
+                self._others_are_done.set()
 
 
 class Switch(Watched):

@@ -47,11 +47,9 @@ def test_a_forked_process_does_not_take_its_parents_leases_for_its_own() -> None
 class Forgetful(Observed):
     """A store that fails, in a way of its own, when a lease is to be renewed."""
 
-    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        if now > ManualClock().now():
-            self.done.put_nowait("failed")
-            raise KeyError("no")
-        return await super().lease(call_id, owner, now, until)
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        self.done.put_nowait("failed")
+        raise KeyError("no")
 
 
 async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -384,7 +384,7 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
     other = Lease(store, "call_1", desk.clock, worker="other", seconds=15)
     for _ in range(8):
         desk.clock.advance(5)
-        await observed.until("lease")
+        await observed.until("renew")
         assert not await other.take()
     may_end.set()
     assert getattr(await request, "value", None) == "slow"
@@ -413,7 +413,7 @@ async def test_who_has_lost_the_lease_starts_nothing_and_the_first_record_counts
         return [await ctx.step(slowly), await ctx.step(build, "more")]
 
     desk = Desk(slow, always(n=1), policy=short)
-    switch = Switch(store, only="lease")
+    switch = Switch(store, only="renew")
     losing = asyncio.ensure_future(desk.request(desk.service(switch)))
     await begun.wait()
     switch.is_off = True  # it cannot be prolonged

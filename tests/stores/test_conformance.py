@@ -24,6 +24,7 @@ from anabranch.testing.suites import (
     RunEventCheck,
     TreeStoreCheck,
 )
+from anabranch.testing.suites import _call_fence_checks as call_fences
 from anabranch.testing.suites import _call_round_checks as call_rounds
 from anabranch.testing.suites import _call_store_checks as call_store
 from anabranch.testing.suites import _memory_store_checks as memory_store
@@ -46,6 +47,7 @@ def name_of(check: Check) -> str:
 SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_store, CALL_STORE_CHECKS),
     (call_rounds, CALL_STORE_CHECKS),
+    (call_fences, CALL_STORE_CHECKS),
     (call_sharing, SHARED_CALL_STORE_CHECKS),
     (tree_store, TREE_STORE_CHECKS),
     (tree_changes, TREE_STORE_CHECKS),

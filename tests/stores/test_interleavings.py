@@ -51,9 +51,16 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     operation("lease", NAMES, OWNERS, TIMES, TIMES),
     operation("open_round", NAMES, NUMBERS, OWNERS, TIMES, TIMES),
     st.builds(opening, st.builds(begun, NAMES, TEXTS, TIMES), NUMBERS, OWNERS, TIMES),
+    operation("renew", NAMES, OWNERS, TIMES),
     operation("release", NAMES, OWNERS),
     operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
-    operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
+    operation(
+        "record",
+        NAMES,
+        NUMBERS,
+        st.dictionaries(STEPS, TEXTS, min_size=1),
+        owner=st.none() | OWNERS,
+    ),
     operation("entries", NAMES, NUMBERS),
     operation(
         "end_round",
@@ -65,7 +72,12 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
     ),
     operation("round", NAMES, NUMBERS),
     operation("last_round", NAMES),
-    operation("finish", NAMES, STATUSES.filter(lambda status: status != "open")),
+    operation(
+        "finish",
+        NAMES,
+        STATUSES.filter(lambda status: status != "open"),
+        owner=st.none() | OWNERS,
+    ),
     operation("expired", TIMES, st.integers(1, 2)),
     operation("prune", TIMES, st.integers(1, 2)),
 )

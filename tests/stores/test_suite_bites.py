@@ -9,6 +9,7 @@ import pytest
 from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, OpenedRound, RoundRecord
 from anabranch.stores import open_store
 from anabranch.testing.suites import CALL_STORE_CHECKS, CallStoreCheck
+from anabranch.testing.suites import _call_fence_checks as fences
 from anabranch.testing.suites import _call_listing_checks as listing
 from anabranch.testing.suites import _call_round_checks as rounds
 from anabranch.testing.suites import _call_store_checks as suite
@@ -134,6 +135,33 @@ class FinishesTwice(Saboteur):
         return await self.good.finish(call_id, status) or bool(await self.good.find(call_id))
 
 
+class RenewsByTaking(Saboteur):
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        return await self.good.lease(call_id, owner, 115.0, until)
+
+
+class FinishesForEveryOwner(Saboteur):
+    async def finish(
+        self, call_id: str, status: str, *, owner: str | None = None, **changes: Any
+    ) -> bool:
+        return await self.good.finish(call_id, status, **changes)
+
+
+class EndsRoundsForEveryOwner(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, *, release: str = "", **options: Any
+    ) -> RoundRecord:
+        await self.good.release(call_id, release)
+        return await self.good.end_round(call_id, record, **options)
+
+
+class RecordsForEveryOwner(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], *, owner: str | None = None
+    ) -> Mapping[str, str]:
+        return await self.good.record(call_id, number, entries)
+
+
 class TakesTheLatestRound(Saboteur):
     latest: RoundRecord | None = None
 
@@ -225,6 +253,10 @@ SABOTEURS: list[tuple[type[Saboteur], CallStoreCheck]] = [
     (DoesNotReleaseTheLease, rounds.the_end_of_a_round_releases_the_lease),
     (UpdatesWithTheSecondEnd, rounds.the_first_end_of_a_round_stays),
     (FinishesTwice, rounds.only_an_open_call_can_be_finished),
+    (RenewsByTaking, fences.only_who_has_a_lease_renews_it),
+    (FinishesForEveryOwner, fences.only_who_has_the_lease_finishes_a_call_in_its_name),
+    (EndsRoundsForEveryOwner, fences.only_who_has_the_lease_ends_a_round_in_its_name),
+    (RecordsForEveryOwner, fences.only_who_has_the_lease_records_in_its_name),
     (TakesTheLatestRound, rounds.rounds_are_found_by_number),
     (FindsTheLastExpiredFirst, rounds.the_longest_overdue_call_comes_first),
     (PrunesWithoutLimit, rounds.pruning_stops_at_its_limit),

@@ -116,17 +116,23 @@ class Reaper:
             pass
         return ended
 
-    async def end(self, line: str) -> None:
+    async def end(self, line: str) -> bool:
         """End a call now, whatever its deadline. If that fails, the next pass tries it again.
+
+        False if another worker runs it; then nothing is changed.
 
         Raises:
             StoreError: the store does not answer.
         """
-        store = self._policy.store
-        record = await store.find(line)
-        if record is not None:
-            await store.finish(line, "open", deadline=self._calls.runtime.clock.now())
-            await self._try_to_end(record, is_overdue=False)
+        record = await self._policy.store.find(line)
+        if record is None:
+            return True
+        async with self._lease(line) as lease:
+            if not await lease.take():
+                return False
+            if await lease.finish("open", deadline=self._calls.runtime.clock.now()):
+                await self._try_to_end(record, lease)
+        return True
 
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls at the same time; return how many were ended within ``patience``."""
@@ -155,10 +161,20 @@ class Reaper:
     def _forget(self, line: str, _: object) -> None:
         del self._ending[line]
 
-    async def _try_to_end(self, record: CallRecord, *, is_overdue: bool = True) -> bool:
+    def _lease(self, line: str) -> Lease:
+        """Return the lease on a call, not yet taken."""
+        store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease
+        return Lease(store, line, clock, worker=self._calls.worker, seconds=seconds)
+
+    async def _try_to_end(self, record: CallRecord, lease: Lease | None = None) -> bool:
+        """End a call under a lease that is held, or else that is taken if it is free."""
         try:
             with call_in_logs(record.call_id):
-                return await self._end(record, self._tools[record.tool], is_overdue=is_overdue)
+                if lease is not None:
+                    return await self._end(record, lease, is_overdue=False)
+                async with self._lease(record.call_id) as taken:
+                    # Another worker may run it now.
+                    return await taken.take() and await self._end(record, taken, is_overdue=True)
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:
@@ -166,30 +182,28 @@ class Reaper:
             logger.exception("call %r was not ended this time", record.call_id)
         return False
 
-    async def _end(self, record: CallRecord, tool: Tool[Any], *, is_overdue: bool) -> bool:
-        clock, policy = self._calls.runtime.clock, self._policy
-        worker, line = self._calls.worker, record.call_id
-        async with Lease(policy.store, line, clock, worker=worker, seconds=policy.lease) as lease:
-            if not await lease.take():
-                return False  # another worker runs it now
-            known = await policy.store.find(line)
-            if known is None or known.status != "open" or known.deadline > clock.now():
-                return False
-            if is_overdue and await self._has_time(known):
-                return False
-            if await self._compensate(record, tool, lease):
-                until = clock.now() + policy.retain
-                return await policy.store.finish(line, "expired", deadline=until)
-            later = clock.now() + policy.retry_undo_after
-            await policy.store.finish(line, "open", deadline=later)
-            return False
+    async def _end(self, record: CallRecord, lease: Lease, *, is_overdue: bool) -> bool:
+        """End a call under ``lease`` if its deadline has passed; return whether it is ended.
 
-    async def _has_time(self, record: CallRecord) -> bool:
+        One that ``is_overdue``, and is not ended because it was asked for, may have time still.
+        """
+        clock, policy = self._calls.runtime.clock, self._policy
+        known = await policy.store.find(record.call_id)
+        if known is None or known.status != "open" or known.deadline > clock.now():
+            return False
+        if is_overdue and await self._has_time(known, lease):
+            return False
+        if await self._compensate(record, self._tools[record.tool], lease):
+            return await lease.finish("expired", deadline=clock.now() + policy.retain)
+        await lease.finish("open", deadline=clock.now() + policy.retry_undo_after)
+        return False
+
+    async def _has_time(self, record: CallRecord, lease: Lease) -> bool:
         """Whether an overdue call must not expire yet; then its deadline moves on."""
         until = 0.0 if self._not_before is None else await self._not_before(record)
         if until <= self._calls.runtime.clock.now():
             return False
-        await self._policy.store.finish(record.call_id, "open", deadline=until)
+        await lease.finish("open", deadline=until)
         return True
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:

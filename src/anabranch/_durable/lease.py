@@ -1,7 +1,8 @@
 """Leases: one worker at a time runs something, and its lease is renewed while it does.
 
 The holder decides what is done under a lease, and what follows when it is lost. The lease on a call
-is also taken with the opening of a round, and released with its end.
+is also taken with the opening of a round, and released with its end. Its holder may be suspended
+after any check that it makes here: what no other may write, the store writes for its owner only.
 """
 
 from __future__ import annotations
@@ -167,13 +168,16 @@ class RenewedLease:
             now = self._clock.now()
             until = now + self._seconds
             try:
-                if not await self._leases.lease(self._name, self.owner, now, until):
+                if not await self._prolong(now, until):
                     logger.error("%s: another worker has taken it over", self._what)
                     self.lose()
             except StoreError as error:
                 logger.warning("%s: its lease was not renewed: %s", self._what, error)
             else:
                 self._until = until
+
+    async def _prolong(self, now: float, until: float) -> bool:
+        return await self._leases.lease(self._name, self.owner, now, until)
 
     async def give_up(self) -> None:
         """Renew it no more: what is written last releases it, or it runs out."""
@@ -248,7 +252,8 @@ class Lease(RenewedLease):
         """Write how the round ended and release the lease, as one; return what is written.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: the store failed, or another worker has taken the lease over, and the round
+                has not ended.
         """
         await self._stop_renewing()
         ended = await self._store.end_round(
@@ -256,3 +261,21 @@ class Lease(RenewedLease):
         )
         self._may_be_held = False
         return ended
+
+    async def finish(
+        self, status: str, *, deadline: float | None = None, version: str | None = None
+    ) -> bool:
+        """Move the open call to ``status``, as the store does; the lease is not released.
+
+        False if it is not open any more, or another worker has taken the lease over.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        return await self._store.finish(
+            self._line, status, deadline=deadline, version=version, owner=self.owner
+        )
+
+    async def _prolong(self, now: float, until: float) -> bool:  # noqa: ARG002 - others need it
+        # It is not taken again: what this process knows of the call may be old by now.
+        return await self._store.renew(self._line, self.owner, until)

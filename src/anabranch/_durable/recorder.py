@@ -74,22 +74,32 @@ class StoreRecorder:
         return {step_id: load_entry(stored[step_id])[0] for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed."""
-        await self._write({FAILED: canonical(error)})
+        """Write that the call has failed.
+
+        Raises:
+            StoreError: the store failed, or another worker has taken the call over: what that has
+                done must not be undone.
+        """
+        await self._write({FAILED: canonical(error)}, owner=self._lease.owner)
 
     async def undone(self, step_id: str) -> None:
         """Write that the compensation of ``step_id`` has been run."""
         await self._write({undone_id(step_id): ""}, f"the undo of step {step_id!r}")
 
-    async def _write(self, texts: Mapping[str, str], done: str = "") -> dict[str, str]:
-        """Write ``texts``; ``done`` says what has happened that only they know of."""
+    async def _write(
+        self, texts: Mapping[str, str], done: str = "", *, owner: str | None = None
+    ) -> dict[str, str]:
+        """Write ``texts``, only if ``owner`` still has the lease, if one is given.
+
+        ``done`` says what has happened that only they know of: it is written in any case.
+        """
         mark = answers_id(self._number)
         pinning = {} if self._is_pinned else {mark: self._answers}
         if not texts and not pinning:
             return {}
 
         def write() -> Awaitable[dict[str, str]]:
-            return self._store.record(self._line, self._number, {**pinning, **texts})
+            return self._store.record(self._line, self._number, {**pinning, **texts}, owner=owner)
 
         try:
             stored = await (self._lease.while_held(write) if done else write())

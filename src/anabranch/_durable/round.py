@@ -75,6 +75,9 @@ class UnrecordedRound:
         """End the round with open questions; return the reply."""
         return replies.make(asks, self._journal.dumps())
 
+    async def given_up(self) -> None:
+        """End the call without a reply: there is no record of it."""
+
 
 class StoredRound:
     """A round that is to be played, under the lease on its call. :meth:`Rounds.open` makes it.
@@ -134,6 +137,13 @@ class StoredRound:
     async def failed(self, error: Exception) -> None:
         """End the round: the call has failed with ``error``; raises as :meth:`returned` does."""
         await self._end(error_text(error, self._rounds.foreign), status="failed")
+
+    async def given_up(self) -> None:
+        """End the call without a reply: its client is gone, and nothing of it is left to undo."""
+        try:
+            await self._lease.finish("failed")
+        except StoreError as error:  # then the reaper will find it, with nothing left to do
+            logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
 
     async def _end(
         self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, status: str
@@ -206,11 +216,11 @@ class Rounds:
                     if _was_given(opened, journal.rounds, given):
                         if opened.ended is None:
                             played = self._begin(job, journal, answers, lease, opened)
-                            await self._take_over(job, journal, opened.call)
+                            await self._take_over(job, journal, opened.call, lease)
                             async with _recording_failure(played):
                                 yield played
                         else:
-                            await self._postpone_expiry(job, journal, opened.ended)
+                            await self._postpone_expiry(job, journal, opened.ended, lease)
                             yield opened.ended
                         return
                 await self._fork(job, journal, answers)
@@ -269,27 +279,35 @@ class Rounds:
         until = wakes_at(journal) if job.wakes else None
         return max(self.runtime.clock.now(), until or 0.0) + self.policy.expire_after
 
-    async def _postpone_expiry(self, job: Job, journal: Journal, ended: RoundRecord) -> None:
-        """Restart the time until a waiting call expires: its client has just repeated a request."""
-        store = self.policy.store
-        if ended.state and ended == await store.last_round(journal.line):
-            deadline = self.expires(job, Journal.loads(ended.state))
-            await store.finish(journal.line, "open", deadline=deadline)
+    async def _postpone_expiry(
+        self, job: Job, journal: Journal, ended: RoundRecord, lease: Lease
+    ) -> None:
+        """Restart the time until a waiting call expires: its client has just repeated a request.
 
-    async def _take_over(self, job: Job, journal: Journal, call: CallRecord) -> None:
+        Who has the lease has a right of its own to say when it expires.
+        """
+        store = self.policy.store
+        if not ended.state or ended != await store.last_round(journal.line):
+            return
+        if await lease.take() and ended == await store.last_round(journal.line):
+            await lease.finish("open", deadline=self.expires(job, Journal.loads(ended.state)))
+
+    async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
         """Make a call that other code has begun this code's, if this takes the same way.
 
         Raises:
             OtherVersionError: it does not. The call waits, as if its client were thinking.
+            StoreError: another worker has taken the call over, or the store failed.
         """
-        store, runtime = self.policy.store, self.runtime
+        runtime = self.runtime
         if not runtime.is_other(call.version):
             return
         if await fits(job.tool, job.arguments, journal, runtime, job.host):
-            await store.finish(journal.line, "open", version=runtime.version)
+            if not await lease.finish("open", version=runtime.version):
+                raise StoreError(f"Call {journal.line!r} was taken over. Try again.")
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
-        await store.finish(journal.line, "open", deadline=self.expires(job, journal))
+        await lease.finish("open", deadline=self.expires(job, journal))
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:

@@ -43,7 +43,7 @@ from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
 from anabranch._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
-from anabranch.errors import StoreError, ToolError
+from anabranch.errors import ToolError
 from anabranch.tool import Tool
 
 __all__ = ["CallService"]
@@ -165,25 +165,29 @@ class CallService:
         """
         await self._check_running(journal)
         ended: Finished[Any] | RoundRecord
-        with self.running.track():
-            try:
-                with observe_call(job.tool.name, journal) as seen:
-                    async with self._open_round(job, journal, {}) as opened:
-                        if isinstance(opened, RoundRecord):
-                            ended = opened
-                        else:
-                            value = await self._run(job, journal, opened, drive)
-                            ended = await opened.returned(value)
-                    if isinstance(ended, RoundRecord):
-                        seen.outcome = "repeated"
-            except asyncio.CancelledError:
-                # Its client is gone, and every compensation has been run.
-                if not journal.compensations:
-                    await run_shielded(self._give_up(journal.line))
-                raise
+        with self.running.track(), observe_call(job.tool.name, journal) as seen:
+            async with self._open_round(job, journal, {}) as opened:
+                if isinstance(opened, RoundRecord):
+                    ended = opened
+                else:
+                    ended = await self._run_to_its_end(job, journal, opened, drive)
+            if isinstance(ended, RoundRecord):
+                seen.outcome = "repeated"
         if isinstance(ended, RoundRecord):
             ended = repeat_value(job.tool, journal.line, ended, self._foreign)
         return ended.value
+
+    async def _run_to_its_end(
+        self, job: Job, journal: Journal, opened: _Opened, drive: Drive
+    ) -> Finished[Any] | RoundRecord:
+        try:
+            return await opened.returned(await self._run(job, journal, opened, drive))
+        except asyncio.CancelledError:
+            # Its client is gone, and every compensation has been run. The lease is still held: a
+            # request that comes again under its key must not find a call that is yet to be ended.
+            if not journal.compensations:
+                await run_shielded(opened.given_up())
+            raise
 
     async def _check_running(self, journal: Journal) -> None:
         """Check that a call may begin; one that goes on, or is repeated under its key, always may.
@@ -298,11 +302,3 @@ class CallService:
                 return await run(call)
         finally:  # not before the effects in flight are written
             opened.left = call.cursor.take_added()
-
-    async def _give_up(self, line: str) -> None:
-        if self.durability is None:
-            return
-        try:
-            await self.durability.store.finish(line, "failed")
-        except StoreError as error:  # then the reaper will find it, with nothing left to do
-            logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all

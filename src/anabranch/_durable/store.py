@@ -14,6 +14,11 @@ after it. What is done under a lease that is lost with the machine has not been 
 
 Reading about a call that was never begun, or was pruned, finds nothing; writing to it raises
 :class:`UnknownCallError`, so that a caller never takes for recorded what is not.
+
+A worker may be suspended at any moment, and go on when another has long taken over. So what only the
+worker that runs a call may write names the owner of its lease, and is written only if that owner is
+the last that has taken the lease, and has not released it. Whether the lease has run out meanwhile
+does not matter: no other has run the call.
 """
 
 from __future__ import annotations
@@ -148,10 +153,18 @@ class CallStore(Protocol):
         """Take, or renew, the lease on the call until ``until``.
 
         False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
-        holds it at any time. It prevents no owner from writing: the first record counts.
+        holds it at any time. It prevents others from writing only what names its owner.
 
         Another's lease that lasts longer than ``until`` is shortened to it: a clock that was ahead
         has written it. Its owner renews it in time, if it lives.
+        """
+        ...
+
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        """Have the lease on the call last until ``until``, also one that has run out.
+
+        False if another owner has taken it since, it was released, or the call is gone: the lease
+        is not taken again, since another may have continued the call meanwhile.
         """
         ...
 
@@ -177,10 +190,20 @@ class CallStore(Protocol):
         """Release the lease; nothing happens if ``owner`` does not hold it."""
         ...
 
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        *,
+        owner: str | None = None,
+    ) -> dict[str, str]:
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
-        It stays in whatever round of the call it was recorded.
+        It stays in whatever round of the call it was recorded. Without ``owner``, the entries are
+        written whoever has the lease: what has happened is recorded, also late. With it, a
+        ``StoreError`` is raised and nothing written if ``owner`` does not hold the lease, unless
+        all of them are stored already.
 
         Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
         survive a crash of this process and of the machine.
@@ -204,7 +227,8 @@ class CallStore(Protocol):
 
         Only if this one is the first and the call is open, ``deadline`` (unless ``None``),
         ``status`` and the time ``asked`` of the record become the call's. In any case, the lease of
-        owner ``release`` is released.
+        owner ``release`` is released. If that owner does not hold it, and the round has not ended,
+        a ``StoreError`` is raised and nothing written.
         """
         ...
 
@@ -223,10 +247,12 @@ class CallStore(Protocol):
         *,
         deadline: float | None = None,
         version: str | None = None,
+        owner: str | None = None,
     ) -> bool:
         """Move an ``open`` call to ``status``, maybe with a new ``deadline`` and ``version``.
 
-        False if it is not open (any more). With ``open`` as the status only these change.
+        False if it is not open (any more), or ``owner`` is given and does not hold the lease; then
+        nothing changes. With ``open`` as the status only these change. No lease is released.
         """
         ...
 

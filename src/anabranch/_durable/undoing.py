@@ -6,6 +6,7 @@ is here needs no tool: it finds such calls in the store, and brings their deadli
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -14,6 +15,9 @@ from anabranch._durable.states import latest_number
 from anabranch._durable.store import CallRecord, CallStore
 
 __all__ = ["Unfinished", "undo_again", "unfinished"]
+
+LOOKING = 15.0
+"""Seconds for which the lease on a call is taken, to look at it and to move its deadline."""
 
 _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 
@@ -69,13 +73,23 @@ async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
     Raises:
         StoreError: the store failed.
     """
+    if await store.find(call_id) is None or await _is_leased(store, call_id, now):
+        return False
+    owner = f"undo.{secrets.token_hex(8)}"
+    if not await store.lease(call_id, owner, now, now + LOOKING):
+        return False
+    try:
+        return await _undo_again(store, call_id, owner, now)
+    finally:
+        await store.release(call_id, owner)
+
+
+async def _undo_again(store: CallStore, call_id: str, owner: str, now: float) -> bool:
     record = await store.find(call_id)
-    if record is None or await _is_leased(store, call_id, now):
-        return False
     entries = await store.entries(call_id, await latest_number(store, call_id))
-    if FAILED not in entries and record.deadline > now:
+    if record is None or (FAILED not in entries and record.deadline > now):
         return False
-    return await store.finish(call_id, "open", deadline=min(now, record.deadline))
+    return await store.finish(call_id, "open", deadline=min(now, record.deadline), owner=owner)
 
 
 async def _state_of(

@@ -195,7 +195,12 @@ class CalledTool:
         if dependencies.calls is None:
             await service.undo(job, journal)
         else:
-            await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
+            is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
+            if not is_ended and here.continuation.is_over:
+                # A process that has died, or has not heard of it, has the lease still: the call's
+                # time is over, and who looks for such calls next ends it.
+                now = dependencies.clock.now()
+                await dependencies.calls.store.finish(journal.line, "open", deadline=now)
         return Outcome(NO_RESULT, is_error=True)
 
 

@@ -69,7 +69,8 @@ async def undo_call(
     steps = ", ".join(_with_undo(before, {"registered", "due"})) or "nothing, and it only ends"
     loss = f"The call {record.call_id} cannot be continued then. Undone will be: {steps}."
     await confirm(loss, "Undo it?", "Nothing was undone.", yes=yes)
-    await Reaper(service, {record.tool: tool}).end(record.call_id)
+    if not await Reaper(service, {record.tool: tool}).end(record.call_id):
+        raise FailedError(f"The call {record.call_id} is running: nothing was undone.")
     after = await read_call(calls, await calls.find(record.call_id) or record, clock.now())
     return Undone(
         id=after.id,

@@ -18,6 +18,7 @@ __all__ = [
     "ENTRY",
     "EXPIRED",
     "FIND",
+    "FINISH",
     "LAST_ROUND",
     "LEASE",
     "LEASED",
@@ -27,6 +28,7 @@ __all__ = [
     "OPEN_CALLS",
     "PRUNE",
     "RELEASE",
+    "RENEW",
     "ROUND",
     "ROUND_NUMBER",
     "SHORTEN",
@@ -123,6 +125,11 @@ RELEASE = (
     .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
     .values(owner=sa.null(), leased_until=sa.null())
 )
+RENEW = (
+    sa.update(CALL)
+    .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
+    .values(leased_until=sa.bindparam("until"))
+)
 MOVE = (
     sa.update(CALL)
     .where(_THIS, _IS_OPEN)
@@ -132,6 +139,7 @@ MOVE = (
         version=sa.func.coalesce(sa.bindparam("new_version", type_=Opaque), CALL.c.version),
     )
 )
+FINISH = MOVE.where(CALL.c.owner == sa.bindparam("old_owner"))
 END = MOVE.values(asked=sa.bindparam("new_asked", type_=sa.Double))
 _ENDED = (ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
 _ROUND = sa.select(*_ENDED).where(ROUND.c.call_id == sa.bindparam("this"))
@@ -217,7 +225,9 @@ def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
 
 ADD_POSTGRES = sa.text("""
     WITH this AS (
-        SELECT call_id FROM anabranch_call WHERE call_id = :call_id FOR NO KEY UPDATE
+        SELECT call_id FROM anabranch_call
+        WHERE call_id = :call_id AND (CAST(:old_owner AS bytea) IS NULL OR owner = :old_owner)
+        FOR NO KEY UPDATE
     )
     INSERT INTO anabranch_entry (call_id, number, step_id, text)
     SELECT this.call_id, :number, new.step_id, new.text

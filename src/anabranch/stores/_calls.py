@@ -6,7 +6,9 @@ not disturb each other:
 - which one is first is decided by a unique key, never by reading before writing;
 - a writer of entries locks the call's row first, so that the order of ids is the order of commits,
   and no two writers deadlock (on SQLite there is one writer anyway);
-- a call's row changes only if it still is what the change assumes (``WHERE status = 'open'``).
+- a call's row changes only if it still is what the change assumes (``WHERE status = 'open'``);
+- what only the owner of the lease may write has that as a condition of the same statement, or comes
+  after one that has it and has locked the row.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from anabranch._durable.store import CallRecord, LeaseRecord, OpenedRound, RoundRecord
-from anabranch.errors import UnknownCallError
+from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores._call_rows import (
     call_row,
     entry_rows,
@@ -39,6 +41,7 @@ from anabranch.stores._call_tables import (
     ENTRY,
     EXPIRED,
     FIND,
+    FINISH,
     LAST_ROUND,
     LEASE,
     LEASED,
@@ -48,6 +51,7 @@ from anabranch.stores._call_tables import (
     OPEN_CALLS,
     PRUNE,
     RELEASE,
+    RENEW,
     ROUND,
     ROUND_NUMBER,
     SHORTEN,
@@ -76,9 +80,10 @@ class Calls:
         # SQLite has one writer, which does not need it.
         self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
         self._lease, self._release = Statement(LEASE, dialect), Statement(RELEASE, dialect)
-        self._leased = Statement(LEASED, dialect)
+        self._leased, self._renew = Statement(LEASED, dialect), Statement(RENEW, dialect)
         self._shorten = Statement(SHORTEN, dialect)
         self._move, self._end = Statement(MOVE, dialect), Statement(END, dialect)
+        self._finish = Statement(FINISH, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
         self._last_round = Statement(LAST_ROUND, dialect)
@@ -150,6 +155,12 @@ class Calls:
 
         return await self._database.write(work, lasting=False)
 
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner), "until": until}
+        return await self._database.write(
+            lambda connection: self._renew.count(connection, values) > 0, lasting=False
+        )
+
     async def open_round(
         self,
         call_id: str,
@@ -195,11 +206,18 @@ class Calls:
             lambda connection: self._release.count(connection, values), lasting=False
         )
 
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        *,
+        owner: str | None = None,
+    ) -> dict[str, str]:
         wanted = dict(entries)
 
         def work(connection: sa.Connection) -> dict[str, str]:
-            added = self._add(connection, call_id, number, wanted)
+            added = self._add(connection, call_id, number, wanted, owner)
             return {
                 step_id: text if step_id in added else self._text(connection, call_id, step_id)
                 for step_id, text in wanted.items()
@@ -211,11 +229,26 @@ class Calls:
         values = {"this": to_bytes(call_id), "step": to_bytes(step_id)}
         for (text,) in self._entry.rows(connection, values):
             return to_text(text)
-        raise UnknownCallError(call_id)
+        raise self._refusal(connection, call_id)
+
+    def _refusal(self, connection: sa.Connection, call_id: str) -> StoreError:
+        """Return why something could not be written: without its call, or without the lease."""
+        if not self._find.rows(connection, {"this": to_bytes(call_id)}):
+            return UnknownCallError(call_id)
+        return StoreError(f"The lease on call {call_id!r} is another's by now. Try again.")
 
     def _add_sqlite(
-        self, connection: sa.Connection, call_id: str, number: int, entries: Mapping[str, str]
+        self,
+        connection: sa.Connection,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        owner: str | None,
     ) -> set[str]:
+        if owner is not None:  # there is one writer: the lease stays whose it is
+            found = self._leased.rows(connection, {"this": to_bytes(call_id)})
+            if [each for each, _ in found] != [to_bytes(owner)]:
+                return set()
         rows = entry_rows(call_id, number, entries)
         with _known(call_id):
             return {
@@ -225,10 +258,16 @@ class Calls:
             }
 
     def _add_postgres(
-        self, connection: sa.Connection, call_id: str, number: int, entries: Mapping[str, str]
+        self,
+        connection: sa.Connection,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        owner: str | None,
     ) -> set[str]:
         values = {
             "call_id": to_bytes(call_id),
+            "old_owner": None if owner is None else to_bytes(owner),
             "number": number,
             "step_ids": [to_bytes(step_id) for step_id in entries],
             "texts": [to_bytes(text) for text in entries.values()],
@@ -252,20 +291,28 @@ class Calls:
         move = {**_move(call_id, status, deadline), "new_asked": record.asked}
 
         def work(connection: sa.Connection) -> RoundRecord:
-            with _known(call_id):
-                first = self._insert_round.count(connection, row)
-            if release is not None:
-                self._release.count(connection, {"this": this, "old_owner": to_bytes(release)})
-            if first:
-                self._end.count(connection, move)
-                return record
+            if self._may_end(connection, this, release):
+                with _known(call_id):
+                    first = self._insert_round.count(connection, row)
+                if first:
+                    self._end.count(connection, move)
+                    return record
             which = {"this": this, "which": record.number}
             for found in self._round.rows(connection, which):
                 if (earlier := to_round(found)) is not None:
                     return earlier
-            raise UnknownCallError(call_id)
+            raise self._refusal(connection, call_id)
 
         return await self._database.write(work)
+
+    def _may_end(self, connection: sa.Connection, this: bytes, release: str | None) -> bool:
+        """Release the lease of ``release``; return whether it had it, or none is asked for.
+
+        This comes first and locks the call's row, so that no other takes the lease meanwhile.
+        """
+        if release is None:
+            return True
+        return self._release.count(connection, {"this": this, "old_owner": to_bytes(release)}) > 0
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
         """Return how a round ended, if it has."""
@@ -283,8 +330,12 @@ class Calls:
         *,
         deadline: float | None = None,
         version: str | None = None,
+        owner: str | None = None,
     ) -> bool:
-        return await self._write_single(self._move, _move(call_id, status, deadline, version)) > 0
+        values = _move(call_id, status, deadline, version)
+        if owner is None:
+            return await self._write_single(self._move, values) > 0
+        return await self._write_single(self._finish, {**values, "old_owner": to_bytes(owner)}) > 0
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
         return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))

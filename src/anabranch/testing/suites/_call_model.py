@@ -84,6 +84,13 @@ class CallModel:
         known.owner, known.leased_until = owner, until
         return True
 
+    def renew(self, call_id: str, owner: str, until: float) -> bool:
+        """See the port."""
+        if not self._holds(call_id, owner):
+            return False
+        self._calls[call_id].leased_until = until
+        return True
+
     def open_round(
         self,
         call_id: str,
@@ -108,9 +115,18 @@ class CallModel:
         if known is not None and known.owner == owner:
             known.owner = None
 
-    def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    def record(
+        self,
+        call_id: str,
+        number: int,
+        entries: Mapping[str, str],
+        *,
+        owner: str | None = None,
+    ) -> dict[str, str]:
         """See the port."""
         known = self._known(call_id)
+        if not (self._holds(call_id, owner) or known.entries.keys() >= entries.keys()):
+            raise StoreError("The lease is another's by now.")
         return {
             step_id: known.entries.setdefault(step_id, (number, text))[1]
             for step_id, text in entries.items()
@@ -132,11 +148,13 @@ class CallModel:
         release: str | None = None,
     ) -> RoundRecord:
         """See the port."""
-        known = self._known(call_id)
+        known, held = self._known(call_id), self._holds(call_id, release)
         if release is not None:
             self.release(call_id, release)
         if record.number in known.rounds:
             return known.rounds[record.number]
+        if not held:
+            raise StoreError("The lease is another's by now.")
         known.rounds[record.number] = record
         if known.record.status == "open":
             known.record = replace(known.record, status=status, asked=record.asked)
@@ -161,10 +179,11 @@ class CallModel:
         *,
         deadline: float | None = None,
         version: str | None = None,
+        owner: str | None = None,
     ) -> bool:
         """See the port."""
         known = self._calls.get(call_id)
-        if known is None or known.record.status != "open":
+        if known is None or known.record.status != "open" or not self._holds(call_id, owner):
             return False
         known.record = replace(known.record, status=status)
         if deadline is not None:
@@ -195,6 +214,11 @@ class CallModel:
         for one in pruned:
             del self._calls[one.call_id]
         return len(pruned)
+
+    def _holds(self, call_id: str, owner: str | None) -> bool:
+        """Whether ``owner`` has the lease; no lease is needed where none is named."""
+        known = self._calls.get(call_id)
+        return owner is None or (known is not None and known.owner == owner)
 
     def _known(self, call_id: str) -> _Stored:
         if call_id not in self._calls:

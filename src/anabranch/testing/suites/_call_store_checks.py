@@ -13,6 +13,7 @@ from typing import cast
 import anyio
 
 from anabranch._durable.store import CallStore, RoundRecord
+from anabranch.testing.suites._call_fence_checks import CALL_FENCE_CHECKS
 from anabranch.testing.suites._call_listing_checks import CALL_LISTING_CHECKS
 from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
 from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
@@ -208,6 +209,7 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     calls_do_not_mix,
     any_text_is_stored,
     *CALL_ROUND_CHECKS,
+    *CALL_FENCE_CHECKS,
     *CALL_LISTING_CHECKS,
     of_many_at_once_one_is_first,
     a_cancelled_record_is_there_or_not,

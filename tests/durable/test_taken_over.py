@@ -1,0 +1,310 @@
+"""A worker that goes on when another has taken its call over ends nothing, and changes nothing.
+
+It was suspended, or its machine was, for longer than its lease lasts; it may have passed every check
+of its own before that. What it has done is recorded all the same: see ``test_undoing.py``.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch import BranchContext, ToolError, tool
+from anabranch._durable.entries import FAILED
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable.undoing import undo_again
+from anabranch._engine import Answer, Ask, Finished
+from tests.diary import DONE, forget, note
+from tests.durable.harness import UNAVAILABLE, Desk, always
+from tests.durable.stores import Gate, Modelled, Observed, Suspended
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
+
+
+class Number(BaseModel):
+    n: int
+
+
+@tool
+async def asks_first(ctx: BranchContext) -> str:
+    """Ask, do something, and ask again."""
+    await ctx.elicit(Number, "which?")
+    await ctx.step(note, "booked", undo=forget)
+    await ctx.elicit(Number, "sure?")
+    return "booked"
+
+
+@tool
+async def does_first(ctx: BranchContext) -> str:
+    """Do something before the first question, too."""
+    await ctx.step(note, "looked", undo=forget)
+    await ctx.elicit(Number, "which?")
+    await ctx.step(note, "booked", undo=forget)
+    await ctx.elicit(Number, "sure?")
+    return "booked"
+
+
+@tool
+async def sleeps(ctx: BranchContext) -> str:
+    """Sleep, do something, and ask."""
+    await ctx.sleep(600)
+    await ctx.step(note, "booked", undo=forget)
+    await ctx.elicit(Number, "sure?")
+    return "booked"
+
+
+def asking(outcome: object) -> InputRequiredResult:
+    assert isinstance(outcome, InputRequiredResult)
+    return outcome
+
+
+async def begun(desk: Desk, store: CallStore) -> InputRequiredResult:
+    return asking(await desk.request(desk.service(store)))
+
+
+async def answered(desk: Desk, store: CallStore, reply: InputRequiredResult) -> Any:
+    """What comes of the answers to ``reply``."""
+    return await desk.request(desk.service(store), reply.request_state, desk.answer(reply))
+
+
+def reaper(desk: Desk, store: CallStore) -> Reaper:
+    return Reaper(desk.service(store), {desk.tool.name: desk.tool}, patience=1e9)
+
+
+async def the_call(store: CallStore) -> CallRecord:
+    [record] = await store.calls(9)
+    return record
+
+
+# -- a reaper ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("called", "at"), [(asks_first, "finish"), (does_first, "record"), (does_first, "entries")]
+)
+async def test_a_reaper_ends_and_undoes_nothing_of_a_call_that_was_continued(
+    quick: Modelled, called: Any, at: str
+) -> None:
+    desk = Desk(called, always(n=1))
+    first = await begun(desk, quick)
+    desk.clock.advance(901)
+    suspended = Suspended(quick, at)
+    reaping = asyncio.ensure_future(reaper(desk, suspended).expire())
+    await suspended.arrived.wait()
+    desk.clock.advance(16)
+    second = asking(await answered(desk, quick, first))
+    suspended.woken.set()
+    assert await reaping == 0
+    assert await quick.calls(9, recorded=FAILED) == []
+    assert await answered(desk, quick, second) == Finished("booked")
+    assert "booked" in DONE
+    assert not [each for each in DONE if each.startswith("not")]
+
+
+async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Modelled) -> None:
+    desk = Desk(asks_first, always(n=1))
+    first = await begun(desk, quick)
+    gate = Gate(quick, "end_round")
+    running = asyncio.ensure_future(answered(desk, gate, first))
+    await gate.arrived.wait()
+    before = await the_call(quick)
+    assert not await reaper(desk, quick).end(before.call_id)
+    assert await the_call(quick) == before
+    gate.opened.set()
+    asking(await running)
+    assert await reaper(desk, quick).end(before.call_id)
+    assert DONE == ["booked", "not booked"]
+
+
+async def test_undos_are_not_asked_for_once_more_of_a_call_that_was_continued(
+    quick: Modelled,
+) -> None:
+    desk = Desk(asks_first, always(n=1))
+    first = await begun(desk, quick)
+    desk.clock.advance(901)
+    suspended = Suspended(quick, "finish")
+    now = desk.clock.now()
+    asked = asyncio.ensure_future(undo_again(suspended, "call_1", now))
+    await suspended.arrived.wait()
+    desk.clock.advance(16)
+    asking(await answered(desk, quick, first))
+    suspended.woken.set()
+    assert not await asked
+    assert (await the_call(quick)).deadline == now + 16 + 900
+
+
+# -- a live call -------------------------------------------------------------------------------
+
+
+class Person:
+    """Answers at once, but the question that is ``last`` only when ``may`` is set."""
+
+    def __init__(self, last: str) -> None:
+        self.last = last
+        self.asked = asyncio.Event()
+        self.may = asyncio.Event()
+
+    async def __call__(self, ask: Ask) -> Answer:
+        if getattr(ask.request, "message", "") == self.last:
+            self.asked.set()
+            await self.may.wait()
+        return Answer({"action": "accept", "content": {"n": 1}})
+
+
+def live(desk: Desk, store: CallStore, person: Person) -> asyncio.Task[object]:
+    service = desk.service(store)
+    journal = service.new()
+    return asyncio.ensure_future(
+        service.run_live(desk.job(journal), journal, lambda call: call.drive(person))
+    )
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+
+
+async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_continued(
+    quick: Modelled,
+) -> None:
+    desk = Desk(asks_first, always(n=1))
+    waits, goes_on = Person("which?"), Person("sure?")
+    suspended = Suspended(quick, "finish")
+    left = live(desk, suspended, waits)
+    await waits.asked.wait()
+    left.cancel()
+    await suspended.arrived.wait()
+    desk.clock.advance(16)
+    again = live(desk, quick, goes_on)
+    await goes_on.asked.wait()
+    suspended.woken.set()
+    await asyncio.wait({left})
+    assert left.cancelled()
+    assert (await the_call(quick)).status == "open"
+    goes_on.may.set()
+    assert await again == "booked"
+    assert (await the_call(quick)).status == "done"
+
+
+async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_it(
+    quick: Modelled,
+) -> None:
+    desk = Desk(asks_first, always(n=1))
+    waits = Person("which?")
+    store = Observed(quick)
+    left = live(desk, store, waits)
+    await waits.asked.wait()
+    await cancelled(left)
+    assert (await the_call(quick)).status == "failed"
+    order = [store.done.get_nowait() for _ in range(store.done.qsize())]
+    assert order.index("finish") < order.index("release")
+
+
+async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_nothing(
+    quick: Modelled,
+) -> None:
+    desk = Desk(asks_first, always(n=1))
+    goes_on, second = Person("sure?"), Observed(quick)
+    running = live(desk, quick, goes_on)
+    await goes_on.asked.wait()
+    waiting = live(desk, second, Person(""))
+    await second.until("open_round")
+    await cancelled(waiting)
+    assert (await the_call(quick)).status == "open"
+    goes_on.may.set()
+    assert await running == "booked"
+    assert (await the_call(quick)).status == "done"
+
+
+# -- a round -----------------------------------------------------------------------------------
+
+
+async def test_a_round_is_not_ended_by_who_has_not_done_all_of_it(quick: Modelled) -> None:
+    """The call slept for one worker; for the other its time had come, and it did more."""
+    desk = Desk(sleeps, always(n=1))
+    asleep = await begun(desk, quick)
+    desk.clock.advance(400)
+    late, gate = Suspended(quick, "end_round"), Gate(quick, "end_round")
+    first = asyncio.ensure_future(answered(desk, late, asleep))
+    await late.arrived.wait()
+    desk.clock.advance(201)
+    second = asyncio.ensure_future(answered(desk, gate, asleep))
+    await gate.arrived.wait()
+    late.woken.set()
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await first
+    gate.opened.set()
+    assert list((await second).input_requests or {}) == ["sleeps/elicit.1"]
+    desk.clock.advance(901)
+    assert await reaper(desk, quick).expire() == 1
+    assert DONE == ["booked", "not booked"]
+
+
+async def test_a_repeated_request_puts_off_the_expiry_only_of_a_call_that_still_waits(
+    quick: Modelled,
+) -> None:
+    desk = Desk(asks_first, always(n=1))
+    first = await begun(desk, quick)
+    suspended = Suspended(quick, "finish")
+    repeated = asyncio.ensure_future(begun(desk, suspended))
+    await suspended.arrived.wait()
+    desk.clock.advance(800)
+    asking(await answered(desk, quick, first))
+    suspended.woken.set()
+    assert await repeated == first
+    assert (await the_call(quick)).deadline == desk.clock.now() + 900
+
+
+async def test_code_that_was_suspended_makes_no_call_its_own_that_other_code_has_continued(
+    quick: Modelled,
+) -> None:
+    old, new = (Desk(asks_first, always(n=1), version=version) for version in "12")
+    new.clock = old.clock
+    first = await begun(old, quick)
+    suspended = Suspended(quick, "finish")
+    newer = asyncio.ensure_future(answered(new, suspended, first))
+    await suspended.arrived.wait()
+    old.clock.advance(16)
+    gate = Gate(quick, "end_round")
+    older = asyncio.ensure_future(answered(old, gate, first))
+    await gate.arrived.wait()
+    suspended.woken.set()
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await newer
+    gate.opened.set()
+    asking(await older)
+    assert (await the_call(quick)).version == "1"
+    assert DONE == ["booked"]
+
+
+async def test_a_failure_that_comes_late_undoes_nothing_that_another_worker_has_done(
+    quick: Modelled,
+) -> None:
+    """The body has failed by itself, such as of the memory that its process has."""
+    healthy = asyncio.Event()
+
+    @tool(name="found")
+    async def fails(ctx: BranchContext) -> str:
+        """Do something, and fail in one process."""
+        await ctx.step(note, "booked", undo=forget)
+        if not healthy.is_set():
+            raise MemoryError
+        await ctx.elicit(Number, "sure?")
+        return "booked"
+
+    desk = Desk(fails, always(n=1))
+    writes = Suspended(quick, "record", after=1)
+    suspended = asyncio.ensure_future(begun(desk, writes))
+    await writes.arrived.wait()
+    desk.clock.advance(16)
+    healthy.set()
+    reply = await begun(desk, quick)
+    writes.woken.set()
+    with pytest.raises(ToolError, match=UNAVAILABLE):
+        await suspended
+    assert await answered(desk, quick, reply) == Finished("booked")
+    assert DONE == ["booked"]

@@ -187,6 +187,19 @@ async def test_a_call_that_sleeps_is_undone_where_its_turn_is_stopped() -> None:
     assert DONE == ["milk", "not milk"]
 
 
+async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() -> None:
+    """Who looks for expired calls next undoes it, when the lease has run out."""
+    setting = Setting(Modelled())
+    caller = await setting.begun("remind")
+    assert setting.store is not None
+    [record] = await setting.store.calls(limit=10)
+    now = setting.clock.now()
+    assert await setting.store.lease(record.call_id, "dead", now, now + 15)
+    await setting.agent().interrupt_tools(caller.thread_id)
+    [record] = await setting.store.calls(limit=10)
+    assert (record.status, record.deadline, DONE) == ("open", now, ["milk"])
+
+
 async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:
     setting = Setting(Modelled())
     agent, question = setting.agent(), await setting.begun("ask")

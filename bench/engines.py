@@ -216,8 +216,8 @@ async def compared(server: Server, engines: Sequence[Measured]) -> list[Row]:
             "in process": Contender(chat, postgres),
             **on_engines,
         }
-        for each in contenders.values():
-            stack.enter_context(at_rest(each.workers))
+        for contender in contenders.values():
+            stack.enter_context(at_rest(contender.workers))
         playing = {name: each.play_at_once for name, each in contenders.items()}
         times = await time_in_turns(playing, TURNS)
         late = {name: await each.lateness() for name, each in contenders.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,6 +18,7 @@ from typing import Any, Literal
 import pytest
 
 from anabranch import BranchContext, tool
+from anabranch._durable.run_events import NewEvents
 from anabranch._shielded import run_shielded
 from anabranch.agents import BranchSelf, Folding
 from anabranch.chat._web.conversation import RUNS, Conversation
@@ -148,6 +149,7 @@ def counting() -> MockModel:
     """A model that says something else each time."""
     number = count(1)
     uses: dict[str, Any] = {
+        "book it": ("use_1", "book", {}),
         "fork": ("use_1", "branch_self", {"prompts": ["left", "right"], "parallel": False}),
         "fork to work": ("use_1", "branch_self", {"prompts": ["left"], "allow_work": True}),
         "(self-prompt): left": ("use_2", "book", {}),
@@ -358,3 +360,63 @@ async def test_a_message_that_is_stored_late_is_shown(tmp_path: Path) -> None:
         may_look.set()
         await working
         assert await kinds_shown(url, owner) == ["user", "assistant"]
+
+
+async def test_a_question_that_was_not_reported_is_shown_although_its_answer_is(
+    tmp_path: Path,
+) -> None:
+    """Its process was suspended when it had stored it; a person who read the tree has answered."""
+    url = f"sqlite:///{tmp_path}/chat.db"
+    async with process(url, counting()) as late, process(url, counting()) as owner:
+        events: Any = vars(late.conversations)["_events"]
+        append_all, reports, may_report = events.append_all, asyncio.Event(), asyncio.Event()
+
+        async def suspended(new: Sequence[NewEvents], *, at: float) -> None:
+            if any(b'"kind":"question"' in event for each in new for event in each.events):
+                reports.set()
+                await may_report.wait()
+                raise StoreError("The store cannot be reached.")
+            await append_all(new, at=at)
+
+        events.append_all = suspended
+        working = await late.work_on("/seat")
+        await reports.wait()
+        conversation = await owner.conversations.find("t1", None)
+        assert conversation is not None
+        asked = (await owner.tree.trees.tree("t1")).nodes[-1]
+        reply = ElicitReply(action="accept", content={"row": 3})
+        await conversation.answer({asked.id: reply}, "r2")
+        await take_over(url)
+        await owner.work()
+        late.clock.advance(SECONDS)
+        may_report.set()
+        async with late.clock.running():
+            await working
+        tree = await owner.tree.trees.tree("t1")
+        shown = await conversation.log.read(0)
+    ids = [json.loads(each)["value"]["id"] for each in shown if shown_in([each])]
+    assert sorted(ids) == sorted(node.id for node in tree.nodes)
+
+
+@pytest.mark.parametrize(("text", "reply"), [("/book", []), ("book it", ["assistant"])])
+async def test_results_that_another_has_stored_without_reporting_them_are_shown(
+    tmp_path: Path, text: str, reply: list[str]
+) -> None:
+    """The process that has the run finds them when it is about to store them itself, and goes on."""
+    url = f"sqlite:///{tmp_path}/chat.db"
+
+    def holds(node: Node) -> bool:
+        return node.kind == "results"
+
+    async with process(url, counting(), holds) as late, process(url, counting(), holds) as owner:
+        suspended = await late.work_on(text)
+        await late.tree.reached.wait()
+        await take_over(url)
+        working = owner.work()
+        await owner.tree.reached.wait()
+        late.let_lease_run_out()
+        late.tree.may_go.set()
+        await suspended
+        owner.tree.may_go.set()
+        await working
+        assert await kinds_shown(url, owner) == ["user", "assistant", "results", *reply]

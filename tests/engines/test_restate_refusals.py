@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from anabranch.engines import RestateEngine, Wake, WorkLimits
-from anabranch.engines._restate_names import encoded, service_of
+from anabranch.engines._names import encoded
+from anabranch.engines._restate_names import service_of
 from anabranch.errors import StoreError
 from tests.sockets import listening
 

@@ -121,7 +121,7 @@ def open_tree_store(url: str) -> TreeStore:
     return Trees(database)
 
 
-def open_memory_store(where: str | TreeStore) -> MemoryStore:
+def open_memory_store(url: str | TreeStore) -> MemoryStore:
     """Return the store of memories at a URL, as :func:`open_store` does that of calls.
 
     Or beside a store of conversations of this package, over its connections, and until that store is
@@ -130,17 +130,17 @@ def open_memory_store(where: str | TreeStore) -> MemoryStore:
     Raises:
         StoreError: as :func:`open_store`; or the store of conversations is of another kind.
     """
-    beside = _database_of(where)
-    database = beside or _open_database(str(where))
+    beside = _database_of(url)
+    database = beside or _open_database(str(url))
     from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
 
     return Memories(database, closes=beside is None)
 
 
-def open_branch_store(where: str | TreeStore) -> BranchStore:
+def open_branch_store(url: str | TreeStore) -> BranchStore:
     """Return the store of branches at a URL, or beside another, as :func:`open_memory_store` does."""
-    beside = _database_of(where)
-    database = beside or _open_database(str(where))
+    beside = _database_of(url)
+    database = beside or _open_database(str(url))
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
 
     return Branches(database, closes=beside is None)

@@ -254,6 +254,8 @@ class BranchWork:
                 await worker.work_on(start)
                 asleep = turn.times.asleep(self._writer.clock.now())
                 left = await worker.left(start, asleep=asleep)
+            if turn.run.attempt and left.at:
+                await turn.show_missed((await self._agent.store.path(left.at)).nodes)
         asleep = turn.times.asleep(self._writer.clock.now())
         until = min([*asleep.values(), left.until])
         return 0.0 if until == math.inf else until

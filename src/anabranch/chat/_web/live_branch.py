@@ -48,6 +48,7 @@ class LiveBranch(LiveTurn):
         if begun is None or any(event.startswith((STOP, *RUN_ENDS)) for event in events):
             self.is_over = self._is_silent = True
             return False
+        self._after = begun
         self._stopping = asyncio.create_task(self._stop_when_asked(begun))
         self._log.add(ends_of_all_open(events, self._start.id), lease=self._lease)
         self._mapping.go_on_after(events)

@@ -82,11 +82,17 @@ class LiveTurn:
         self._stopping: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[bytes]] | None = None
         self._held: list[BaseModel | TextPiece] = []
+        self._after = 0
 
     @property
     def is_new(self) -> bool:
         """Whether the run has begun in this process, which has its right still: nothing is done yet."""
         return self._begun is not None and self._lease is not None and not self._is_lost
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether others may have stored what they have not reported."""
+        return self.is_resumed or (self.run is not None and self.run.attempt > 0)
 
     async def begin(self, started: RunStartedEvent) -> int:
         """Report that a run begins; return after which event.
@@ -126,14 +132,14 @@ class LiveTurn:
         events if its beginning was not stored.
         """
         if self._begun is not None:
-            after, events = self._begun
-            self._stopping = asyncio.create_task(self._stop_when_asked(after))
+            self._after, events = self._begun
+            self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
             return events
         if self._taken is None or self._taken.begun is None:
             return []
-        after = self._taken.begun - 1
-        self._stopping = asyncio.create_task(self._stop_when_asked(after))
-        events = await self._log.read(after, self._taken.last)
+        self._after = self._taken.begun - 1
+        self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
+        events = await self._log.read(self._after, self._taken.last)
         self._log.add(ends_of_all_open(events), lease=self._lease)
         self._mapping.go_on_after(events)
         return events
@@ -182,10 +188,19 @@ class LiveTurn:
         self._log.add(held, lease=self._lease)
 
     async def show_missed(self, nodes: Sequence[Node]) -> None:
-        """Report the last ``nodes`` of a path that the log does not have."""
-        shown = shown_in(await self._log.read(0))
-        missed = takewhile(lambda node: node.id not in shown, reversed(nodes))
-        for node in reversed([*missed]):
+        """Report the nodes of a path that the log does not have, as far as they are the run's.
+
+        Those are the ones after the first that is shown in the run: a process may have stored one, and
+        not reported it, below which another has. Before any is shown, they are the last ones.
+        """
+        shown = shown_in(await self._log.read(self._after))
+        first = next((at for at, node in enumerate(nodes) if node.id in shown), None)
+        if first is None:
+            shown = shown_in(await self._log.read(0))
+            missed = [*takewhile(lambda node: node.id not in shown, reversed(nodes))][::-1]
+        else:
+            missed = [node for node in nodes[first:] if node.id not in shown]
+        for node in missed:
             await self.on_event(NodeAdded(node))
 
     @property

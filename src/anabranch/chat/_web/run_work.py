@@ -190,10 +190,17 @@ class RunWork:
         elif run.attempt and not await self._can_go_on():
             await turn.fail(CUT_OFF)
         else:
-            report = turn.show_missed if run.attempt or turn.is_resumed else None
+            report = turn.show_missed if turn.is_taken_over else None
             work = TurnWork(self._agent.of_run(run.run_id), self._thread_id, report)
             last = await work.run(run.run_id, message_in(events[0]), is_new=turn.is_new)
+            if turn.is_taken_over and await self._goes_on_below(last):
+                last = await work.run(run.run_id, None)
             await self._end(turn, work, last)
+
+    async def _goes_on_below(self, last: Node) -> bool:
+        """Whether a process that had the run before has stored more, and did not go on with it."""
+        end = await self._agent.end(self._thread_id)
+        return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""
@@ -207,6 +214,7 @@ class RunWork:
         It ends wholly, or with a person's questions; or it waits for a time.
         """
         asked, asleep, until = list[Interrupt](), dict[tuple[str, str], float](), math.inf
+        await self._show_missed(turn, last)
         while last.kind in ASIDE or last.tool_uses:
             now = self._agent.dependencies.clock.now()
             end, asleep = await self._branches.look(turn.times.asleep(now))
@@ -220,6 +228,7 @@ class RunWork:
                 until = math.inf if end is None else end.until
                 break
             last = await work.go_on(end.around)
+            await self._show_missed(turn, last)
         until = min([*asleep.values(), until])
         if asked:
             await turn.interrupt(asked, 0.0 if until == math.inf else until)
@@ -230,6 +239,11 @@ class RunWork:
             await self._branches.call_all(asleep)
         else:
             await turn.succeed()
+
+    async def _show_missed(self, turn: LiveTurn, last: Node) -> None:
+        """Report what is on the path to ``last`` that another process has stored, and not reported."""
+        if turn.is_taken_over:
+            await turn.show_missed((await self._agent.store.path(last.id)).nodes)
 
     async def _wait_for_branches(self, turn: LiveTurn, asleep: Asleep, until: float) -> None:
         """Have a run wait until its branches let it go on, and workers called for these.

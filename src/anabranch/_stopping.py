@@ -18,5 +18,6 @@ STOPPING: Final = "anabranch.stopping"
 
 def server_stops(scope: Mapping[str, Any]) -> asyncio.Event | None:
     """Return the event that is set when the server of a request stops; ``None`` if it has none."""
-    found = (scope.get("state") or {}).get(STOPPING)
+    state: Mapping[str, object] = scope.get("state") or {}
+    found = state.get(STOPPING)
     return found if isinstance(found, asyncio.Event) else None

@@ -146,20 +146,21 @@ async def test_a_run_can_be_stopped_after_a_read_of_its_events_has_failed(url: s
         assert await ends_of(conversation) == ["cancelled"]
 
 
-async def test_a_stop_that_fails_leaves_the_run_to_a_worker(url: str) -> None:
+async def test_a_stop_that_fails_leaves_the_run_to_a_worker(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = Branching(url, deciding(go="fine"))
     async with machines.process() as web, machines.process() as worker:
         conversation = await machines.begun(web)
         machines.engine.wakes.clear()
-        read = conversation.log.read
 
         async def fail(*_: Any) -> None:
             raise StoreError("The store cannot be reached.")
 
-        conversation.log.read = fail  # type: ignore[method-assign,assignment]
-        with pytest.raises(StoreError):
-            await conversation.stop()
-        conversation.log.read = read  # type: ignore[method-assign]
+        with monkeypatch.context() as broken:
+            broken.setattr(conversation.log, "read", fail)
+            with pytest.raises(StoreError):
+                await conversation.stop()
         await worker.upkeep.call_workers()
         [wake] = machines.engine.wakes
         await worker.advance(wake)

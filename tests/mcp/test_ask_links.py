@@ -345,9 +345,11 @@ class Ending(Watched):
 class Overtaken(Watched):
     """A store as it is when the same form is sent twice at once."""
 
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: Any
+    ) -> dict[str, str]:
         await self.store.record(call_id, number, dict.fromkeys(entries, '{"action":"cancel"}'))
-        return await self.store.record(call_id, number, entries)
+        return await self.store.record(call_id, number, entries, **more)
 
 
 async def test_of_two_forms_at_once_the_first_is_taken() -> None:

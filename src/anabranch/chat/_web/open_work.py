@@ -19,7 +19,6 @@ from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
-from anabranch.errors import AnabranchError
 
 __all__ = [
     "BranchNotStoppedError",
@@ -61,7 +60,7 @@ class OpenWork:
     until: float = 0.0
 
 
-class BranchNotStoppedError(AnabranchError):
+class BranchNotStoppedError(Exception):
     """A branch was to be stopped by itself."""
 
     def __init__(self, branch: str, thread: str) -> None:

@@ -24,7 +24,7 @@ from typing import NoReturn, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, EnqueueOptions, WorkflowSerializationFormat
+from dbos import DBOS, DBOSClient
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
@@ -32,9 +32,9 @@ from anabranch._engine.clock import Clock, SystemClock, pause
 from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
+from anabranch.engines._dbos_queues import options_of, prefix_of, queue_of, register_queues
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
 from anabranch.engines._living_workers import LivingWorkers
-from anabranch.engines._names import shortened
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
 from anabranch.stores._urls import read_url
@@ -44,12 +44,6 @@ __all__ = ["DBOSEngine", "unwaited"]
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 T = TypeVar("T")
-
-POLL, POLL_VERSION = 0.1, 1.0
-"""Seconds from one look into a queue to the next; DBOS has no other way to notice a wake.
-
-The second is for the queue of a version: what waits there has waited for such a worker.
-"""
 
 TAKE_UP_EVERY = 2.0
 """Seconds from one look for dead workers to the next."""
@@ -93,7 +87,7 @@ class DBOSEngine:
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
         """See :meth:`Engine.wake`; ``within`` is a connection of SQLAlchemy's in a transaction."""
-        client, options = await self._connected(), self._options(wake)
+        client, options = await self._connected(), options_of(wake, self._clock.now())
 
         def enqueue(connection: sa.Connection) -> None:
             client.enqueue_in_transaction(connection, options, asdict(wake))
@@ -112,7 +106,7 @@ class DBOSEngine:
         self._advances.cancel(call)
         open_ = await self._asking(
             client.list_workflows_async(
-                workflow_id_prefix=_prefix(call),
+                workflow_id_prefix=prefix_of(call),
                 status=[*WAITING, *RUNNING],
                 load_input=False,
                 load_output=False,
@@ -146,7 +140,7 @@ class DBOSEngine:
         """
         client = await self._connected()
         worker = f"{APPLICATION}-{secrets.token_hex(8)}"
-        queues = await self._asking(_register_queues(client, tools, limits))
+        queues = await self._asking(register_queues(client, tools, limits))
         living = LivingWorkers(self._locks, worker)
         if not await living.enter():
             raise StoreError(f"No lock could be taken in {self._label}.")
@@ -214,8 +208,8 @@ class DBOSEngine:
 
     async def _wake_counted(self, wake: Wake) -> None:
         """Put a wake for a version where limits count: first, since it may meet others' workers."""
-        client, options = await self._connected(), self._options(wake)
-        options["queue_name"] = _queue(wake.tool, "")
+        client, options = await self._connected(), options_of(wake, self._clock.now())
+        options["queue_name"] = queue_of(wake.tool, "")
         options["workflow_id"] = f"{options.get('workflow_id')}/counted"
         del options["priority"]
         enqueued = cast(
@@ -230,20 +224,6 @@ class DBOSEngine:
             except StoreError as error:
                 logger.warning("call %r was not woken: %s; trying again", wake.call, error)
             await pause(self._clock, RETRY)
-
-    def _options(self, wake: Wake) -> EnqueueOptions:
-        options = EnqueueOptions(
-            workflow_name=WORKFLOW,
-            queue_name=_queue(wake.tool, wake.version),
-            workflow_id=f"{_prefix(wake.call)}{shortened(wake.turn)}@{wake.not_before!r}",
-            queue_partition_key=shortened(wake.share) or "-",
-            priority=max(wake.priority, 0) + 1,
-            serialization_type=WorkflowSerializationFormat.PORTABLE,
-        )
-        delay = wake.not_before - self._clock.now()
-        if delay > 0:
-            options["delay_seconds"] = delay
-        return options
 
     async def _take_up(self, worker: str, living: LivingWorkers) -> None:
         """Put what dead workers had begun into its queue again, and delete what is long done."""
@@ -318,38 +298,6 @@ class DBOSEngine:
             raise StoreError("The engine is closed.")
 
 
-async def _register_queues(
-    client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
-) -> list[str]:
-    """Create the queues of ``tools``, or give them these limits; return their names.
-
-    The queue of any version has the limits: DBOS knows none of several queues together.
-    """
-    names: list[str] = []
-    for tool, own in tools.items():
-        for version in sorted({"", own}):
-            most, share = (None, None) if version else (limits.per_tool.get(tool), limits.per_share)
-            names.append(_queue(tool, version))
-            await client.register_queue_async(
-                names[-1],
-                global_concurrency=most,
-                worker_concurrency=_least(limits.concurrency, most),
-                partition_concurrency=_least(share, most),
-                polling_interval_sec=POLL_VERSION if version else POLL,
-                on_conflict="always_update",
-            )
-    return names
-
-
-def _least(limit: int | None, most: int | None) -> int | None:
-    """Return a limit as it is within that of its queue: DBOS refuses a larger one."""
-    return limit if limit is None or most is None else min(limit, most)
-
-
-def _queue(tool: str, version: str) -> str:
-    return f"{APPLICATION}/{tool}/{version}"
-
-
 def unwaited(url: sa.URL) -> str:
     """Return a store's URL as libpq reads it, for connections whose commits do not wait for the disk.
 
@@ -361,14 +309,6 @@ def unwaited(url: sa.URL) -> str:
     texts = urlencode({**query, "options": " ".join(options)}, doseq=True, quote_via=quote)
     plain = url.set(drivername="postgresql", query={})
     return f"{plain.render_as_string(hide_password=False)}?{texts}"
-
-
-def _prefix(call: str) -> str:
-    """Return how the names of a call's wakes begin, and those of no other call.
-
-    DBOS looks for it as a pattern, so it must have no character that stands for others.
-    """
-    return f"{shortened(call)}/"
 
 
 def _as_iso(when: float) -> str:

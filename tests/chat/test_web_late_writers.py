@@ -128,12 +128,14 @@ async def process(
     tools: list[Any] = [book, seat, BranchSelf(), Folding(BranchService(branches, clock=clock))]
     conversations = Conversations(trees, model, tools, calls=store, engine=engine, clock=clock)
     object.__setattr__(conversations.agent.dependencies, "store", tree)
-    yield Process(conversations, engine, tree, clock)
-    tree.may_go.set()
-    await conversations.close()
-    await branches.close()
-    await store.close()
-    await trees.close()
+    try:
+        yield Process(conversations, engine, tree, clock)
+    finally:
+        tree.may_go.set()
+        await conversations.close()
+        await branches.close()
+        await store.close()
+        await trees.close()
 
 
 async def take_over(url: str, name: str = "r1/1") -> None:

@@ -108,10 +108,12 @@ class Machines:
             clock=self.clock,
             **options,
         )
-        yield conversations
-        await conversations.close()
-        await store.close()
-        await trees.close()
+        try:
+            yield conversations
+        finally:
+            await conversations.close()
+            await store.close()
+            await trees.close()
 
     async def begun(self, process: Conversations, text: str = "go") -> Conversation:
         """A conversation with a run that waits for a worker."""

@@ -94,10 +94,12 @@ class Machines:
         conversations = Conversations(
             trees, model, tools, calls=stored, engine=self.engine, clock=self.clock, **options
         )
-        yield conversations
-        await conversations.close()
-        await stored.close()
-        await trees.close()
+        try:
+            yield conversations
+        finally:
+            await conversations.close()
+            await stored.close()
+            await trees.close()
 
     async def begun(self, process: Conversations, text: str) -> Conversation:
         """A conversation whose first run has come as far as it can."""

@@ -86,7 +86,7 @@ async def test_an_answer_to_a_branch_is_taken_up_while_another_sleeps(url: str) 
         await here.answer(one)
         assert sorted(DONE) == ["held", "milk", "row 7"]
         assert await conversation.is_running()
-        assert sorted(await open_calls(here)) == [("", "asleep", 0), ("branch", "asleep", 0)]
+        assert sorted(await open_calls(here)) == [("", "in branches", 0), ("branch", "asleep", 0)]
         assert await here.at(one, WEEK - 1.0) == 2  # those of the question, which is answered
         assert {each.not_before for each in here.engine.wakes} == {at}
         await here.at(one, 1.0)

@@ -36,8 +36,14 @@ from tests.chat.test_web_timed_questions import TOOLS
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
 
-def row(number: int) -> ElicitReply:
-    return ElicitReply(action="accept", content={"row": number})
+async def answer(one: Process, number: int, run: str) -> None:
+    """Answer the question at the end of the tree, as a person does who has read it there."""
+    asked = (await one.tree.trees.tree("t1")).nodes[-1]
+    conversation = await one.conversations.find("t1", None)
+    assert conversation is not None
+    await conversation.answer(
+        {asked.id: ElicitReply(action="accept", content={"row": number})}, run
+    )
 
 
 async def drive(one: Process) -> None:
@@ -57,10 +63,7 @@ async def test_an_answer_beside_one_that_is_refused_is_acted_upon(tmp_path: Path
     url = f"sqlite:///{tmp_path}/chat.db"
     async with process(url, counting(), is_answer) as one, process(url, counting()) as two:
         _, first = await held_answer(one)
-        asked = (await two.tree.trees.tree("t1")).nodes[-1]
-        conversation = await two.conversations.find("t1", None)
-        assert conversation is not None
-        await conversation.answer({asked.id: row(4)}, "r3")
+        await answer(two, 4, "r3")
         one.tree.may_go.set()
         with pytest.raises(AnswerRefusedError):
             await first
@@ -91,10 +94,7 @@ async def test_an_answer_that_a_run_was_to_take_up_is_acted_upon_when_its_worker
         monkeypatch.setattr(worker.conversations.agent, "cut_off", die)
         working = await worker.work_on("/seat")
         await ends.wait()
-        conversation = await web.conversations.find("t1", None)
-        assert conversation is not None
-        asked = (await web.tree.trees.tree("t1")).nodes[-1]
-        await conversation.answer({asked.id: row(3)}, "r2")
+        await answer(web, 3, "r2")
         may_end.set()
         with pytest.raises(StoreError):
             await working
@@ -107,10 +107,7 @@ async def test_an_answer_that_a_run_takes_up_is_looked_after_until_it_has(tmp_pa
     url = f"sqlite:///{tmp_path}/chat.db"
     async with process(url, counting(), is_answer) as one, process(url, counting()) as two:
         _, first = await held_answer(one)
-        asked = (await two.tree.trees.tree("t1")).nodes[-1]
-        conversation = await two.conversations.find("t1", None)
-        assert conversation is not None
-        await conversation.answer({asked.id: row(4)}, "r3")
+        await answer(two, 4, "r3")
         for _ in range(3):
             [wake] = two.engine.wakes
             two.engine.wakes.clear()

@@ -14,6 +14,7 @@ import pytest
 from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake, WorkLimits
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from anabranch.testing.suites import _engine_checks as suite
+from anabranch.testing.suites import _engine_limit_checks as limits
 from anabranch.testing.suites import _engine_samples as samples
 
 Job = Callable[[], Awaitable[object]]
@@ -288,17 +289,17 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (RunsNoJobs, suite.a_call_that_was_not_woken_is_found),
     (AdvancesACallOnce, suite.a_restored_engine_goes_on),
     (RunsNoJobs, suite.a_restored_engine_goes_on),
-    (TakesAnyTool, suite.a_worker_takes_what_it_has),
-    (TakesAnyVersion, suite.a_worker_takes_what_it_has),
-    (TakesAnyVersion, suite.a_limited_worker_takes_what_it_has),
-    (UnlimitedTools, suite.a_limited_worker_takes_what_it_has),
-    (Unlimited, suite.limits_hold),
-    (UnlimitedTools, suite.limits_hold),
-    (UnlimitedShares, suite.limits_hold),
-    (LimitsEachVersion, suite.limits_hold_for_all_versions_together),
-    (HasOneShare, suite.one_share_does_not_hold_up_another),
-    (HasNoPriorities, suite.a_lower_number_comes_first),
-    (WaitsForPersons, suite.a_call_that_waits_for_a_person_holds_no_limit),
+    (TakesAnyTool, limits.a_worker_takes_what_it_has),
+    (TakesAnyVersion, limits.a_worker_takes_what_it_has),
+    (TakesAnyVersion, limits.a_limited_worker_takes_what_it_has),
+    (UnlimitedTools, limits.a_limited_worker_takes_what_it_has),
+    (Unlimited, limits.limits_hold),
+    (UnlimitedTools, limits.limits_hold),
+    (UnlimitedShares, limits.limits_hold),
+    (LimitsEachVersion, limits.limits_hold_for_all_versions_together),
+    (HasOneShare, limits.one_share_does_not_hold_up_another),
+    (HasNoPriorities, limits.a_lower_number_comes_first),
+    (WaitsForPersons, limits.a_call_that_waits_for_a_person_holds_no_limit),
     (RunsNoJobs, suite.a_periodic_job_runs_on_one_worker),
     (RunsJobsOnce, suite.a_periodic_job_runs_on_one_worker),
     (RunsJobsOfTheFirst, suite.a_periodic_job_runs_on_one_worker),

@@ -14,6 +14,7 @@ from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine
 from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from anabranch.testing.suites import _engine_checks as suite
+from anabranch.testing.suites import _engine_limit_checks as limits
 from anabranch.testing.suites._engine_samples import Worker, a_wake, working
 
 AT_ONCE = frozenset(
@@ -22,7 +23,7 @@ AT_ONCE = frozenset(
         suite.a_call_is_advanced_again_if_it_is_woken_meanwhile,
         suite.a_cancelled_call_is_left_alone,
         suite.a_call_that_was_cancelled_may_be_woken_again,
-        suite.limits_hold,
+        limits.limits_hold,
     }
 )
 """What does not hold where advances are done twice."""
@@ -30,7 +31,7 @@ AT_ONCE = frozenset(
 IN_ORDER = frozenset(
     {
         suite.what_an_advance_returns_is_the_next_wake,
-        suite.a_lower_number_comes_first,
+        limits.a_lower_number_comes_first,
         suite.the_backlog_says_what_there_is_to_do,
     }
 )

@@ -201,7 +201,7 @@ class CallStore(Protocol):
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
         It stays in whatever round of the call it was recorded. Without ``owner``, the entries are
-        written whoever has the lease: what has happened is recorded, also late. With it, a
+        written in any case: what has happened is recorded, also late. With it, a
         ``StoreError`` is raised and nothing written if ``owner`` does not hold the lease, unless
         all of them are stored already.
 

@@ -1,9 +1,9 @@
 """uvicorn as the commands run it: when it serves, and how it is stopped.
 
 A server that is stopped says so to what would go on for ever, and lets requests in progress go on for
-a moment. Then uvicorn cancels those
-that are left, and the application's lifespan ends and undoes their calls. What is not undone within
-the grace is cut off with the process, whatever holds it up: a thread cannot be cancelled.
+a moment. Then uvicorn cancels those that are left, and the application's lifespan ends and undoes
+their calls. What is not undone within the grace is cut off with the process, whatever holds it up: a
+thread cannot be cancelled.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ PAGES = $(VENV)/.stamp-pages-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 CLIENTS = tests/interop/node_modules/.stamp
 AGENTS = $(VENV)-autogen/.stamp $(VENV)-openai-agents/.stamp
+FRAMEWORKS = pydantic-ai langchain openai-agents google-adk agent-framework
+ADAPTERS = $(FRAMEWORKS:%=$(VENV)-adapter-%/.stamp)
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
 # Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
@@ -49,9 +51,10 @@ demo: ## play the pick-a-card tool, served over MCP, in this terminal
 demo: $(PACKAGE)
 	@$(BIN)/anabranch demo
 
-# JOBS is the number of worker processes; 0 runs the tests in pytest's own process. One worker runs
-# a file, from top to bottom: examples of a page build on those above. Files start in their order.
-JOBS ?= logical
+# JOBS is the number of worker processes; 0 runs the tests in pytest's own process. Most tests wait for
+# processes that they have started, so there are two workers for each core. One worker runs a file,
+# from top to bottom: examples of a page build on those above. Files start in their order.
+JOBS ?= $(shell $(PYTHON) -ISc 'import os; print(2 * (os.cpu_count() or 1))')
 PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 RUN = $(BIN)/python
 
@@ -82,7 +85,7 @@ long: ## the long runs, some hours: 100,000 attacks and rounds, every crash, tho
 long: $(DEV) $(PACKAGE)
 	ANABRANCH_SEED=random \
 	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
-		$(RUN) $(PYTEST) --timeout=14400 tests/sagas tests/load tests/faults tests/laws tests/durable
+		$(RUN) $(PYTEST) --timeout=14400 tests/attacks tests/owners tests/sagas tests/load tests/faults tests/laws tests/durable
 
 # A browser cannot be pinned here: the one that is there is taken, or else Debian's.
 .PHONY: browser
@@ -92,7 +95,7 @@ browser:
 
 .PHONY: interop
 interop: ## run clients of other makers, and a browser, against our servers
-interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) browser
+interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) $(ADAPTERS) browser
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
 
 .PHONY: pictures
@@ -126,7 +129,7 @@ readme: $(DEV)
 	@$(MAKE) --no-print-directory VENV=$(WHEEL)/plain $(WHEEL)/plain/.stamp-pages-$(PYTHON_TAG)
 	$(PLAIN)/uv pip install --quiet --python $(WHEEL)/plain --offline --no-deps --reinstall dist/*.whl
 	cd $(WHEEL) && plain/bin/anabranch --version && plain/bin/anabranch demo
-	cd $(WHEEL) && ! plain/bin/anabranch web 2>web.txt && grep -q "needs the package" web.txt
+	cd $(WHEEL) && ! plain/bin/anabranch web 2>web.txt && grep -q 'anabranch web. needs the package' web.txt
 	PYTHONPATH=. $(PLAIN)/python -P -m tests.docs.from_wheel
 
 .PHONY: wheel
@@ -201,6 +204,8 @@ lock: $(RUNTIME)
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --group autogen --output-file requirements/autogen.txt
 	$(LOCK) --group openai-agents --output-file requirements/openai-agents.txt
+	@for framework in $(FRAMEWORKS); do $(LOCK) pyproject.toml --extra stores \
+		--group adapter-$$framework --output-file requirements/adapter-$$framework.txt || exit 1; done
 
 .PHONY: interop-lock
 interop-lock: ## write the pinned list of those clients again, from tests/interop/package.json
@@ -209,7 +214,7 @@ interop-lock: $(DEV)
 
 .PHONY: clean
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) $(dir $(AGENTS)) build dist htmlcov .coverage .coverage.* .hypothesis \
+	rm -rf $(VENV) $(dir $(AGENTS) $(ADAPTERS)) build dist htmlcov .coverage .coverage.* .hypothesis \
 		.cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -69,7 +69,7 @@ class Question:
 async def question(conversation: Conversation, after: int) -> Question | None:
     """Wait for the end of the run after an event; return what it asks, if it does."""
     async with aclosing(conversation.log.follow(after)) as following:
-        async for _, events in following:
+        async for _, events, _ in following:
             for event in events:
                 if event.startswith(RUN_ENDS):
                     outcome = json.loads(event)["outcome"]

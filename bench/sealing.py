@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
 from anabranch._engine.clock import SystemClock
-from anabranch.mcp._sealing import SagaClaims, Sealer
+from anabranch._sealing import SagaClaims, Sealer
 from bench.measure import Row, Times, time_in_turns
 
 NAME = "sealing"

@@ -1,11 +1,29 @@
-"""A chat inside a FastAPI application that was there before: its users, its login, its routes."""
+"""A chat inside a FastAPI application that was there before: its users, its login, its routes.
+
+In this folder, with the extra ``chat`` and the package ``fastapi``: ``uvicorn embed_fastapi:app``.
+"""
 
 from fastapi import FastAPI, Request
+from pydantic import BaseModel
 
+from anabranch import Accepted, BranchContext, tool
 from anabranch.chat import make_chat_app
 from anabranch.models import ScriptedModel
 from anabranch.stores import open_stores
-from examples.pick_card import pick_card
+
+
+class Table(BaseModel):
+    """What the guest is asked."""
+
+    guests: int
+
+
+@tool
+async def reserve(ctx: BranchContext, day: str) -> str:
+    """Reserve a table."""
+    answer = await ctx.elicit(Table, f"For how many on {day}?")
+    return f"A table for {answer.content.guests}" if isinstance(answer, Accepted) else "No table"
+
 
 SESSIONS = {"cookie-of-ann": "ann", "cookie-of-bo": "bo"}
 
@@ -17,7 +35,7 @@ async def user_of(request: Request) -> str | None:
 
 calls, conversations = open_stores("memory:")
 model = ScriptedModel([{"text": "Hello."}] * 9)  # or open_model("anthropic:…")
-chat = make_chat_app(conversations, model, [pick_card], calls=calls, authenticate=user_of)
+chat = make_chat_app(conversations, model, [reserve], calls=calls, authenticate=user_of)
 app = FastAPI()
 app.mount("/chat", chat)
 app.router.lifespan_context = chat.router.lifespan_context  # the application has none of its own

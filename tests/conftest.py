@@ -7,6 +7,7 @@ With several workers, each runs this file, and so does the process that starts t
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from tests.randomised import SEED
 
 __all__ = ["nothing_done"]  # a fixture
 
+LASTING = 400
+"""Seconds after which a lasting test hangs; they take up to two minutes on a busy machine."""
+
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""
 
@@ -29,9 +33,20 @@ FOLDER = "ANABRANCH_TEST_SERVER"
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
+    _heed_signals()
     if not _is_worker(config):
         os.environ["ANABRANCH_SEED"] = SEED
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="anabranch-")
+
+
+def _heed_signals() -> None:
+    """Have processes that tests start die of what ends others: a background job inherits it as ignored."""
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -49,6 +64,13 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def pytest_report_header() -> str:
     return f"seed: ANABRANCH_SEED={SEED}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give lasting tests more time, unless the command line says how much all have."""
+    for item in items:
+        if item.get_closest_marker("lasting") and config.getoption("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LASTING))
 
 
 @pytest.fixture(scope="session")

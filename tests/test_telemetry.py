@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
@@ -297,8 +298,9 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
     assert collected.metric("calls.open") == {"": 2}
     assert collected.metric("calls.oldest") == {"": 50}
     assert collected.metric("questions.oldest") == {"": 0}
-    asked = RoundRecord(0, "", "", asked=clock.now() - 20.0)
-    await store.end_round("one", asked, deadline=None)
+    asked, far = RoundRecord(0, "", asked=clock.now() - 20.0), clock.now() + 100
+    await store.open_round("one", 0, "w", clock.now(), far)
+    await store.end_round("one", asked, CallEvent.ASK, owner="w", deadline=far)
     await reaper.expire()
     assert collected.metric("questions.oldest") == {"": 20}
     await store.close()

@@ -5,6 +5,12 @@ sub-conversations with ``ctx.branch``, performs recorded effects with ``ctx.step
 value. The same function runs unchanged over every way of calling it. The public modules:
 
     anabranch                 what the author of a tool needs
+    anabranch.adapters        tools in agents of other makers, a module for each framework
+    anabranch.adapters.agent_framework  Microsoft's Agent Framework
+    anabranch.adapters.google_adk  Google's Agent Development Kit
+    anabranch.adapters.langchain  LangChain and LangGraph
+    anabranch.adapters.openai_agents  the OpenAI Agents SDK
+    anabranch.adapters.pydantic_ai  Pydantic AI
     anabranch.agents          agents that work on a conversation tree
     anabranch.chat            the chat: sessions, commands and plugins
     anabranch.cli             the command line
@@ -20,6 +26,7 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.messages        messages, requests and replies
     anabranch.models          provider models and scripted ones
     anabranch.replay_check    find what in a tool is not safe to replay
+    anabranch.rounds          one round of a tool from a state, for adapters to other agents
     anabranch.stores          SQLite and Postgres stores
     anabranch.testing         a mock client, a mock model, manual time
     anabranch.testing.suites  the tests that every store must pass

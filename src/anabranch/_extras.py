@@ -1,26 +1,31 @@
 """Packages that are installed with an extra: what to say if one is missing, and how to add it.
 
-The command fits the way in which anabranch was installed: by pip or by uv, from an index, or from a
+The message begins with what the user did: the command that was typed, or the name that was imported. The command fits the way in which anabranch was installed: by pip or by uv, from an index, or from a
 checkout. Standard library only.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib import metadata
+from contextvars import ContextVar
+from importlib import import_module, metadata
 from pathlib import Path
 from shlex import join
 from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["MissingExtraError", "install_command", "needs_extra"]
+__all__ = ["MissingExtraError", "find_framework", "install_command", "needs_extra", "typed_command"]
 
 NAME = "anabranch"
+
+typed_command: ContextVar[str] = ContextVar("typed_command", default="")
+"""The command that runs, as it was typed, without its arguments."""
 
 
 class MissingExtraError(ImportError):
@@ -34,14 +39,16 @@ def needs_extra(
     error: Callable[[str], Exception] = MissingExtraError,
     *,
     instead: str = "",
+    is_named: bool = False,
 ) -> Generator[None]:
     """Import packages of ``extra`` inside; if one is missing, say what needs it and how to get it.
 
     Args:
         extra: its name.
-        what: what needs it, as the subject of a sentence.
+        what: what needs it, as the subject of a sentence, where no command does.
         error: makes the exception to raise.
         instead: a sentence about what can be done without it.
+        is_named: the user has named ``what``, to a command or in its session.
 
     Raises:
         Exception: what ``error`` makes.
@@ -52,8 +59,10 @@ def needs_extra(
         package = (missing.name or NAME).partition(".")[0]
         if package == NAME:  # no extra has a module of ours
             raise
+        command = typed_command.get()
+        subject = f"`{command}`" if command and not is_named else what
         sentences = [
-            f"{what} needs the package {package!r}, which is not installed.",
+            f"{subject} needs the package {package!r}, which is not installed.",
             *([instead] if instead else []),
             f"Install it: {install_command(extra)}",
         ]
@@ -88,3 +97,34 @@ def _source(installed: metadata.Distribution, extra: str) -> list[str]:
         editable = cast("dict[str, Any]", origin.get("dir_info", {})).get("editable")
         return ["-e", f"{path}[{extra}]"] if editable else [f"{path}[{extra}]"]
     return [f"{NAME}[{extra}] @ {url}" if url else f"{NAME}[{extra}]"]
+
+
+def find_framework(module: str, package: str, floor: str, what: str) -> Any:  # noqa: ANN401
+    """Return ``module`` of a framework that is the application's own dependency.
+
+    Args:
+        module: what to import.
+        package: has it.
+        floor: the oldest release that will do, as ``1.2``.
+        what: what needs it, as the subject of a sentence.
+
+    Raises:
+        MissingExtraError: it is missing, or too old; the message says how to install it.
+    """
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        found = "which is not installed"
+    else:
+        if _numbers(version) >= _numbers(floor):
+            return import_module(module)
+        found = f"and {version} is installed"
+    command = join([*_installer(""), f"{package}>={floor}"])
+    raise MissingExtraError(
+        f"{what} needs the package {package!r} in version {floor} or newer, {found}."
+        f" Install it: {command}"
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]

@@ -7,17 +7,15 @@ checks every answer again.
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Mapping
-from datetime import date, datetime
-from typing import Any, ClassVar, Final, Literal
-from urllib.parse import urlsplit
+from typing import ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
-__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option", "misfits"]
+from anabranch._foreign_schema import has_format, matches
+from anabranch._json_text import number_problem
+
+__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option"]
 
 
 class LeaveOut:
@@ -145,9 +143,9 @@ class Field(_Options):
             raise ValueError(f"must have {self.range()}")
         if self.max_length is not None and len(text) > self.max_length:
             raise ValueError(f"must have {self.range()}")
-        if self.pattern is not None and not _matches(self.pattern, text):
+        if self.pattern is not None and not matches(self.pattern, text):
             raise ValueError(f"must match {self.pattern}")
-        if self.format is not None and not _has_format(text, self.format):
+        if self.format is not None and not has_format(text, self.format):
             raise ValueError(f"not a valid {self.format}")
         return text
 
@@ -172,54 +170,12 @@ class Form(_Schema):
     required: frozenset[str] = frozenset()
 
 
-def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Return what does not fit in a form's content: fields, and why; no field for the whole."""
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
-
-    checker = Draft202012Validator.FORMAT_CHECKER
-    validator: Any = Draft202012Validator(schema, format_checker=checker)
-    return [(_field_of(error), str(error.message)) for error in validator.iter_errors(content)]
-
-
-def _field_of(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
-    """Return the field that an error is about: a missing one is named in the error itself."""
-    if error.absolute_path:
-        return str(error.absolute_path[0])
-    if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        return next((name for name in missing if repr(name) in error.message), "")
-    return ""
-
-
 def _number(text: str, kind: type[int | float], words: str) -> int | float:
     try:
         number = kind(text)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+        is_long = kind is int and text.strip().lstrip("+-").isdecimal()
+        raise ValueError(f"not {words} that can be sent" if is_long else f"not {words}") from None
+    if number_problem(number) is not None:
         raise ValueError(f"not {words}")
     return number
-
-
-def _matches(pattern: str, text: str) -> bool:
-    try:
-        return re.search(pattern, text) is not None
-    except re.error:  # not a pattern as Python reads them: the server checks
-        return True
-
-
-def _has_format(text: str, kind: str) -> bool:
-    try:
-        match kind:
-            case "email":
-                return re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None
-            case "uri":
-                return bool(urlsplit(text).scheme)
-            case "date":
-                return bool(date.fromisoformat(text))
-            case "date-time":
-                return bool(datetime.fromisoformat(text))
-            case _:  # a format of a later protocol, which the server checks
-                return True
-    except ValueError:
-        return False

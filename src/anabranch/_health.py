@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.errors import StoreError
 
-__all__ = ["Health", "OffersRoutes", "Watched"]
+__all__ = ["Health", "OffersRoutes", "Watched", "asks_for_health"]
 
 logger: logging.Logger = logging.getLogger("anabranch.health")
 
@@ -119,7 +119,7 @@ class Watched:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or have the application answer."""
-        if scope["type"] == "http" and _path(scope) in {ALIVE, READY}:
+        if asks_for_health(scope):
             response = await self._health.answer(Request(scope))
             await response(scope, receive, send)
             return
@@ -131,6 +131,11 @@ class Watched:
             return message
 
         await self._app(scope, watched if scope["type"] == "lifespan" else receive, send)
+
+
+def asks_for_health(scope: Scope) -> bool:
+    """Whether this is a request for one of the paths."""
+    return scope["type"] == "http" and _path(scope) in {ALIVE, READY}
 
 
 def _path(scope: Scope) -> str:

@@ -1,19 +1,27 @@
-"""JSON texts from outside, read with one kind of error for whatever is wrong with them.
+"""JSON from outside: texts, read with one kind of error for whatever is wrong, and their numbers.
 
 ``json`` raises ``RecursionError`` for a text that is nested too deeply, and pydantic and the protocol
-refuse to send what is nested a little less.
+refuse to send what is nested a little less. Other parsers read numbers that Python does not write
+again: without an end, or of thousands of digits.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["DEEPEST", "TooDeepError", "read_json", "read_json_at"]
+__all__ = ["DEEPEST", "TooDeepError", "number_problem", "read_json", "read_json_at"]
 
 DEEPEST = 100
 """Lists and objects within each other; what is in them is enclosed in messages, too."""
+
+_DIGITS = sys.int_info.default_max_str_digits
+_TOO_LONG = 10**_DIGITS
+
+_PLAIN = {str, int, float, bool, type(None)}
 
 _DECODER = json.JSONDecoder()
 
@@ -44,6 +52,24 @@ def read_json_at(text: str, at: int) -> tuple[Any, int]:
     except RecursionError:
         raise TooDeepError from None
     return _checked(value), end
+
+
+def number_problem(value: object) -> str | None:
+    """Return what is wrong with a number in ``value``, which is JSON; ``None`` if all can be written."""
+    level: list[Any] = [value]
+    while level:  # each step in C, since a level may have millions of parts
+        kinds = {*map(type, level)}
+        floats = [each for each in level if type(each) is float] if float in kinds else []
+        if not all(map(math.isfinite, floats)):
+            return "NaN and Infinity are no numbers of JSON"
+        whole = [each for each in level if type(each) is int] if int in kinds else []
+        if whole and (max(whole) >= _TOO_LONG or min(whole) <= -_TOO_LONG):
+            return f"a number has at most {_DIGITS} digits"
+        nested: list[Any] = (
+            [each for each in level if isinstance(each, list | dict)] if kinds - _PLAIN else []
+        )
+        level = [inner for each in nested for inner in _inside(each)]
+    return None
 
 
 def _checked(value: object) -> object:

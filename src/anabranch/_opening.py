@@ -1,4 +1,4 @@
-"""How every edge opens a call: from a tool, its arguments and a journal."""
+"""The opening of a call, the same for every edge: from a tool, its arguments and a journal."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, to_json
 
 from anabranch._encodable import encodable
+from anabranch._engine import EXIT_AS_ERROR
+from anabranch._json_text import number_problem
 from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
@@ -60,12 +62,16 @@ class Parameters:
             ) from problem
         self.schema.pop("additionalProperties", None)
 
+    @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the body takes them, with defaults.
 
         Raises:
             InvalidArgumentsError: it names every field that is wrong, missing or unknown.
         """
+        wrong = {name: number_problem(value) for name, value in arguments.items()}
+        if problems := {name: problem for name, problem in wrong.items() if problem}:
+            raise InvalidArgumentsError(self._tool_name, problems)
         try:
             model = self._model.model_validate(dict(arguments))
         except ValidationError as error:
@@ -86,6 +92,7 @@ class Parameters:
         return f"there is no such parameter; there are: {known}"
 
     @staticmethod
+    @EXIT_AS_ERROR
     def to_json(arguments: Mapping[str, Any]) -> str:
         """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
         return to_json(encodable(dict(arguments)), by_alias=True).decode()

@@ -1,4 +1,4 @@
-"""How a server says that it stops: in the state of each request.
+"""The mark by which a server says that it stops, in the state of each request.
 
 What would go on for ever, such as a stream of events, waits for it, too. A server that only waits for
 its requests would have to cancel such a one.

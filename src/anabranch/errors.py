@@ -2,8 +2,9 @@
 
     AnabranchError
     ├── ToolError                     the tool refuses the call, in a message for the caller
-    │   └── UnreachableError          the store of calls does not answer just now
-    │   └── agents.QuestionAnsweredError  the question has another answer already
+    │   ├── UnreachableError          the store of calls does not answer just now
+    │   ├── agents.QuestionAnsweredError  the question has another answer already
+    │   └── agents.QuestionExpiredError   the time for an answer to the question is over
     ├── InvalidArgumentsError         the arguments do not fit the tool's parameters
     ├── CapabilityError               neither client nor server offers what the tool needs
     ├── BranchLimitError              a limit that encloses the branch was reached
@@ -29,12 +30,14 @@
     │   ├── UnknownCallError          the store has no such call
     │   ├── stores.MissedEventsError  a reader comes back for events that are not stored any more
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
+    ├── rounds.InvalidAnswerError     an answer to an open question is refused, before anything runs
     ├── tree.AmbiguousIdError         several ids begin like the one that was typed
     ├── models.ModelError             a model cannot be opened, or cannot answer this
     │   └── models.ProviderError      a provider was asked and did not give a whole answer
     ├── chat.SessionError             a line of a chat cannot be carried out
     ├── chat.ChatClientError          a chat's server cannot be reached, refuses, or fails
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
+    ├── memory.LevelError             the caller may not change memories of a level
     ├── memory.UnknownMemoryError     the caller sees no such memory
     ├── memory.WithheldError          a text could not be searched for secrets
     ├── folding.FoldingError          what is asked of a branch of an agent cannot be done

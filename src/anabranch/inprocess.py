@@ -19,6 +19,7 @@ from anabranch._engine import Call, Finished, Journal, Notice
 from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._engine.sleeping import wakes_at
 from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
+from anabranch._wrong_kinds import require_tool
 from anabranch.limits import Limits
 from anabranch.messages import MessageLike, to_messages
 from anabranch.tool import Tool
@@ -60,10 +61,12 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
 
     Raises:
         InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
+        TypeError: ``tool`` is none.
         ValueError: ``patience`` is no positive, finite number.
         Exception: what the tool raises, after its compensations have run; or what the client
             raises other than ``AnswerError``.
     """
+    require_tool("run_tool()", tool)
     answerer: Answerer = client if client is not None else Absent()
     runtime = Runtime(
         limits=limits or Limits(),

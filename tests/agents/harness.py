@@ -22,6 +22,7 @@ from anabranch.agents import (
     TurnLimits,
     ignore_event,
 )
+from anabranch.limits import Limits
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, ModelFunction
 from anabranch.testing import calls as calling
@@ -81,6 +82,8 @@ async def set_up(
     listener: Listener = ignore_event,
     clock: Clock | None = None,
     calls: CallStore | Durability | None = None,
+    tool_limits: Limits | None = None,
+    capabilities: Capabilities | None = None,
 ) -> Setting:
     model, events = MockModel(decide), list[Event]()
 
@@ -97,6 +100,8 @@ async def set_up(
         listener=listen,
         clock=clock,
         calls=calls,
+        tool_limits=tool_limits,
+        capabilities=capabilities,
     )
     return Setting(agent, model, (await agent.begin()).id, events)
 

@@ -16,6 +16,12 @@ def process() -> int:
 
 
 @server.tool()
+def variables() -> dict[str, str]:
+    """The environment of the process."""
+    return dict(os.environ)
+
+
+@server.tool()
 def die() -> str:
     """Never return."""
     os._exit(1)

@@ -186,8 +186,7 @@ async def expired(setting: Setting, store: Observed, clock: ManualClock) -> None
     while not store.done.empty():
         store.done.get_nowait()
     reaping = asyncio.ensure_future(setting.agent.expire_calls())
-    await store.until("finish")
-    await store.until("release")
+    await store.until("move")
     reaping.cancel()
     await asyncio.wait({reaping})
 

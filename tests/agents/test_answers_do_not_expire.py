@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.store import RoundRecord
 from anabranch.agents import Agent, BranchSelf, CallStore
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
@@ -153,7 +154,7 @@ class Desk:
         return await reaper_of(self.agent().dependencies, {**TOOLS}).expire()
 
     async def statuses(self) -> set[str]:
-        return {each.status for each in await self.store.calls(100)}
+        return {each.state for each in await self.store.calls(100)}
 
 
 async def answered(desk: Desk, said: str = "trip") -> Node:
@@ -193,8 +194,10 @@ async def test_its_next_question_expires_as_any_other() -> None:
 class Dying(Watched):
     """The store as a process has it that dies before the end of a round."""
 
-    async def end_round(self, call_id: str, record: RoundRecord, **more: Any) -> RoundRecord:
-        raise StoreError(f"{call_id} {record.number} {sorted(more)}")
+    async def end_round(
+        self, call_id: str, record: RoundRecord, event: CallEvent, **more: Any
+    ) -> RoundRecord:
+        raise StoreError(f"{call_id} {record.number} {event} {sorted(more)}")
 
 
 async def test_a_call_whose_worker_died_with_the_answer_goes_on() -> None:
@@ -353,7 +356,7 @@ async def test_the_undos_of_a_call_that_has_failed_are_tried_again(
     while not going.done():
         desk.clock.advance(1)
         await asyncio.sleep(0)
-    assert (await desk.statuses(), DONE) == ({"open"}, ["reserve"])
+    assert (await desk.statuses(), DONE) == ({"undoing"}, ["reserve"])
     FAILS["once"] = False
     desk.clock.advance(120)
     await desk.expire()

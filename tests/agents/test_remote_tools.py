@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator
@@ -12,6 +13,7 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import StdioServerParameters
+from mcp.client.stdio import get_default_environment
 from mcp.server import Server
 from mcp.server.mcpserver import Context, MCPServer
 
@@ -26,6 +28,8 @@ from tests.mcp.test_lost_connections import KINDS, Lossy, booking
 
 ERAS = ["handshake", "auto"]
 OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
+SET_BY_STARTING = {"LC_CTYPE", "PWD", "SHLVL", "__CF_USER_TEXT_ENCODING"}
+"""Variables that a shell, an interpreter or a system adds to those of a new process."""
 PIXEL = base64.b64encode(b"a picture").decode()
 
 
@@ -102,14 +106,28 @@ async def test_a_tool_of_a_server_is_described_called_and_heard(how: str, era: A
 
 
 async def test_a_server_is_started_by_its_command_and_may_not_write_to_the_terminal(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("ANABRANCH_KEYS", "secret")
     async with RemoteTools(OTHER) as remote:
         text, failed = await outcome_of(remote, "process")
     assert int(text) != os.getpid()
     assert not failed
     assert capfd.readouterr().err == ""
+
+
+async def test_a_server_that_a_command_starts_has_the_safe_variables_and_those_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ANABRANCH_KEYS", "DATABASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "secret")
+    async with RemoteTools(OTHER, env={"MAPS_KEY": "k"}) as remote:
+        text, failed = await outcome_of(remote, "variables")
+    assert not failed
+    found: dict[str, str] = json.loads(text)
+    assert found.pop("MAPS_KEY") == "k"
+    assert found["PATH"] == os.environ["PATH"]
+    assert "secret" not in text
+    assert found.keys() <= {*get_default_environment(), *SET_BY_STARTING}
 
 
 def media() -> MCPServer[Any]:
@@ -285,6 +303,15 @@ async def test_a_server_that_lists_what_is_no_tool_is_refused_in_a_sentence(sche
     with pytest.raises(ToolError, match="cannot be used: it answers with something that is no"):
         async with RemoteTools(server):
             raise AssertionError
+
+
+async def test_a_tool_that_is_described_at_too_great_length_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    long = types.Tool(name="long", description="x" * 300_000, input_schema={"type": "object"})
+    async with RemoteTools(listing("maps", plain("near"), long)) as remote:
+        assert [each.name for each in remote.tools_beside([])] == ["near"]
+    assert "the tool long is left out: it is described in 300," in caplog.text
 
 
 async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(

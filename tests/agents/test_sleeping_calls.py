@@ -194,10 +194,10 @@ async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() ->
     assert setting.store is not None
     [record] = await setting.store.calls(limit=10)
     now = setting.clock.now()
-    assert await setting.store.lease(record.call_id, "dead", now, now + 15)
+    assert await setting.store.open_round(record.call_id, 9, "dead", now, now + 15)
     await setting.agent().interrupt_tools(caller.thread_id)
     [record] = await setting.store.calls(limit=10)
-    assert (record.status, record.deadline, DONE) == ("open", now, ["milk"])
+    assert (record.state, record.deadline, DONE) == ("running", now, ["milk"])
 
 
 async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:

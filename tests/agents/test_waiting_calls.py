@@ -21,10 +21,9 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolResultBlock,
-    ToolUseBlock,
 )
 from anabranch.testing import MockModel, calls
-from anabranch.tree import Node, Thread, TreeStore, project
+from anabranch.tree import Node, TreeStore, project
 from tests.agents.harness import Answering, faults
 from tests.agents.memory import MemoryTrees
 from tests.durable.stores import Modelled
@@ -308,61 +307,3 @@ async def test_an_answerer_that_fails_is_an_answer() -> None:
     end = await here.begin()
     assert "ValueError" in end.text
     assert "secret" not in end.text
-
-
-# -- threads of earlier releases -----------------------------------------------------------------
-
-OLD_STATE = (
-    "i46O1YmOViopSixLzcGiPzY2FgA= "
-    '[2,"call_2ab70b3ad791510d8f",1795338502.57,0,"XFV2Qp","pcJDnJZIR6C-ro9y",'
-    '[["travel/append.1","iCDYa+","step",null]]]'
-)
-OLD_FORM = {
-    "type": "object",
-    "properties": {"number": {"type": "integer"}},
-    "required": ["number"],
-}
-
-
-@either
-async def test_a_question_of_an_earlier_release_can_be_answered_and_answered_again(
-    stored: bool,
-) -> None:
-    done: list[str] = []
-
-    class Seats(BaseModel):
-        number: int
-
-    @tool
-    async def travel(ctx: BranchContext) -> str:
-        """Reserve, ask, book."""
-        await ctx.step(done.append, "reserve")
-        answer = await ctx.elicit(Seats, "How many?")
-        n = answer.content.number if isinstance(answer, Accepted) else 0
-        await ctx.step(done.append, f"book {n}")
-        return f"{n} seats"
-
-    store, trees = Modelled() if stored else None, MemoryTrees()
-
-    def agent() -> Agent:
-        return Agent(trees, replying(), tools=[travel], calls=store, capabilities=Capabilities())
-
-    await trees.create_thread(Thread("t", 0.0))
-    use = ToolUseBlock(id="use", name="travel", input={})
-    node = agent().dependencies.node
-    user = node("t", None, "user", "go")
-    caller = node("t", user.id, "assistant", (use,))
-    data: dict[str, Any] = {
-        "caller": caller.id,
-        "tool_use_id": "use",
-        "step_id": "travel/elicit.1",
-        "request": {"message": "How many?", "requested_schema": OLD_FORM},
-        "state": OLD_STATE,
-    }
-    question = node("t", caller.id, "question", "How many?", data=data)
-    await agent().add([user, caller, question])
-    assert [each.id for each in await agent().open_questions(question)] == [question.id]
-    for n in (3, 3, 4, 4):
-        reply = ElicitReply(action="accept", content={"number": n})
-        assert (await agent().answer(question.id, reply)).text == f"{n} seats"
-    assert done == ["book 3", "book 4"]

@@ -316,3 +316,25 @@ async def test_an_empty_reply_ends_the_conversation_with_something_to_send(repla
     prompt, answer = await run_tool(ask, {}, client, replay=replay)
     assert prompt == user("Go.")
     assert answer.content
+
+
+class Others:
+    """Tools of another server, as ``RemoteTools`` are: a source of tools, and none itself."""
+
+    def __repr__(self) -> str:
+        return "RemoteTools()"
+
+
+@pytest.mark.parametrize("given", [[Others()], Others(), [print], ["weather"]], ids=str)
+async def test_what_is_no_tool_is_refused_at_once_in_a_sentence(given: Any) -> None:
+    @tool
+    async def talk(ctx: BranchContext) -> str:
+        """Talk."""
+        with pytest.raises(TypeError, match="Agent\\(tools=\\[RemoteTools") as caught:
+            _ = ctx.converse("Hello", tools=given)
+        return str(caught.value)
+
+    said = await run_tool(talk, {}, MockClient())
+    assert said.startswith(
+        "converse(tools=…) takes a list of @tool functions and HandoffTools, and "
+    )

@@ -19,6 +19,12 @@ from tests.api import surface
 
 MODULES = [
     "anabranch",
+    "anabranch.adapters",
+    "anabranch.adapters.agent_framework",
+    "anabranch.adapters.google_adk",
+    "anabranch.adapters.langchain",
+    "anabranch.adapters.openai_agents",
+    "anabranch.adapters.pydantic_ai",
     "anabranch.agents",
     "anabranch.chat",
     "anabranch.cli",
@@ -34,6 +40,7 @@ MODULES = [
     "anabranch.messages",
     "anabranch.models",
     "anabranch.replay_check",
+    "anabranch.rounds",
     "anabranch.stores",
     "anabranch.testing",
     "anabranch.testing.suites",
@@ -49,7 +56,7 @@ PRIVATE_TYPES: set[str] = set()
 FOREIGN_ERRORS: set[str] = set()
 CLASHES: set[tuple[str, str]] = set()
 
-MOST_MODULES = 21
+MOST_MODULES = 28
 ENTRIES = surface.entries()
 HOW = "the public surface has changed; if that is meant, run `make api` and commit what it writes"
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,8 +29,10 @@ from anabranch.chat import (
     make_plugin,
 )
 from anabranch.messages import ElicitReply, ElicitRequest
+from anabranch.stores import open_run_events, open_tree_store
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import SEAT, Seat, model, reserve, serving
+from tests.lost_events import lose_events
 from tests.patience import PATIENCE
 
 
@@ -307,6 +316,26 @@ async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, r
     assert "GET /threads/t1/events" in network.requests
 
 
+async def test_what_a_crash_has_lost_is_read_from_the_tree(url: str) -> None:
+    """Of the events that have the numbers of those that were seen, none is taken for the next."""
+    store = open_tree_store(url)
+
+    async def crash() -> None:
+        events = open_run_events(store)
+        await lose_events(url, "t1", 1)
+        others = [CustomEvent(name="other", value=None).model_dump_json().encode()] * 9
+        await events.append("t1", others, at=1.0)
+        await events.close()
+
+    async with chat_server(store=store, closes_store=True) as address:
+        network = Crashing(crash)
+        async with ChatClient(address, transport=network, reconnects=[0] * 3) as client:
+            events = [event async for event in client.stream("t1", "hello")]
+    assert values(events, "other") == []
+    assert values(events, "anabranch.missed") == [None]
+    assert values(events, "anabranch.node")[-1]["content"][0]["text"] == "You said hello."
+
+
 async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None:
     """Another process, with the same store, knows nothing of the run."""
     store = MemoryTrees()
@@ -316,6 +345,22 @@ async def test_a_run_that_has_ended_with_its_process_is_not_waited_for() -> None
             reply = await client.say("t1", "/hang")
     assert reply.text == ""
     assert network.requests[:2] == ["POST /agui", "GET /threads/t1/tree"]
+
+
+class Crashing(Cutting):
+    """The first connection breaks after three events, when all are stored; then a crash takes some."""
+
+    def __init__(self, crash: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(3)
+        self._crash = crash
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if len(self.requests) == 1:
+            await self._crash()
+        response = await super().handle_async_request(request)
+        if isinstance(response.stream, Cut):
+            response.stream.is_drained = True
+        return response
 
 
 class Moving(Cutting):

@@ -72,7 +72,7 @@ async def test_memories_are_listed_searched_and_shown_with_where_they_come_from(
             "branch_id": "br_1",
             "outcome": "failure",
         }
-        assert (memory["helpful"], memory["created_at"]) == (0, 1000.0)
+        assert (memory["helpful"], memory["created_at"], memory["writable"]) == (0, 1000.0, True)
         assert (await client.get(f"/memories/{locks}")).json()["task"] == "Open the door"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -123,6 +124,22 @@ async def test_a_handler_answers_its_question_in_the_application() -> None:
     assert (second.key, second.seq, second.call_id) == ("sure", 1, first.call_id)
     assert (first.message, first.model, first.context) == ("Which?", Card, {"colour": "red"})
     assert first.schema == PickCard.card.schema
+
+
+async def test_a_handler_may_be_a_plain_function_which_holds_nothing_up() -> None:
+    asked_in: list[int] = []
+
+    def card(request: PluginRequest[Any]) -> ElicitResult[Any]:
+        asked_in.append(threading.get_ident())
+        return Accepted(Card(cardNumber=2))
+
+    def sure(_: PluginRequest[Any]) -> ElicitResult[Any]:
+        return Declined()
+
+    handlers: dict[Any, Any] = {"card": card, "sure": sure}
+    results = await asked([Plugin(PICK_CARD, handlers)], ("u", "pick_card", {}))
+    assert results == {"u": "B decline, not B"}
+    assert asked_in != [threading.get_ident()]
 
 
 async def test_a_question_that_is_asked_again_has_another_id() -> None:

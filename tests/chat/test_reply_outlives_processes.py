@@ -26,13 +26,15 @@ class Page:
     """What a page has seen of a thread, wherever it was connected.
 
     Attributes:
-        numbers: of the events so far.
+        seen: the id of the last event so far.
+        numbers: those of the events so far.
         events: all so far.
         messages: those in progress, as they are shown.
         shown: those that have ended, as they were shown then.
     """
 
     def __init__(self) -> None:
+        self.seen = ""
         self.numbers: list[int] = []
         self.events: list[dict[str, Any]] = []
         self.messages: dict[str, str] = {}
@@ -45,15 +47,15 @@ class Page:
         Raises:
             TransportError: the process has died.
         """
-        seen = {"Last-Event-ID": str(self.numbers[-1])} if self.numbers else {}
-        path, number = "/threads/t1/events?after=0", 0
+        seen = {"Last-Event-ID": self.seen} if self.seen else {}
+        path, given = "/threads/t1/events?after=0", ""
         async with client.stream("GET", path, headers=seen) as response:
             async for line in response.aiter_lines():
                 name, _, value = line.partition(": ")
                 if name == "id":
-                    number = int(value)
+                    given = value
                 elif name == "data":
-                    self._add(number, json.loads(value))
+                    self._add(given, json.loads(value))
                     if self.events[-1]["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
                         return
 
@@ -63,8 +65,9 @@ class Page:
             self._changed.clear()
             await self._changed.wait()
 
-    def _add(self, number: int, event: dict[str, Any]) -> None:
-        self.numbers.append(number)
+    def _add(self, given: str, event: dict[str, Any]) -> None:
+        self.seen = given
+        self.numbers.append(int(given.partition("-")[0]))
         self.events.append(event)
         kind, name = event["type"], event.get("messageId", "")
         if kind == "TEXT_MESSAGE_START":

@@ -288,6 +288,11 @@ async def test_without_a_question_there_is_nothing_to_answer() -> None:
     assert "No tool has asked anything" in await shown(session(), "hello", "/answer decline")
 
 
+WAITING = (
+    "Book Ulm?\n(waits for you; /answer answers it, and what you say instead leaves it unanswered)"
+)
+
+
 async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> None:
     chat = await _interrupted_at_a_question()
     again = session(
@@ -296,15 +301,60 @@ async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> No
         naming=chat.state.dependencies.naming,
     )
     outputs = await again.start()
-    assert outputs[-1].content == "Book Ulm?\n(open; /answer answers it)"
+    assert outputs[-1].content == WAITING
     assert "A tool waits for your answer" in await shown(again, "/auto")
     assert await shown(again, "/answer ok=true") == "Done."
     assert await _results_here(again) == ["Ulm: accept"]
 
 
-async def test_a_message_at_an_open_question_continues_without_an_answer() -> None:
+async def test_a_message_at_an_open_question_leaves_it_unanswered() -> None:
     chat = await _interrupted_at_a_question()
+    assert "Book Ulm?  (waits for you)" in await shown(chat, "/tree")
     assert await shown(chat, "never mind") == "You said: never mind"
+    assert "Book Ulm?  (left unanswered)" in await shown(chat, "/tree")
+    assert "Book Ulm?\n(left unanswered; /answer answers it)" in await shown(chat, "/up")
+    assert await shown(chat, "/answer ok=true") == "Done."
+    assert "Book Ulm?\n" in await shown(chat, "/tree")
+    assert "(answered: " in await shown(chat, "/up")
+
+
+# -- how a turn has ended --------------------------------------------------------------------
+
+
+async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() -> None:
+    chat = session()
+    assert await shown(chat, "break it") == f"error: {DEAD}"
+    again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
+    assert (await again.start())[
+        -1
+    ].content == f"break it\n(failed: {DEAD[:-1]}; /auto tries again)"
+    assert f"break it  (failed: {DEAD[:51]}…)" in await shown(again, "/tree")
+
+
+async def test_a_turn_that_was_stopped_is_no_failure() -> None:
+    waiting = asyncio.Event()
+
+    async def never() -> AsyncIterator[str | SampleReply]:
+        yield "Half an"
+        waiting.set()
+        await asyncio.Event().wait()
+
+    chat = session(lambda _: never())
+    task = asyncio.create_task(chat.input("hello"))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    dependencies = chat.state.dependencies
+    again = session(
+        store=dependencies.store, thread_id=chat.cursor.thread_id, naming=dependencies.naming
+    )
+    assert (await again.start())[-1].content == "Half an\n(stopped by you; /auto goes on)"
+    assert await shown(again, "go on") == "You said: go on"
+    assert "stopped" not in await shown(again, "/tree")
+
+
+DEAD = "An unexpected error: RuntimeError: the line is dead. The log has the details."
 
 
 async def _interrupted_at_a_question() -> Session:

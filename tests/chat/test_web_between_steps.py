@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import aclosing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch import BranchContext, tool
 from anabranch._durable.run_events import NewEvents
+from anabranch._engine.combine import cancel_and_wait
+from anabranch.agents._tool_batch import ToolBatch
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import AGAIN, SECONDS
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply
-from anabranch.tree import Thread
+from anabranch.tree import NO_RESULT, Node, Thread
 from tests.agents.test_waiting_branches import deciding
 from tests.chat.test_web_late_writers import (
     Process,
@@ -32,6 +36,7 @@ from tests.chat.test_web_late_writers import (
 from tests.chat.test_web_shared_branches import Machines as Branching
 from tests.chat.test_web_sleeping import Machines, ends_of, events_of
 from tests.chat.test_web_timed_questions import TOOLS
+from tests.diary import DONE, forget, note
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -141,6 +146,73 @@ async def test_a_run_can_be_stopped_after_a_read_of_its_events_has_failed(url: s
         assert await conversation.stop()
         await working
         assert await ends_of(conversation) == ["cancelled"]
+
+
+async def test_a_stop_before_a_tool_has_begun_ends_the_run(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply that calls it is stored by then: no run began with it instead of the one stopped."""
+    run, begins = ToolBatch.run, asyncio.Event()
+
+    async def held_up(batch: ToolBatch) -> Node:
+        monkeypatch.setattr(ToolBatch, "run", run)
+        begins.set()
+        return await asyncio.Event().wait() and await run(batch)
+
+    monkeypatch.setattr(ToolBatch, "run", held_up)
+    machines = Machines(url)
+    async with machines.process() as process:
+        conversation = await process.begin(Thread("t1", machines.clock.now()))
+        assert conversation is not None
+        await conversation.say("work", "r1")
+        working = asyncio.ensure_future(process.advance(machines.engine.wakes[-1]))
+        await begins.wait()
+        assert await conversation.stop()
+        await working
+        assert await ends_of(conversation) == ["cancelled"]
+        assert await machines.held() is None
+        tree = await process.agent.store.tree("t1")
+    assert DONE == []
+    assert [node.kind for node in tree.nodes] == ["user", "assistant", "results"]
+    [result] = (each for each in tree.results.values() if each.tool_use_id)
+    assert [block.text for block in result.content if block.type == "text"] == [NO_RESULT]
+
+
+async def test_a_run_that_waits_for_a_worker_since_its_process_ended_stays_stopped(
+    url: str,
+) -> None:
+    """The worker that was called for it comes after the stop, and undoes what it had done."""
+    may_end = asyncio.Event()
+
+    @tool
+    async def dig(ctx: BranchContext) -> None:
+        """Dig until the process ends, but not in a step, which it would wait for."""
+        await ctx.step(note, "begun", undo=forget)
+        await ctx.log("info", "working")
+        await may_end.wait()
+        await ctx.step(note, "dug", undo=forget)
+
+    machines = Machines(url)
+    async with machines.process([dig]) as first:
+        conversation = await first.begin(Thread("t1", machines.clock.now()))
+        assert conversation is not None
+        await conversation.say("dig", "r1")
+        working = asyncio.ensure_future(first.advance(machines.engine.wakes[-1]))
+        async with aclosing(conversation.log.follow(0)) as following:
+            async for _, events, _ in following:
+                if any(b'"working"' in each for each in events):
+                    break
+        first.agent.suspend()
+        await cancel_and_wait([working])
+    may_end.set()
+    async with machines.process([dig]) as second:
+        conversation = await machines.open(second)
+        assert await conversation.stop()
+        assert await ends_of(conversation) == ["cancelled"]
+        await second.advance(machines.engine.wakes[-1])
+        assert await ends_of(conversation) == ["cancelled", "cancelled"]
+        assert await machines.held() is None
+    assert DONE == ["begun", "not begun"]
 
 
 async def test_a_stop_that_fails_leaves_the_run_to_a_worker(

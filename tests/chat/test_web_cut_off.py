@@ -8,12 +8,14 @@ import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._durable.lease import RenewedLease
+from anabranch._durable.run_events import RunEvents
 from anabranch.agents import Agent
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
@@ -66,13 +68,14 @@ class Away:
         self._left = times
 
     def __getattr__(self, name: str) -> Any:
-        if name != self._method or not self._left:
-            return getattr(self._store, name)
-        self._left -= 1
-        return self._fail
+        method = getattr(self._store, name)
+        return partial(self._call, method) if name == self._method else method
 
-    async def _fail(self, *_: object, **__: object) -> None:
-        raise StoreError("The store cannot be reached.")
+    async def _call(self, method: Any, *arguments: object, **options: object) -> Any:
+        if self._left:
+            self._left -= 1
+            raise StoreError("The store cannot be reached.")
+        return await method(*arguments, **options)
 
 
 class Chat:
@@ -125,7 +128,7 @@ async def ended(conversation: Conversation) -> list[bytes]:
     """Return the events up to the end of a run."""
     found: list[bytes] = []
     async with aclosing(conversation.log.follow(0)) as following:
-        async for _, events in following:
+        async for _, events, _ in following:
             found += events
             if found[-1].startswith(RUN_ENDS):
                 break
@@ -156,7 +159,7 @@ async def test_what_a_run_has_done_is_not_undone_by_a_process_that_has_lost_it(
         while not conversation.is_idle:  # noqa: ASYNC110 - as a page that asks again
             await asyncio.sleep(0)
         [call] = await chat.calls.calls(9)
-        assert (chat.hall.done, call.status) == (["reserve"], "open")
+        assert (chat.hall.done, call.state) == (["reserve"], "ready")
         await chat.take_over("r1/2", 1.0)  # that one has died; at 0 its lease would be free
         async with chat.clock.running(STEP):
             assert whole(await ended(conversation), await chat.kinds())
@@ -172,7 +175,7 @@ async def test_a_run_goes_on_when_the_store_of_calls_is_back(url: str, method: s
         assert whole(await ended(conversation), await chat.kinds())
         assert chat.hall.done in (["reserve"], ["reserve"] * 2)
         [call] = await chat.calls.calls(9)
-        assert call.status == "done"
+        assert call.state == "done"
 
 
 @pytest.mark.parametrize("method", ["set_results", "append", "path"])
@@ -244,16 +247,26 @@ async def lost(
     await is_lost.wait()
 
 
+async def taking(events: RunEvents, lease: RenewedLease, until: float) -> bool:
+    return await events.lease("t", lease.owner, 0.0, until)
+
+
 async def test_what_is_reported_under_a_lost_lease_is_not_stored() -> None:
     clock, events, is_lost = ManualClock(), open_run_events("memory:"), asyncio.Event()
     failing: Any = Failing(events, "after")
     writer = LogWriter(failing, clock)
     ours, others = ThreadLog(writer, "t"), ThreadLog(writer, "other")
     lease = RenewedLease(
-        events, "t", clock, worker="r/0", seconds=SECONDS, kind="thread", on_lost=is_lost.set
+        events,
+        "t",
+        clock,
+        worker="r/0",
+        seconds=SECONDS,
+        kind="thread",
+        on_lost=is_lost.set,
     )
     async with lease:
-        assert await lease.take()
+        assert await lease.take_by(partial(taking, events, lease))
         ours.add(named("ours"), lease=lease)
         others.add(named("other"))
         while not failing.failures:  # noqa: ASYNC110 - the store works in a thread
@@ -275,7 +288,7 @@ async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
     log = ThreadLog(LogWriter(events, clock), "t")
     right = ThreadLease(events, log, "t", clock)
     lease = RenewedLease(events, "t", clock, worker="r/0", seconds=SECONDS, kind="thread")
-    assert await lease.take()
+    assert await lease.take_by(partial(taking, events, lease))
     clock.advance(2 * SECONDS)
     log.add(named("late"), lease=lease)
     await right.end(lease, [b"{}"], 1e12)

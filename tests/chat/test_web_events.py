@@ -24,7 +24,8 @@ from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import ManualClock
-from tests.chat.web import browsing, events_in, message, run
+from tests.chat.web import browsing, events_in, message, numbers_of, run
+from tests.lost_events import lose_events
 
 
 @asynccontextmanager
@@ -50,29 +51,54 @@ async def follow(
     raise AssertionError(text)
 
 
+async def sent_by(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[str]:
+    """Run, and return the events as they are sent."""
+    return (await client.post("/agui", json=body)).text.split("\n\n")[:-1]
+
+
+def id_of(event: str) -> str:
+    return event.partition("\n")[0].removeprefix("id: ")
+
+
 async def test_a_reader_comes_back_after_a_restart(url: str) -> None:
     async with process(url) as client:
-        sent = (await client.post("/agui", json=message("hello"))).text.split("\n\n")[:-1]
+        sent = await sent_by(client, message("hello"))
         position = (await client.get("/threads/t1/tree")).json()["position"]
-        assert position == str(len(sent))
+        assert position == id_of(sent[-1])
         first = await follow(client, 0, len(sent))
     assert first == sent
-    assert [each.partition("\n")[0] for each in sent] == [
-        f"id: {number}" for number in range(1, len(sent) + 1)
-    ]
+    assert numbers_of(sent) == list(range(1, len(sent) + 1))
     async with process(url) as client:
-        for seen in (0, 3, len(sent) - 1):
-            assert await follow(client, seen, len(sent) - seen) == sent[seen:]
-        more = (await client.post("/agui", json=message("again", run="r2"))).text
-        assert more.startswith(f"id: {len(sent) + 1}\n")
+        assert await follow(client, "0-0", len(sent)) == sent
+        for seen in (1, 3, len(sent) - 1):
+            assert await follow(client, id_of(sent[seen - 1]), len(sent) - seen) == sent[seen:]
+        more = await sent_by(client, message("again", run="r2"))
+        assert numbers_of(more)[0] == len(sent) + 1
+
+
+async def test_a_reader_of_events_that_a_crash_has_lost_is_sent_that_it_has_missed_some(
+    url: str,
+) -> None:
+    """Their numbers are those of other events now."""
+    async with process(url) as client:
+        kept = await sent_by(client, message("hello"))
+        lost = await sent_by(client, message("again", run="r2"))
+    await lose_events(url, "t1", len(kept))
+    async with process(url) as client:
+        new = await sent_by(client, message("more", run="r3"))
+        assert numbers_of(new) == numbers_of(lost)
+        for each in lost:
+            [found] = await follow(client, id_of(each), 1)
+            assert found == f"id: {id_of(new[-1])}\ndata: {thread_log.MISSED.decode()}"
+        assert await follow(client, id_of(kept[-1]), len(new)) == new
 
 
 async def test_what_happens_in_one_process_is_seen_in_another(url: str) -> None:
     async with process(url) as one, process(url) as two:
         await two.post("/threads", json={"id": "t1"})
         watching = asyncio.create_task(follow(two, 0, 12))
-        sent = (await one.post("/agui", json=message("hello"))).text.split("\n\n")[:-1]
-        again = (await one.post("/agui", json=message("again", run="r2"))).text.split("\n\n")[:-1]
+        sent = await sent_by(one, message("hello"))
+        again = await sent_by(one, message("again", run="r2"))
         assert await watching == [*sent, *again][:12]
 
 
@@ -87,13 +113,20 @@ async def test_a_run_is_the_same_run_after_a_restart_and_in_another_process(url:
     assert [node["kind"] for node in nodes] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize("position", ["99", "-1", "", "x", "1.5", "²", "9" * 30, "cafe-3"])
+@pytest.mark.parametrize(
+    "position",
+    [
+        *("99", "3", "-1", "", "x", "1.5", "²", "9" * 30, "cafe-3", "3-", "3-0", "3-1", "99-1"),
+        *("9" * 19 + "-1", "3-" + "f" * 17, "-1-1", "+3-{mark}", "3-{mark}0", "²-{mark}"),
+    ],
+)
 async def test_a_reader_from_nowhere_is_sent_that_it_has_missed_events(position: str) -> None:
+    """So is one who has a number only, as if it could not be another event's."""
     async with process("memory:") as client:
-        sent = await run(client, message("hello"))
-        [found] = await follow(client, position, 1)
-    last = len(sent)
-    assert found == f"id: {last}\ndata: {thread_log.MISSED.decode()}"
+        sent = await sent_by(client, message("hello"))
+        mark = id_of(sent[2]).partition("-")[2]
+        [found] = await follow(client, position.format(mark=mark), 1)
+    assert found == f"id: {id_of(sent[-1])}\ndata: {thread_log.MISSED.decode()}"
 
 
 async def test_a_reader_is_sent_comments_while_nothing_happens(
@@ -165,7 +198,7 @@ def named(*names: str) -> list[CustomEvent]:
 async def names_in(events: RunEvents, last: int) -> list[str]:
     found: list[bytes] = []
     async with aclosing(events.follow("t", 0)) as following:
-        async for _, batch in following:
+        async for _, batch, _ in following:
             found += batch
             if len(found) >= last:
                 break
@@ -257,8 +290,9 @@ async def test_who_comes_in_the_middle_of_a_run_reads_it_from_its_beginning(url:
         await client.post("/threads/t1/stop")
         state = (await client.get("/threads/t1/tree")).json()
         assert not state["running"]
-        [last] = await follow(client, int(state["position"]) - 1, 1)
-        assert '"type":"RUN_FINISHED"' in last
+        sent = await follow(client, 0, int(state["position"].partition("-")[0]))
+        assert '"type":"RUN_FINISHED"' in sent[-1]
+        assert id_of(sent[-1]) == state["position"]
 
 
 async def idle() -> bool:

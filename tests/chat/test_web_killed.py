@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from anabranch.stores._call_tables import CALL
 from anabranch.stores._event_tables import RUN
-from tests.chat.web import events_in, message, types_of
+from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.patience import PATIENCE
 
 TOOLS = '''
@@ -198,8 +198,7 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     counts = {"reserve-Bonn": 1, "book-Bonn": 1} | ({f"{what}-Bonn": 2} if when == "after" else {})
     assert {each: len(keys) for each, keys in made.items()} == counts
     assert all(len(set(keys)) == 1 for keys in made.values())
-    numbers = [each.partition("\n")[0] for each in sent]
-    assert numbers == [f"id: {number}" for number in range(1, len(sent) + 1)]
+    assert numbers_of(sent) == list(range(1, len(sent) + 1))
     events = events_in("\n\n".join(sent))
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
     assert shown == [node["id"] for node in nodes]  # each once, in their order

@@ -99,14 +99,11 @@ class Process:
     def let_lease_run_out(self) -> None:
         """Have the lease be over by the clock here, before anyone renews it."""
         events: Any = vars(self.conversations)["_events"]
-        take_over = events.take_over
 
-        async def unless_renewed(run: str, owner: str, other: str, *times: float) -> bool:
-            if owner == other:
-                raise StoreError("The store cannot be reached.")
-            return bool(await take_over(run, owner, other, *times))
+        async def away(*_: object) -> bool:
+            raise StoreError("The store cannot be reached.")
 
-        events.take_over = unless_renewed
+        events.renew = away
         self.clock.advance(SECONDS)
 
     def work(self) -> asyncio.Task[None]:
@@ -170,7 +167,7 @@ async def read(url: str, process: Process) -> tuple[Tree, str | None, list[bytes
     tree = await process.tree.trees.tree("t1")
     events = open_run_events(url)
     found: list[bytes] = []
-    async for _, some in events.follow("t1", 0):
+    async for _, some, _ in events.follow("t1", 0):
         found += some
         if found[-1].startswith(RUN_ENDS):
             break

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from anabranch.chat import RateLimits, make_chat_app
+from anabranch.chat._web.thread_ids import shown_id
 from anabranch.memory import Draft, MemoryStore, ReasoningBank, Scopes
 from anabranch.stores import open_memory_store, open_stores
 from anabranch.testing.suites._expectations import opened
@@ -37,6 +38,7 @@ BODIES: Mapping[str, Any] = {
     "POST /threads/{id}/answers": {"interrupt_id": "QUESTION", "action": "cancel"},
     "POST /threads/{id}/labels": {"node_id": "NODE", "label": "mine"},
     "POST /threads/{id}/stop": {},
+    "POST /threads/{id}/retry": {"node_id": "NODE"},
     "POST /threads": {"id": "THREAD"},
     "POST /agui": resume({"interruptId": "QUESTION", "status": "cancelled"}, thread="THREAD"),
 }
@@ -113,8 +115,8 @@ async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
                 sent = filled(body, {**guessed, "THREAD": thread})
                 response = await client.request(method, place, json=sent)
                 answers.append((response.status_code, response.text.replace(thread, "…")))
-            if path == "/threads":  # an id is taken, no matter by which caller
-                assert [status for status, _ in answers] == [409, 201]
+            if path == "/threads":  # what is the caller's own is made
+                assert [status for status, _ in answers] == [201, 201]
             else:
                 assert answers[0] == answers[1]
                 assert answers[0][0] == 404
@@ -124,19 +126,33 @@ async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
         assert len((await client.get("/threads/anns/pending")).json()) == 1
 
 
-async def test_a_message_in_a_guessed_thread_is_not_said() -> None:
-    async with browsing(authenticate=known) as client:
+async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(url: str) -> None:
+    """Otherwise a refusal would say which ids others use, and theirs could not be used."""
+    calls, trees = open_stores(url)
+    async with browsing(store=trees, calls=calls, authenticate=known) as client:
         await begin(client)
+        anns = (await client.get("/threads/anns/tree")).json()
         client.headers.update(BO)
-        response = await client.post("/agui", json=message("hello", thread="anns"))
-        assert (response.status_code, response.json()) == (
-            404,
-            {"error": "There is no thread 'anns'."},
-        )
-        elsewhere = await client.post("/agui", json=message("hello", thread="bos"))
-        assert elsewhere.status_code == 200
-        [listed] = (await client.get("/threads")).json()
-        assert listed["id"] == "bos"
+        events = await run(client, message("reserve", thread="anns"))
+        assert {each["threadId"] for each in events if "threadId" in each} == {"anns"}
+        [question] = (await client.get("/threads/anns/pending")).json()
+        entry = {
+            "interruptId": question["interrupt_id"],
+            "status": "resolved",
+            "payload": {"row": 9},
+        }
+        await run(client, resume(entry, thread="anns"))
+        bos = (await client.get("/threads/anns/tree")).json()
+        assert (bos["thread"], bos["nodes"][-1]["content"][0]["text"]) == ("anns", "Done.")
+        assert [each["id"] for each in (await client.get("/threads")).json()] == ["anns"]
+        assert (await client.post("/threads", json={"id": "anns"})).status_code == 409
+        client.headers.update(ANN)
+        assert (await client.get("/threads/anns/tree")).json() == anns
+        stored = [each.id for each in await trees.threads(9)]
+        assert [shown_id(each) for each in stored] == ["anns", "anns"]
+        client.headers.update({"X-User": "cy"})
+        assert (await client.get(f"/threads/{stored[0]}/tree")).status_code == 404
+    await trees.close()
 
 
 async def test_a_node_of_another_thread_is_no_place_for_a_message() -> None:

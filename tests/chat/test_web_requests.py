@@ -70,7 +70,7 @@ class Rounds:
         await self.conversations.advance(Wake("t", OpenRun(run).name, RUNS))
         await self.conversation.log.flush()
         async with aclosing(self.conversation.log.follow(self.seen)) as following:
-            async for first, events in following:
+            async for first, events, _ in following:
                 self.seen = first + len(events) - 1
                 ends = [json.loads(each) for each in events if each.startswith(RUN_ENDS)]
                 if ends:

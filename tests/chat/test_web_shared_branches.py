@@ -210,7 +210,7 @@ async def until_noticed(process: Conversations) -> None:
     found = await process.find("t1", None)
     assert found is not None
     async with aclosing(found.log.follow(0)) as following:
-        async for _, events in following:
+        async for _, events, _ in following:
             if any(b"anabranch.notice" in event for event in events):
                 return
 

@@ -136,7 +136,7 @@ async def until_both(conversation: Conversation) -> None:
     """Return when one tool sleeps, and the other works."""
     async with aclosing(conversation.log.follow(0)) as following:
         seen = b""
-        async for _, events in following:
+        async for _, events, _ in following:
             seen += b"".join(events)
             if b"anabranch.sleep" in seen and b"anabranch.notice" in seen:
                 return

@@ -181,7 +181,7 @@ async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(url:
         await undo_call(stores.calls, record, book_2, runtime, yes=True)
     assert DONE == ["reserved"]
     undone = await undo_call(stores.calls, record, book_1, runtime, yes=True)
-    assert (undone.state, undone.undone) == ("expired", ["book/do.1"])
+    assert (undone.state, undone.undone) == ("stopped", ["book/do.1"])
     assert DONE == ["reserved", "not reserved"]
     assert await retry(stores.events, "t1", 1.0)
     await stores.close()

@@ -126,7 +126,7 @@ async def _lead(front: Conversations, name: str, talk: Talk, played: Played) -> 
 async def _ended(conversation: Conversation, after: int) -> dict[str, Any]:
     """Return the end of the run that begins after an event."""
     async with aclosing(conversation.log.follow(after)) as following:
-        async for _, events in following:
+        async for _, events, _ in following:
             for event in events:
                 if event.startswith(RUN_ENDS):
                     return dict(json.loads(event))

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from anabranch import BranchContext, tool
+from anabranch._engine.clock import SystemClock, pause
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.branch_work import MOST_ATTEMPTS
@@ -199,8 +200,8 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
         assert await events.lease("t1", "r1/0.dead", 0.0, 1.0)
         async with process(url, replies=model()) as worker:
             async with asyncio.timeout(120):
-                while await events.holder("t1", 0.0):  # noqa: ASYNC110 - as a page that asks again
-                    await asyncio.sleep(0)
+                while await events.holder("t1", 0.0):
+                    await pause(SystemClock(), 0.05)  # the worker needs the processor
             assert said(await run(worker, message("hello"))) == "You said hello."
         await events.close()
 

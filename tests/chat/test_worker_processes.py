@@ -17,7 +17,7 @@ import psycopg
 
 from tests.chat.test_web_killed import SCRIPT, TOOLS, until_ended
 from tests.chat.test_web_shared_branches import check_branches
-from tests.chat.web import events_in, message, types_of
+from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.postgres import Server
 
 
@@ -115,8 +115,7 @@ async def expect_a_run_to_outlive_its_processes(fleet: Fleet) -> None:
     assert fleet.effects() == ["reserve-Bonn", "book-Bonn"]
     assert [node["kind"] for node in nodes] == ["user", "assistant", "results", "assistant"]
     assert nodes[-1]["content"][0]["text"] == "It is booked."
-    numbers = [each.partition("\n")[0] for each in sent]
-    assert numbers == [f"id: {number}" for number in range(1, len(sent) + 1)]
+    assert numbers_of(sent) == list(range(1, len(sent) + 1))
     events = events_in("\n\n".join(sent))
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
     assert shown == [node["id"] for node in nodes]  # each once, in their order
@@ -192,6 +191,5 @@ async def test_branches_are_worked_on_by_several_processes_and_outlive_one(
     assert "4/4 branches completed" in str(events)
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
     assert sorted(shown) == sorted(node["id"] for node in nodes)
-    numbers = [each.partition("\n")[0] for each in sent]
-    assert numbers == [f"id: {number}" for number in range(1, len(sent) + 1)]
+    assert numbers_of(sent) == list(range(1, len(sent) + 1))
     check_branches(events)

@@ -110,5 +110,12 @@ def events_in(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def numbers_of(sent: Iterable[str]) -> list[int]:
+    """The numbers of events as they are sent: each id is its number, and a mark."""
+    ids = [event.partition("\n")[0] for event in sent]
+    assert all(each.startswith("id: ") for each in ids), ids
+    return [int(each.removeprefix("id: ").partition("-")[0]) for each in ids]
+
+
 def types_of(events: Iterable[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events if event["type"] != "CUSTOM"]

@@ -50,6 +50,26 @@ async def ask(ctx: BranchContext, notes: str) -> str:
     return (await ctx.elicit(Ok, "Go on?")).action
 
 
+@tool
+async def work(ctx: BranchContext, notes: str) -> str:
+    """As ``wait``, in a step."""
+    await ctx.step(note, notes, "done", undo=lambda _: note(notes, "undone"))
+    await ctx.notify("working", progress=1, total=2)
+    await ctx.step(asyncio.Event().wait, name="work")
+    return "never"
+
+
+@tool
+async def fail_to_undo(ctx: BranchContext, notes: str) -> str:
+    """As ``ask``, with an undo that fails."""
+
+    def fail(_: object) -> None:
+        raise RuntimeError("It is sold.")
+
+    await ctx.step(note, notes, "done", undo=fail)
+    return (await ctx.elicit(Ok, "Go on?")).action
+
+
 if __name__ == "__main__":
     server = create_server("stopped", [wait], keys=[KEY])
     if sys.argv[1] == "stdio":

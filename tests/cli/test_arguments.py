@@ -129,3 +129,26 @@ def test_a_name_that_comes_twice_is_refused() -> None:
 def test_json_that_is_no_object_is_refused(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         read_arguments([], text, {})
+
+
+RANGED: dict[str, Any] = {
+    "properties": {
+        "seats": {"type": "integer", "minimum": 1, "maximum": 9},
+        "row": {"type": "integer"},
+        "city": {"type": "string", "maxLength": 3},
+    },
+    "required": ["seats"],
+}
+
+
+def test_values_out_of_range_are_named_beside_those_that_cannot_be_read() -> None:
+    with pytest.raises(UsageError) as caught:
+        read_arguments(["seats=100", "row=five"], '{"city": "Rome", "row": 1}', RANGED)
+    said = str(caught.value)
+    assert "row must be a whole number, not 'five'" in said
+    assert "seats: 100 is greater than the maximum of 9." in said
+    assert "city: 'Rome' is too long." in said
+
+
+def test_values_out_of_range_alone_are_the_servers_to_refuse() -> None:
+    assert read_arguments(["seats=100"], None, RANGED) == {"seats": 100}

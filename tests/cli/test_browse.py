@@ -211,7 +211,7 @@ def test_without_the_extra_the_error_names_it(
     monkeypatch.setattr(builtins, "__import__", without)
     assert main(["browse", "t"]) == 2
     assert capsys.readouterr().err == (
-        "anabranch: Browsing needs the package 'textual', which is not installed. anabranch tree"
+        "anabranch: `anabranch browse t` needs the package 'textual', which is not installed. anabranch tree"
         f" show works without it. Install it: {install_command('tui')}\n"
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
+from anabranch._durable.call_states import CallState
 from anabranch._recorded.replaying import Drift, Replayed
 from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
 from anabranch.cli import _calls_undoing, main
@@ -60,8 +61,10 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 @pytest.mark.usefixtures("store")
 def test_calls_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     (listed,) = shown(capsys, "list")
-    assert (listed["id"], listed["tool"], listed["state"]) == (CALL, "trip", "open")
+    assert (listed["id"], listed["tool"], listed["state"]) == (CALL, "trip", "waiting")
     assert shown(capsys, "list", "--tool", "other") == []
+    assert [each["id"] for each in shown(capsys, "list", "--status", "open")] == [CALL]
+    assert [each["id"] for each in shown(capsys, "list", "--status", "waiting")] == [CALL]
     assert shown(capsys, "list", "--status", "done") == []
     assert shown(capsys, "list", "--limit", "0") == []
     assert shown(capsys, "list", "--after", "1") == []
@@ -81,7 +84,7 @@ def test_a_terminal_gets_text_unless_it_wants_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert run(capsys, "list")[1].startswith(f"{CALL}  trip  open ")
+    assert run(capsys, "list")[1].startswith(f"{CALL}  trip  waiting ")
     assert f"{CALL}  trip  waiting for seats" in run(capsys, "show", CALL)[1]
     assert "ok: replays to where it waits: seats" in run(capsys, "replay", CALL, TARGET)[1]
     assert shown(capsys, "list", "--json")[0]["id"] == CALL
@@ -141,12 +144,12 @@ def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]
     assert done == {
         "id": CALL,
         "tool": "trip",
-        "state": "expired",
+        "state": "stopped",
         "undone": ["trip/reserve.1"],
         "left": [],
     }
     status, _, err = run(capsys, "undo", "1", TARGET, "--yes")
-    assert (status, err) == (1, f"anabranch: The call {CALL} is expired: nothing was undone.\n")
+    assert (status, err) == (1, f"anabranch: The call {CALL} is stopped: nothing was undone.\n")
 
 
 def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
@@ -154,7 +157,7 @@ def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
 ) -> None:
     async def think(*_: object, **__: object) -> None:
         calls = open_store(store)
-        assert await calls.lease(CALL, "worker", 0.0, 1e12)
+        assert await calls.open_round(CALL, 9, "worker", 0.0, 1e12)
         await calls.close()
 
     monkeypatch.setattr(_calls_undoing, "confirm", think)
@@ -235,7 +238,7 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         RecordedStep(id="more", kind="elicit", within="t", round=1, state="open"),
     ]  # fmt: skip
     call = RecordedCall(
-        id="call_1", tool="t", state="waiting", started=0, deadline=60, principal="me",
+        id="call_1", tool="t", state=CallState.WAITING, started=0, deadline=60, principal="me",
         arguments={"n": 1}, lease=Holder(worker="w", until=9), steps=steps, waits_for=["more"],
         rounds=[RecordedRound(number=0, outcome="asked", ended=5, worker="w", asks=["seats"])],
         lines=["call_1~0.a"], is_complete=False, notices=2, waits_until=0.0,
@@ -263,14 +266,18 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_drawn_in_words() -> None:
     assert draw_list([]) == ["No calls."]
     assert draw_replayed([]) == ["No open calls."]
-    ended = RecordedCall(id="c", tool="t", state="done", started=0, deadline=9, arguments={})
+    ended = RecordedCall(
+        id="c", tool="t", state=CallState.DONE, started=0, deadline=9, arguments={}
+    )
     assert "deleted after" in draw_call(ended)[2]
 
 
 def test_lists_and_replays_are_drawn() -> None:
     calls = [
-        Listed(id="call_10", tool="t", state="done", started=0, deadline=0),
-        Listed(id="call_1", tool="trip", state="expired", started=0, deadline=0, version="1.2"),
+        Listed(id="call_10", tool="t", state=CallState.DONE, started=0, deadline=0),
+        Listed(
+            id="call_1", tool="trip", state=CallState.EXPIRED, started=0, deadline=0, version="1.2"
+        ),
     ]
     assert [line.endswith("  1.2") for line in draw_list(calls)] == [False, True]
     assert [line[:25] for line in draw_list(calls)] == [

@@ -259,7 +259,7 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
         assert process.returncode == 130
         shown = shown.replace(STILL_RUNNING, "")  # where that takes longer than a second
         assert shown.splitlines()[-3:] == [
-            "Interrupted. What was received is stored.",
+            "Stopped by you. What was received is stored.",
             "To go on: anabranch chat --thread t",
             "anabranch: cancelled",
         ]
@@ -326,9 +326,10 @@ def test_the_command_to_go_on_has_what_was_given() -> None:
         limits=Limits(max_depth=2),
         folding=True,
         headers=["Authorization: secret"],
+        variables=["MAPS_KEY", "MAPS_URL=secret"],
     )
     assert command_to_go_on(options, "t") == (
         "anabranch chat 'a b.py' --thread t --store sqlite:///x.db --model script:m.json"
-        " --header 'Authorization: …' --max-depth 2 --folding"
+        " --header 'Authorization: …' --env MAPS_KEY --env 'MAPS_URL=…' --max-depth 2 --folding"
     )
     assert command_to_go_on(ChatOptions(store="memory:"), "t") is None

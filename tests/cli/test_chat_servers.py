@@ -1,5 +1,6 @@
 """``anabranch chat`` and ``anabranch web`` with running servers as targets."""
 
+import json
 import re
 import subprocess
 import sys
@@ -38,6 +39,18 @@ def test_a_chat_calls_the_tools_of_files_and_of_servers(desk: Desk) -> None:
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_a_server_that_a_command_starts_has_the_variables_that_are_named(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "secret")
+    monkeypatch.setenv("MAPS_KEY", "k")
+    named = ("--env", "MAPS_KEY", "--env", "MAPS_URL=http://maps/?a=b")
+    done = desk.lead(OTHER, *named, "--thread", "t", lines="/variables")
+    found = json.loads(done.stdout.partition("\n\n")[0].replace("\n", ""))
+    assert (found["MAPS_KEY"], found["MAPS_URL"]) == ("k", "http://maps/?a=b")
+    assert "secret" not in done.stdout
+
+
 def test_a_server_at_module_level_is_a_target_of_a_chat(desk: Desk) -> None:
     done = desk.lead("tests.agents.remote_server", "--thread", "t", lines="/paint colour=blue")
     assert (done.returncode, done.stdout.splitlines()[0][:4]) == (0, "blue")
@@ -51,9 +64,28 @@ def test_a_server_at_module_level_is_a_target_of_a_chat(desk: Desk) -> None:
         (["command:no-such-command -x"], 1, "no-such-command cannot be used: No such file"),
         (["command:"], 2, "Write the command that starts the server after command:."),
         (["--header", "X: 1"], 2, "Give exactly one URL along with them."),
+        (["--env", "HOME"], 2, "give command:… with them."),
+        (["http://127.0.0.1:1/mcp", "--env", "HOME"], 2, "give command:… with them."),
+        (
+            ["command:x", "--env", "NO_SUCH_NAME"],
+            2,
+            "The variable NO_SUCH_NAME of --env is not set.",
+        ),
+        (
+            ["command:x", "--env", "=secret"],
+            2,
+            "--env takes the name of a variable, or NAME=value.",
+        ),
         (["http://127.0.0.1:1/mcp", "--header", "X"], 2, "'X' begins no header."),
     ],
-    ids=["no server", "no command", "nothing", "no url", "no header"],
+    ids=[
+        "no server",
+        "no command",
+        "nothing",
+        "no url",
+        "no header",
+        *("no command for it", "a url", "not set", "no name"),
+    ],
 )
 def test_a_server_that_cannot_be_used_is_reported_in_one_sentence(
     command: str, arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
@@ -89,10 +121,10 @@ SERVE = f"command:{sys.executable} -m anabranch serve book.py --transport stdio"
 
 
 @contextmanager
-def web(folder: Path) -> Generator[httpx2.Client]:
+def web(folder: Path, *options: str) -> Generator[httpx2.Client]:
     """``anabranch web`` with a server as its target, killed at the end, as by a crash."""
     command = [sys.executable, "-m", "anabranch", "web", SERVE, "--port", "0"]
-    command += ["--store", "sqlite:///chat.db"]
+    command += ["--store", "sqlite:///chat.db", *options]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -120,3 +152,52 @@ def test_a_chat_that_is_killed_at_a_servers_question_continues(
         events = events_in(client.post("/agui", json=resume({**answer, "payload": {"n": 2}})).text)
     assert "2 seats" in str(events)
     assert (tmp_path / "effects").read_text() == "before after "
+
+
+HANG = """
+import asyncio
+from anabranch import BranchContext, tool
+
+@tool
+async def book(ctx: BranchContext) -> str:
+    await asyncio.Event().wait()
+    return ""
+"""
+
+
+def test_a_server_that_never_returns_is_given_up_after_the_timeout_of_web(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "book.py").write_text(HANG)
+    with web(tmp_path, "--timeout", "0.2") as client:
+        events = events_in(client.post("/agui", json=message("/book")).text)
+    assert "'book' has not ended within 0.2 s, and was cancelled." in str(events)
+
+
+def test_the_tokens_of_a_turn_are_limited_in_web(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "book.py").write_text(HANG)
+    (tmp_path / "model.json").write_text('[{"text": "never said"}]')
+    with web(tmp_path, "--max-tokens", "5", "--model", "script:model.json") as client:
+        events = events_in(client.post("/agui", json=message("Say it, at length")).text)
+    assert "of 5 tokens" in str(events)
+    assert "never said" not in str(events)
+
+
+@pytest.mark.parametrize("command", ["web", "worker"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--max-tokens", "0"], "A turn cannot go without tokens. Give --max-tokens 1 or more."),
+        (["--max-depth", "-1"], "--max-depth must be a number from 0 up, not -1."),
+        (["--timeout", "inf"], "--timeout must be a number from 0 up, not inf."),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(
+    command: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, *arguments, "--store", "memory:"]) == 2
+    assert capsys.readouterr().err.strip().endswith(said)

@@ -29,7 +29,7 @@ TOKEN = "sixteen-characters-and-more"
 
 @contextmanager
 def web(folder: Path, *options: str) -> Generator[str]:
-    """Run ``anabranch web`` in a process of its own, and yield the address that it prints."""
+    """Run ``anabranch web`` in a process of its own; yield the address that a browser needs once."""
     (folder / "model.json").write_text(json.dumps(REPLIES))
     command = [sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0", *options]
     models = ["--model", f"script:{folder / 'model.json'}", "--store", "memory:"]
@@ -38,11 +38,12 @@ def web(folder: Path, *options: str) -> Generator[str]:
         line = server.stderr.readline()
         assert line.startswith("The chat is at "), line + server.stderr.read()
         try:
-            yield line.removeprefix("The chat is at ").strip()
+            address = line.removeprefix("The chat is at ").strip()
+            yield f"{address}?token={TOKEN}" if TOKEN in options else address
         finally:
             server.send_signal(signal.SIGINT)
             _, shown = server.communicate(timeout=PATIENCE)
-    assert TOKEN not in shown
+    assert TOKEN not in line + shown
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_chat_with_a_server_is_led_by_keyboard(
             person.wait_for("→ book")
             person.wait_for("Book Ulm?")
             person.wait_for("(y/N)")
-            person.type("y")
+            person.type("y\r")
             person.wait_for("← book: Ulm: accept")
             person.wait_for("All right.")
             person.wait_for(PROMPT)
@@ -74,7 +75,7 @@ def test_a_chat_with_a_server_is_led_by_keyboard(
             person.wait_for("[hang] waiting")
             person.wait_for("running hang")
             person.type("\x03")
-            person.wait_for("Stopped. What was received is stored.")
+            person.wait_for("Stopped by you. What was received is stored.")
             person.wait_for(PROMPT)
             person.type("hello\r")
             person.wait_for("All right.")
@@ -88,7 +89,7 @@ def test_a_chat_with_a_server_is_led_by_keyboard(
             person.wait_for("place=")
             person.type("Ulm\r")
             person.wait_for("(y/N)")
-            person.type("n")
+            person.type("n\r")
             person.wait_for("← book")
             person.wait_for(PROMPT)
             person.type("/quit\r")
@@ -119,7 +120,7 @@ def test_an_open_question_is_asked_when_the_chat_begins(
         with terminal(*options, whole=True, environment=environment) as person:
             person.wait_for("Book Ulm?")
             person.wait_for("(y/N)")
-            person.type("y")
+            person.type("y\r")
             person.wait_for("← book: Ulm: accept")
             person.wait_for("All right.")
             person.wait_for(PROMPT)

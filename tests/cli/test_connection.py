@@ -17,6 +17,7 @@ from anabranch._terminal.respondent import Respondent
 from anabranch.cli._connection import open_session, server_of
 from anabranch.limits import Limits
 from anabranch.mcp import SagaRoundsExceededError
+from anabranch.mcp._transports import WithHeaders
 
 URL = "http://server.example/mcp"
 
@@ -109,7 +110,7 @@ def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_address_is_connected_to_as_it_is() -> None:
-    assert server_of(URL) == URL
+    assert isinstance(server_of(URL), WithHeaders)
     with pytest.raises(UsageError, match=f"{URL} runs already, with limits of its own"):
         server_of(URL, Limits(max_tokens=5))
 

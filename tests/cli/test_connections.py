@@ -45,6 +45,7 @@ async def test_a_process_with_everything_has_eight_connections(
     parts = open_parts(
         [],
         header=None,
+        env=None,
         model=None,
         store=url.render_as_string(hide_password=False),
         engine=None,

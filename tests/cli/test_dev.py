@@ -234,3 +234,43 @@ async def _play(client: httpx2.AsyncClient, file: Path) -> None:
     calls = (await client.get("/calls")).json()
     assert calls["shows"] == "values"
     assert [each["tool"] for each in calls["calls"]] == ["book"]
+
+
+RAISING = """
+from anabranch import BranchContext, ToolError, tool
+
+def divide(what: int) -> float:
+    return 1 / what
+
+@tool
+async def broken(ctx: BranchContext) -> float:
+    "Divide."
+    return divide(0)
+
+@tool
+async def stepping(ctx: BranchContext) -> float:
+    "Divide, in a step."
+    return await ctx.step(divide, 0)
+
+@tool
+async def refusing(ctx: BranchContext) -> str:
+    "Refuse."
+    raise ToolError("Not today.")
+"""
+
+
+async def test_the_author_sees_where_a_tool_has_raised(tmp_path: Path) -> None:
+    write(tmp_path / "tools.py", RAISING)
+    with developing(tmp_path) as address:
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+            shown: dict[str, str] = {}
+            for name in ("broken", "stepping", "refusing"):
+                events = await said(client, message(f"/{name}", thread=name, run=name))
+                [result] = [each for each in events if each["type"] == "TOOL_CALL_RESULT"]
+                shown[name] = result["content"]
+    for name in ("broken", "stepping"):
+        assert 'tools.py", line 5, in divide\n    return 1 / what' in shown[name]
+        assert "ZeroDivisionError: division by zero" in shown[name]
+        assert "site-packages" not in shown[name]
+    assert shown["broken"].startswith("Error executing tool broken (error ")
+    assert shown["refusing"] == "Not today."

@@ -178,6 +178,21 @@ def test_a_command_that_starts_a_server_is_a_target(
     assert (status, [each["name"] for each in json.loads(out)]) == (0, ["add", "sure"])
 
 
+def test_variables_are_for_a_command_that_starts_a_server(
+    capsys: pytest.CaptureFixture[str], file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "secret")
+    command = f"command:{sys.executable} -m tests.agents.remote_server"
+    status, out, _ = said(capsys, "call", command, "variables", "--env", "MAPS_KEY=k")
+    assert (status, json.loads(out).get("MAPS_KEY"), "secret" in out) == (0, "k", False)
+    for words in (["list", command], ["inspect", command], ["call", command, "process"]):
+        assert said(capsys, *words, "--env", "MAPS_KEY=k")[0] == 0
+    for words in (["list", file], ["inspect", file], ["call", file, "add"]):
+        status, out, problem = said(capsys, *words, "--env", "MAPS_KEY=k")
+        assert (status, out) == (2, "")
+        assert "--env is for a server that a command starts" in problem
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [

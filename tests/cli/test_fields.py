@@ -29,6 +29,10 @@ def test_a_label_tells_that_a_field_may_be_left_out() -> None:
     [
         ({"type": "integer"}, "x", "not a whole number"),
         ({"type": "number"}, "", "not a number"),
+        ({"type": "integer"}, "1" + "0" * 5000, "not a whole number that can be sent"),
+        ({"type": "number"}, "1e999", "not a number"),
+        ({"type": "number"}, "nan", "not a number"),
+        ({"type": "integer", "maximum": 5}, "1" + "0" * 400, "must be at most 5"),
         ({"type": "integer", "minimum": 1, "maximum": 5}, "0", "must be 1 to 5"),
         ({"type": "integer", "maximum": 5}, "6", "must be at most 5"),
         ({"type": "string", "minLength": 1}, "", "must have at least 1 characters"),
@@ -40,6 +44,10 @@ def test_a_label_tells_that_a_field_may_be_left_out() -> None:
 def test_a_slip_is_reported(schema: dict[str, object], text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Field.model_validate(schema).read(text, required=True)
+
+
+def test_a_whole_number_may_be_longer_than_any_float() -> None:
+    assert Field(type="integer").read("1" + "0" * 400, required=True) == 10**400
 
 
 def test_too_few_or_too_many_choices_are_reported() -> None:

@@ -133,7 +133,7 @@ def test_without_the_search_for_secrets_nothing_begins(
     monkeypatch.setitem(sys.modules, "detect_secrets", None)
     assert main([command, option, "--store", f"sqlite:///{tmp_path}/all.db"]) == 2
     err = capsys.readouterr().err
-    assert "The search for secrets needs the package 'detect_secrets'" in err
+    assert f"`anabranch {command}` needs the package 'detect_secrets'" in err
     assert "[memory]" in err
 
 

@@ -15,6 +15,7 @@ from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.elicitation import form_schema
 from anabranch.messages import ElicitReply, ElicitRequest
+from tests.cli.typist import answering
 
 T = TypeVar("T")
 ENTER, UP, DOWN, SPACE, ESCAPE, CTRL_C, CTRL_D = (
@@ -68,7 +69,10 @@ async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True)
         ({"type": "integer"}, "1.5" + ENTER + WIPE + "15" + ENTER, 15),
         ({"type": "integer", "default": 0}, ENTER, 0),
         ({"type": "number", "maximum": 1}, "2" + ENTER + WIPE + "0.5" + ENTER, 0.5),
-        ({"type": "boolean"}, "y", True),
+        ({"type": "boolean"}, "y" + ENTER, True),
+        ({"type": "boolean"}, "Yes" + ENTER, True),
+        ({"type": "boolean"}, "maybe" + ENTER + WIPE + "no" + ENTER, False),
+        ({"type": "boolean", "default": True}, "maybe" + ENTER + WIPE + "n" + ENTER, False),
         ({"type": "boolean"}, ENTER, False),
         ({"type": "boolean", "default": True}, ENTER, True),
         ({"type": "string", "enum": ["a", "b"]}, DOWN + ENTER, "b"),
@@ -100,6 +104,14 @@ async def test_an_optional_field_can_be_left_out(field: dict[str, Any], keys: st
     assert await fill_field(field, keys, required=False) is ...
 
 
+async def test_what_was_typed_ahead_of_a_yes_or_no_does_not_answer_it() -> None:
+    schema = {"properties": {"name": {"type": "string"}, "ok": {"type": "boolean"}}}
+    request = ElicitRequest(message="?", requested_schema=schema)
+    with answering(("name", "ann" + ENTER + ENTER + "y" + ENTER), ("ok", UP + ENTER)):
+        reply = await ask_form(request)
+    assert reply.content == {"name": "ann"}  # up from the first choice is the last: to leave it out
+
+
 async def test_an_optional_yes_or_no_without_a_default_can_be_answered() -> None:
     assert await fill_field({"type": "boolean"}, DOWN + ENTER, required=False) is False
 
@@ -113,8 +125,10 @@ async def test_every_form_that_the_library_makes_can_be_filled() -> None:
         extras: list[Literal["ham", "egg"]] = []
         vegan: bool
 
-    keys = ["ann", ENTER, "7", ENTER, ENTER, UP, ENTER, SPACE, ENTER, "y"]
-    reply = await fill(form_schema(Everything), "".join(keys))
+    schema = form_schema(Everything)
+    keys = ["ann", ENTER, "7", ENTER, ENTER, UP, ENTER, SPACE, ENTER]
+    with answering(("name", "".join(keys)), ("vegan", "y" + ENTER)):
+        reply = await ask_form(ElicitRequest(message="?", requested_schema=schema))
     assert reply.content == {"name": "ann", "age": 7, "size": "s", "extras": ["ham"], "vegan": True}
 
 
@@ -165,15 +179,23 @@ async def test_what_was_typed_before_leaving_is_not_returned() -> None:
     assert (reply.action, reply.content) == ("decline", None)
 
 
-@pytest.mark.parametrize(("keys", "action"), [("y", "accept"), (ENTER, "decline")])
+@pytest.mark.parametrize(("keys", "action"), [("y" + ENTER, "accept"), (ENTER, "decline")])
 async def test_a_form_without_fields_is_a_question_of_yes_or_no(keys: str, action: str) -> None:
     assert (await fill({"type": "object", "properties": {}}, keys)).action == action
 
 
 @pytest.mark.parametrize(
-    ("keys", "action"), [("y", "accept"), ("n", "decline"), (ENTER, "decline"), (ESCAPE, "cancel")]
+    ("keys", "action"),
+    [
+        ("y" + ENTER, "accept"),
+        (" YES " + ENTER, "accept"),
+        ("n" + ENTER, "decline"),
+        ("yep" + ENTER + WIPE + ENTER, "decline"),
+        (ENTER, "decline"),
+        ("y" + ESCAPE, "cancel"),
+    ],
 )
-async def test_consent_is_given_by_y_alone(keys: str, action: str) -> None:
+async def test_consent_is_given_by_y_or_yes_alone(keys: str, action: str) -> None:
     assert (await typing(keys, ask_consent)).action == action
 
 

@@ -83,7 +83,7 @@ OWN = {
     "_recorded",
     "stores",
     "mcp/_handles.py",  # arguments that this server has validated
-    "mcp/_sealing.py",
+    "_sealing.py",
     "chat/_bridge",
     "chat/_web/another_line.py",
 }
@@ -144,9 +144,9 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
         (NUMBER, {"n": "five"}, "does not fit its output schema: 'five' is not of type 'integer'."),
         (NUMBER, {}, "does not fit its output schema: 'n' is a required property."),
         (NUMBER, None, "has an output schema but did not return structured content"),
-        (CYCLIC, {"n": 5}, "output schema refers to itself"),
-        ({"type": "object", "$ref": "#/$defs/gone"}, {"n": 5}, "Invalid schema"),
-        ({"type": 5}, {"n": 5}, "Invalid schema"),
+        (CYCLIC, {"n": 5}, "unusable: it refers to itself"),
+        ({"type": "object", "$ref": "#/$defs/gone"}, {"n": 5}, "is unusable: "),
+        ({"type": 5}, {"n": 5}, "is unusable: "),
     ],
 )
 async def test_a_result_that_misses_its_schema_is_one_sentence(

@@ -1,19 +1,145 @@
-"""Ctrl-C, at a pseudo-terminal: it leaves from anywhere, and the terminal is as it was."""
+"""Ctrl-C and SIGTERM, at a pseudo-terminal: they leave from anywhere, and the terminal is as it was."""
 
 import asyncio
+import os
+import select
 import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
 from anabranch._terminal.interrupts import on_interrupt
-from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, terminal
+from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, Terminal, terminal
 from tests.patience import PATIENCE
 
 CHATTED = str(Path(__file__).with_name("chatted.py"))
-FORM = ["choose"]
+STOPPED = str(Path(__file__).with_name("stopped.py"))
+
+
+def ctrl_c(person: Terminal) -> None:
+    person.type(CTRL_C)
+
+
+def sigterm(person: Terminal) -> None:
+    person.process.send_signal(signal.SIGTERM)
+
+
+def hang_up(person: Terminal) -> None:
+    person.process.send_signal(signal.SIGHUP)
+
+
+@pytest.fixture(scope="module")
+def stopped_url() -> Iterator[str]:
+    """The URL of a server whose tools undo what they did when their call is cancelled."""
+    command = [sys.executable, "-m", "anabranch", "serve", STOPPED, "--transport", "http"]
+    with subprocess.Popen(
+        [*command, "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
+    ) as server:
+        assert server.stderr is not None
+        yield server.stderr.readline().rpartition(" at ")[2].strip()
+        server.kill()
+
+
+class Notes:
+    """What a tool notes, as soon as it does; another process writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "notes"
+        os.mkfifo(self.path)
+        self._reader = os.open(self.path, os.O_RDWR)
+
+    def wait_for(self, words: str) -> None:
+        read = ""
+        while read != words:
+            assert select.select([self._reader], [], [], PATIENCE)[0], f"only {read!r} was noted"
+            read += os.read(self._reader, 1024).decode()
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tool", "sign", "leave", "status"),
+    [("ask", "(y/N)", ctrl_c, 130), ("wait", "waiting", sigterm, 143)],
+)
+def test_a_running_server_undoes_what_an_interrupted_call_of_the_handshake_era_did(
+    stopped_url: str,
+    notes: Notes,
+    tool: str,
+    sign: str,
+    leave: Callable[[Terminal], None],
+    status: int,
+) -> None:
+    command = ["call", stopped_url, tool, f"notes={notes.path}", "--era", "handshake"]
+    with terminal(*command, whole=True, status=status) as person:
+        person.wait_for(sign)
+        leave(person)
+        person.wait_for("anabranch: ")
+    assert "Traceback" not in person.screen
+    notes.wait_for("done\nundone\n")
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_a_server_that_was_started_for_a_call_undoes_it_and_says_nothing(
+    notes: Notes, era: str
+) -> None:
+    command = ["call", STOPPED, "wait", f"notes={notes.path}", "--era", era]
+    with terminal(*command, whole=True, status=143) as person:
+        person.wait_for("waiting")
+        sigterm(person)
+        person.wait_for("anabranch: terminated")
+    assert person.shown.strip() == ""
+    notes.wait_for("done\nundone\n")
+
+
+def test_nor_does_it_say_anything_when_its_client_is_killed(notes: Notes) -> None:
+    command = ["call", STOPPED, "wait", f"notes={notes.path}", "--era", "handshake"]
+    with terminal(*command, whole=True, status=-signal.SIGKILL) as person:
+        person.wait_for("waiting")
+        person.process.kill()
+    assert person.shown.strip() == ""
+    notes.wait_for("done\nundone\n")
+
+
+@pytest.mark.parametrize(("leave", "status"), [(sigterm, 143), (hang_up, 129)])
+def test_a_chat_that_is_terminated_undoes_what_its_tool_did(
+    tmp_path: Path, leave: Callable[[Terminal], None], status: int
+) -> None:
+    notes, environment = tmp_path / "notes", {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", STOPPED, whole=True, status=status, environment=environment) as person:
+        person.wait_for(PROMPT)
+        person.type(f"/wait notes={notes}\r")
+        person.wait_for("[wait] waiting")
+        leave(person)
+        person.wait_for("anabranch: terminated")
+    assert notes.read_text() == "done\nundone\n"
+
+
+def test_a_chat_is_terminated_at_its_prompt(tmp_path: Path) -> None:
+    environment = {"XDG_DATA_HOME": str(tmp_path)}
+    with terminal("chat", CHATTED, whole=True, status=143, environment=environment) as person:
+        person.wait_for(PROMPT)
+        sigterm(person)
+        person.wait_for("anabranch: terminated")
+
+
+def test_the_demo_ends_at_once() -> None:
+    with terminal("demo", "--era", "handshake", whole=True, status=130) as person:
+        person.wait_for("Card number")
+        person.wait_for(":")
+        person.type(CTRL_C)
+        person.wait_for("anabranch: cancelled")
+    assert "cannot be cut short" not in person.screen
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake", "saga"])
@@ -76,7 +202,7 @@ def test_in_a_chat_a_form_ends_the_turn_and_the_prompt_the_chat(tmp_path: Path) 
         person.type("/book place=Ulm\r")
         person.wait_for("(y/N)")
         person.type(CTRL_C)
-        person.wait_for("Interrupted. What was received is stored.")
+        person.wait_for("Stopped by you. What was received is stored.")
         person.wait_for(PROMPT)
         person.type(CTRL_C)
         person.wait_for("anabranch: cancelled")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch._extras import typed_command
 from anabranch.cli import main
 
 SERVED = str(Path(__file__).with_name("served.py"))
@@ -24,6 +25,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     status = main(list(arguments))
     out, shown = capsys.readouterr()
     return status, out, shown
+
+
+def test_what_was_typed_is_known_to_its_command_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "list", SERVED)
+    assert typed_command.get() == ""
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

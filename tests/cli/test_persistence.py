@@ -94,7 +94,7 @@ async def test_calls_are_stored_and_those_that_expire_are_undone(
     store = open_store(url)
     (record,) = await store.expired(float("inf"), 10)
     assert record.tool == "lend"
-    assert await store.finish(record.call_id, "open", deadline=0.0)
+    assert await store.hasten(record.call_id, 0.0, record.state)
     RETURNED.clear()
     async with Client(second, mode=MODERN):
         with anyio.fail_after(PATIENCE):

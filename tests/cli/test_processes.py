@@ -152,6 +152,6 @@ def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) 
     assert "round 2 ends with 1 question: pick_card/card.1 (the person)" in shown
     assert '> accept {"cardNumber": 3}' in shown
     assert "  at line" in shown
-    assert ": answer = await ctx.elicit(self.card, question)\n" in shown
+    assert ": answer = await ctx.elicit(choice, question)\n" in shown
     assert "What happened: at each question the function was discarded" in shown
     assert "Next:\n  anabranch demo --era handshake" in shown

@@ -1,6 +1,7 @@
 import io
 
 import anyio
+import anyio.lowlevel
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
@@ -19,6 +20,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.models import ScriptedModel
+from tests.cli.typist import answering
 
 ASKED = SampleRequest(messages=(user("Why?"),), max_tokens=10)
 NAME = ElicitRequest(
@@ -137,8 +139,7 @@ def test_what_no_one_here_can_do_is_not_declared(
 
 async def test_the_person_fills_forms_and_consents_to_addresses() -> None:
     console, shown = present()
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("Ann\r" + "y")
+    with answering(("name", "Ann\r"), ("Will you", "y\r")):
         named = await Respondent(console).elicit(NAME, step_id="t/name.1")
         paid = await Respondent(console).elicit(PAY, step_id="t/url.1")
     assert (named.content, paid.action) == ({"name": "Ann"}, "accept")
@@ -187,7 +188,11 @@ async def test_questions_that_come_at_once_are_shown_one_at_a_time() -> None:
             tasks.start_soon(ask, "Second?")
             await anyio.wait_all_tasks_blocked()
             assert "Second?" not in shown.getvalue()
-            pipe.send_text("one\r" + "two\r")
+            pipe.send_text("one\r")
+            while "Second?" not in shown.getvalue():
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            pipe.send_text("two\r")
     assert replies == [("First?", {"name": "one"}), ("Second?", {"name": "two"})]
 
 
@@ -245,36 +250,42 @@ TRIP = ElicitRequest(
         "required": ["name", "nights", "late"],
     },
 )
+FILLED = [("name", "Ann\r"), ("nights", "9\r"), ("late", "y\r")]
 
 
 @pytest.mark.parametrize(
     ("reason", "keys", "content"),
     [
-        ("nights: Too long", "\x7f2\r", {"name": "Ann", "nights": 2, "late": True}),
-        ("nights: No; late: No", "\r" + "n", {"name": "Ann", "nights": 9, "late": False}),
-        ("answer: Not so", "a\r" + "\r" + "\r", {"name": "Anna", "nights": 9, "late": True}),
+        ("nights: Too long", [("nights", "\x7f2\r")], {"name": "Ann", "nights": 2, "late": True}),
+        (
+            "nights: No; late: No",
+            [("nights", "\r"), ("late", "n\r")],
+            {"name": "Ann", "nights": 9, "late": False},
+        ),
+        (
+            "answer: Not so",
+            [("name", "a\r"), ("nights", "\r"), ("late", "\r")],
+            {"name": "Anna", "nights": 9, "late": True},
+        ),
     ],
     ids=["one field", "two fields", "no field"],
 )
 async def test_what_did_not_fit_is_asked_again_and_the_rest_is_as_typed(
-    reason: str, keys: str, content: object
+    reason: str, keys: list[tuple[str, str]], content: object
 ) -> None:
     console, _ = present()
     respondent = Respondent(console)
     again = TRIP.model_copy(
         update={"message": f"Where to?\n\n(The last answer did not fit: {reason}.)"}
     )
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("Ann\r" + "9\r" + "y")
+    with answering(*FILLED, *keys):
         await respondent.elicit(TRIP)
-        pipe.send_text(keys)
         assert (await respondent.elicit(again)).content == content
 
 
 async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
     console, _ = present()
     message = "Where to?\n\n(The last answer did not fit: nights: No.)"
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("Ann\r" + "9\r" + "y")
+    with answering(*FILLED):
         reply = await Respondent(console).elicit(TRIP.model_copy(update={"message": message}))
     assert reply.content == {"name": "Ann", "nights": 9, "late": True}

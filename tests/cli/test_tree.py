@@ -188,7 +188,7 @@ def test_prune_says_what_goes_and_asks(capsys: pytest.CaptureFixture[str], store
         with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as person:
             person.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
             person.wait_for("Delete it?")
-            person.type(key)
+            person.type(f"{key}\r")
         left = len(shown(capsys, "export", "trip")["nodes"])
         assert left == (10 if outcome else 7)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._durable.entries import FAILED
+from anabranch._durable.call_states import CallEvent
 from anabranch.cli import main
 from anabranch.cli._options import STORE
 from anabranch.stores import CallRecord, open_run_events, open_store, open_stores
@@ -208,9 +208,10 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
                 CallRecord(name, "book", "{}", -number, deadline, version=f"1.{number}")
             )
         for name in ("tried", "busy", "done"):
-            await store.record(name, 0, {FAILED: "{}"})
-        assert await store.lease("busy", "worker", 0.0, FAR)
-        assert await store.finish("done", "failed")
+            assert await store.open_round(name, 0, "worker", 0.0, FAR)
+            assert await store.fail(name, "{}", "worker")
+        assert await store.move("tried", CallEvent.RETRY, owner="worker")
+        assert await store.move("done", CallEvent.RAISE, owner="worker")
         await store.close()
 
     asyncio.run(fill())

@@ -88,7 +88,6 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
 ) -> None:
     server = servers["stored"]
     url = url_of(line(server))
-    # Each repetition waits for the lease of the worker that has died: one is enough.
     monkeypatch.setattr(_call_command, "PAUSES", (0.5,))
     status, _, shown = call(capsys, url, "die", "--era", "modern")
     assert status == 1, shown
@@ -101,7 +100,8 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
     assert server.stderr is not None
     # The client has repeated its request, with the same end. Then the end of the output: no process
     # is left that could write.
-    assert all("has died (7); replaced" in each for each in server.stderr)
+    left = [each for each in server.stderr if "the process that ran it is dead" not in each]
+    assert all("has died (7); replaced" in each for each in left)
 
 
 def test_workers_serve_handshake_clients_without_questions_and_end_with_their_parent(

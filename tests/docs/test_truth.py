@@ -12,7 +12,8 @@ from mcp import Client, StdioServerParameters
 
 from tests.docs.pages import FOR_THE_READER, PACKAGES, PAGES, ROOT, blocks
 
-KNOWN = {"python", "console", "json"} | FOR_THE_READER
+# tests/engines/test_grants.py runs those in SQL
+KNOWN = {"python", "console", "json", "sql"} | FOR_THE_READER
 
 
 def name_of(page: Path) -> str:

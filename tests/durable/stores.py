@@ -1,142 +1,51 @@
 """Stores that fail on purpose, in front of a real one: a server dies, leaves, waits or is cut off."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, OpenedRound, RoundRecord
+from anabranch._durable.processes import Processes, UnknownProcesses
+from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
 from anabranch.testing.suites import CallModel
+
+if TYPE_CHECKING:
+    _Anything = Any
+else:
+    _Anything = object
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
 
-class Watched:
+class Watched(_Anything):  # type: ignore[misc]  # mypy takes no base of any type
     """A store that notes what it is asked to do, in order."""
 
     def __init__(self, store: CallStore) -> None:
         self.store = store
         self.asked: list[str] = []
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+            method = getattr(self.store, name)
+
+            async def passed(*arguments: object, **options: object) -> object:
+                return await self._pass(name, lambda: method(*arguments, **options))
+
+            return passed
+
+    @property
+    def processes(self) -> Processes:
+        return self.store.processes
+
     async def _pass(self, name: str, work: Work[T]) -> T:
         self.asked.append(name)
         return await work()
 
-    async def begin(self, call: CallRecord) -> CallRecord:
-        return await self._pass("begin", lambda: self.store.begin(call))
-
-    async def find(self, call_id: str) -> CallRecord | None:
-        return await self._pass("find", lambda: self.store.find(call_id))
-
-    async def calls(
-        self,
-        limit: int,
-        *,
-        tool: str | None = None,
-        status: str | None = None,
-        begins: str = "",
-        recorded: str = "",
-        after: CallRecord | None = None,
-    ) -> list[CallRecord]:
-        return await self._pass(
-            "calls",
-            lambda: self.store.calls(
-                limit, tool=tool, status=status, begins=begins, recorded=recorded, after=after
-            ),
-        )
-
-    async def leased(self, call_id: str) -> LeaseRecord | None:
-        return await self._pass("leased", lambda: self.store.leased(call_id))
-
-    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        return await self._pass("lease", lambda: self.store.lease(call_id, owner, now, until))
-
-    async def renew(self, call_id: str, owner: str, until: float) -> bool:
-        return await self._pass("renew", lambda: self.store.renew(call_id, owner, until))
-
-    async def open_round(
-        self,
-        call_id: str,
-        number: int,
-        owner: str,
-        now: float,
-        until: float,
-        *,
-        new: CallRecord | None = None,
-    ) -> OpenedRound | None:
-        return await self._pass(
-            "open_round",
-            lambda: self.store.open_round(call_id, number, owner, now, until, new=new),
-        )
-
-    async def release(self, call_id: str, owner: str) -> None:
-        return await self._pass("release", lambda: self.store.release(call_id, owner))
-
-    async def record(
-        self,
-        call_id: str,
-        number: int,
-        entries: Mapping[str, str],
-        *,
-        owner: str | None = None,
-    ) -> dict[str, str]:
-        return await self._pass(
-            "record", lambda: self.store.record(call_id, number, entries, owner=owner)
-        )
-
-    async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        return await self._pass("entries", lambda: self.store.entries(call_id, number))
-
-    async def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        *,
-        deadline: float | None,
-        status: str = "open",
-        release: str | None = None,
-    ) -> RoundRecord:
-        return await self._pass(
-            "end_round",
-            lambda: self.store.end_round(
-                call_id, record, deadline=deadline, status=status, release=release
-            ),
-        )
-
-    async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        return await self._pass("round", lambda: self.store.round(call_id, number))
-
-    async def last_round(self, call_id: str) -> RoundRecord | None:
-        return await self._pass("last_round", lambda: self.store.last_round(call_id))
-
-    async def finish(
-        self,
-        call_id: str,
-        status: str,
-        *,
-        deadline: float | None = None,
-        version: str | None = None,
-        owner: str | None = None,
-    ) -> bool:
-        return await self._pass(
-            "finish",
-            lambda: self.store.finish(
-                call_id, status, deadline=deadline, version=version, owner=owner
-            ),
-        )
-
-    async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        return await self._pass("expired", lambda: self.store.expired(now, limit))
-
-    async def open_calls(self) -> tuple[int, float | None, float | None]:
-        return await self._pass("open_calls", self.store.open_calls)
-
-    async def prune(self, before: float, limit: int) -> int:
-        return await self._pass("prune", lambda: self.store.prune(before, limit))
-
-    async def close(self) -> None:
-        return await self._pass("close", self.store.close)
+    async def good(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Do an operation as this class does those that its subclass leaves alone."""
+        return await self._pass(name, lambda: getattr(self.store, name)(*arguments, **options))
 
 
 class Cut(Watched):
@@ -282,6 +191,11 @@ class Modelled(Watched):
     def __init__(self) -> None:
         self.model = CallModel()
         super().__init__(cast("CallStore", self.model))  # but for its methods, which do not wait
+        self._processes = UnknownProcesses()
+
+    @property
+    def processes(self) -> Processes:
+        return self._processes
 
     async def _pass(self, name: str, work: Work[T]) -> T:
         await asyncio.sleep(0)

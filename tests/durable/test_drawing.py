@@ -3,6 +3,7 @@
 from itertools import count
 
 from anabranch import BranchContext, tool
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
 from tests.durable.harness import Desk, OneCall, always
@@ -31,17 +32,18 @@ class FailsOnce(Modelled):
         self,
         call_id: str,
         record: RoundRecord,
+        event: CallEvent,
         *,
-        deadline: float | None,
-        status: str = "open",
-        release: str | None = None,
+        owner: str,
+        deadline: float,
     ) -> RoundRecord:
         if not self.failed:
             self.failed = True
             raise StoreError("the disk is full")
-        return await super().end_round(
-            call_id, record, deadline=deadline, status=status, release=release
+        ended: RoundRecord = await self.good(
+            "end_round", call_id, record, event, owner=owner, deadline=deadline
         )
+        return ended
 
 
 def send(link: str) -> str:

@@ -80,7 +80,7 @@ async def strict(ctx: BranchContext, n: int) -> int:
 
 async def status(store: CallStore) -> str:
     record = await store.find("call_1")
-    return "unknown" if record is None else record.status
+    return "unknown" if record is None else record.state
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_call_waits_is_done_and_is_forgotten(store: CallStore) -> None:
     desk = Desk(asks, always(n=1))
     first = await desk.request(desk.service(store))
     assert isinstance(first, InputRequiredResult)
-    assert await status(store) == "open"
+    assert await status(store) == "waiting"
     given: dict[str, BaseModel] = {key: accept(n=1) for key in first.input_requests or {}}
     await desk.request(desk.service(store), first.request_state, given)
     assert await status(store) == "done"

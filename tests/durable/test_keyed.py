@@ -110,7 +110,7 @@ async def test_a_worker_that_died_is_waited_for_one_lease() -> None:
     clock = counter.desk.clock
     journal = service.keyed("k-1", "", asks, {})
     dead = Lease(behind, journal.line, clock, worker="dead", seconds=15)
-    opened = await dead.open_round(0, _record(counter, journal))
+    opened = await dead.open_round(0, new=_record(counter, journal))
     assert opened is not None
     await dead._stop_renewing()  # pyright: ignore[reportPrivateUsage]
     begun = clock.now()

@@ -18,15 +18,17 @@ from tests.durable.stores import Modelled, Observed
 FORKED = """
 import asyncio, os
 from anabranch._durable.lease import Lease
+from anabranch._durable.processes import UnknownProcesses
 from anabranch._engine.clock import SystemClock
 
 class Owners:
-    async def lease(self, call_id, owner, now, until):
+    processes = UnknownProcesses()
+
+    async def take_to_undo(self, call_id, owner, now, until, *, is_due):
         os.write(1, f"{owner}\\n".encode())
-        return False
 
 def take():
-    asyncio.run(Lease(Owners(), "call_1", SystemClock(), worker="w", seconds=1).take())
+    asyncio.run(Lease(Owners(), "call_1", SystemClock(), worker="w", seconds=1).take_to_undo(is_due=True))
 
 child = os.fork()
 take()
@@ -57,7 +59,7 @@ async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFi
     await store.begin(a_call())
     with caplog.at_level(logging.ERROR):
         async with Lease(store, "call_1", clock, worker="w", seconds=9) as lease:
-            assert await lease.take()
+            await lease.open_round(0)
             await asyncio.sleep(0)  # it is renewed from now on
             clock.advance(3)
             await store.until("failed")
@@ -70,7 +72,7 @@ async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(
     ahead, clock = ManualClock(1_000_003_600.0), Obliging()
     await store.begin(a_call())
     dead = Lease(store, "call_1", ahead, worker="dead", seconds=15)
-    assert await dead.take()
+    await dead.open_round(0)
     waiting = Lease(store, "call_1", clock, worker="w", seconds=15)
     async with waiting:
         assert await waiting.open_round(0) is not None

@@ -74,9 +74,10 @@ class Failing(Watched):
     def __init__(self, store: CallStore, error: StoreError | None = None) -> None:
         super().__init__(store)
         self.failures = 0.0
+        self.also = ""
         self.error = error or StoreError("locked")
 
-    def fail(self, times: float) -> Callable[[], None]:
+    def away(self, times: float) -> Callable[[], None]:
         def begin() -> None:
             self.failures = times
             WHILE_DONE.clear()
@@ -84,7 +85,7 @@ class Failing(Watched):
         return begin
 
     async def _pass(self, name: str, work: Any) -> Any:
-        if name == "record" and self.failures > 0:
+        if name in {"record", "undone", self.also} and self.failures > 0:
             self.failures -= 1
             raise self.error
         return await super()._pass(name, work)
@@ -96,7 +97,7 @@ KEY = "call_1:once/step.1"
 async def test_a_record_waits_for_the_store() -> None:
     store = Failing(Modelled())
     desk = Desk(once, always(ok=True))
-    WHILE_DONE.append(store.fail(5))
+    WHILE_DONE.append(store.away(5))
     async with desk.clock.running(0.1):
         assert await desk.request(desk.service(store)) == Finished(KEY)
     assert DONE == [KEY]
@@ -108,7 +109,7 @@ async def test_a_record_waits_no_longer_than_the_lease_and_then_the_error_says_w
 ):
     store = Failing(Modelled())
     desk = Desk(once, always(ok=True))
-    WHILE_DONE.append(store.fail(float("inf")))
+    WHILE_DONE.append(store.away(float("inf")))
     begun = desk.clock.now()
     async with desk.clock.running(0.01):
         with pytest.raises(ToolError) as refused:
@@ -127,7 +128,7 @@ async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None
     store = Failing(Modelled())
     desk = Desk(asks, always(ok=True))
     first: Any = await desk.request(desk.service(store))
-    store.failures = 1
+    store.failures, store.also = 1, "open_round"
 
     @tool(name="asks")
     async def more(ctx: BranchContext) -> str:
@@ -145,7 +146,7 @@ async def test_before_an_effect_a_store_that_fails_is_an_error_at_once() -> None
 async def test_a_call_that_is_gone_is_not_waited_for() -> None:
     store = Failing(Modelled(), UnknownCallError("call_1"))
     desk = Desk(once, always(ok=True))
-    WHILE_DONE.append(store.fail(1))
+    WHILE_DONE.append(store.away(1))
     with pytest.raises(Exception, match="Invalid or expired token"):
         await desk.request(desk.service(store))
 
@@ -155,7 +156,7 @@ async def test_that_something_was_undone_waits_for_the_store_too() -> None:
     desk = Desk(asks, always(ok=True))
     await desk.request(desk.service(store))
     desk.clock.advance(1_000)
-    WHILE_DONE.append(store.fail(3))
+    WHILE_DONE.append(store.away(3))
     async with desk.clock.running(0.1):
         assert await Reaper(desk.service(store), {"asks": asks}).expire() == 1
     assert DONE == ["call_1:asks/step.1", "cancel call_1:asks/step.1"]
@@ -168,7 +169,7 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
 
     def no_more() -> None:
         if len(DONE) == 2:
-            store.fail(float("inf"))()
+            store.away(float("inf"))()
 
     WHILE_DONE.append(no_more)
     async with desk.clock.running(0.1):

@@ -11,11 +11,9 @@ import pytest
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import BranchContext, ToolError, tool
-from anabranch._durable.entries import FAILED
+from anabranch import BranchContext, CallExpiredError, ToolError, tool
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.store import CallRecord, CallStore
-from anabranch._durable.undoing import undo_again
 from anabranch._engine import Answer, Ask, Finished
 from tests.diary import DONE, forget, note
 from tests.durable.harness import UNAVAILABLE, Desk, always
@@ -83,11 +81,12 @@ async def the_call(store: CallStore) -> CallRecord:
 
 
 @pytest.mark.parametrize(
-    ("called", "at"), [(asks_first, "finish"), (does_first, "record"), (does_first, "entries")]
+    ("called", "at"), [(asks_first, "move"), (does_first, "fail"), (does_first, "entries")]
 )
-async def test_a_reaper_ends_and_undoes_nothing_of_a_call_that_was_continued(
+async def test_a_call_that_a_reaper_has_taken_is_over_although_the_reaper_is_suspended(
     quick: Modelled, called: Any, at: str
 ) -> None:
+    """Its client is told, and the next reaper undoes what it has done, once."""
     desk = Desk(called, always(n=1))
     first = await begun(desk, quick)
     desk.clock.advance(901)
@@ -95,13 +94,13 @@ async def test_a_reaper_ends_and_undoes_nothing_of_a_call_that_was_continued(
     reaping = asyncio.ensure_future(reaper(desk, suspended).expire())
     await suspended.arrived.wait()
     desk.clock.advance(16)
-    second = asking(await answered(desk, quick, first))
+    with pytest.raises(CallExpiredError):
+        await answered(desk, quick, first)
+    assert await reaper(desk, quick).expire() == 1
     suspended.woken.set()
     assert await reaping == 0
-    assert await quick.calls(9, recorded=FAILED) == []
-    assert await answered(desk, quick, second) == Finished("booked")
-    assert "booked" in DONE
-    assert not [each for each in DONE if each.startswith("not")]
+    assert (await the_call(quick)).state == "expired"
+    assert (["looked", "not looked"] if called is does_first else []) == DONE
 
 
 async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Modelled) -> None:
@@ -117,23 +116,6 @@ async def test_a_call_that_another_worker_runs_is_not_ended_on_request(quick: Mo
     asking(await running)
     assert await reaper(desk, quick).end(before.call_id)
     assert DONE == ["booked", "not booked"]
-
-
-async def test_undos_are_not_asked_for_once_more_of_a_call_that_was_continued(
-    quick: Modelled,
-) -> None:
-    desk = Desk(asks_first, always(n=1))
-    first = await begun(desk, quick)
-    desk.clock.advance(901)
-    suspended = Suspended(quick, "finish")
-    now = desk.clock.now()
-    asked = asyncio.ensure_future(undo_again(suspended, "call_1", now))
-    await suspended.arrived.wait()
-    desk.clock.advance(16)
-    asking(await answered(desk, quick, first))
-    suspended.woken.set()
-    assert not await asked
-    assert (await the_call(quick)).deadline == now + 16 + 900
 
 
 # -- a live call -------------------------------------------------------------------------------
@@ -173,7 +155,7 @@ async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_cont
 ) -> None:
     desk = Desk(asks_first, always(n=1))
     waits, goes_on = Person("which?"), Person("sure?")
-    suspended = Suspended(quick, "finish")
+    suspended = Suspended(quick, "move")
     left = live(desk, suspended, waits)
     await waits.asked.wait()
     left.cancel()
@@ -184,10 +166,10 @@ async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_cont
     suspended.woken.set()
     await asyncio.wait({left})
     assert left.cancelled()
-    assert (await the_call(quick)).status == "open"
+    assert (await the_call(quick)).state == "running"
     goes_on.may.set()
     assert await again == "booked"
-    assert (await the_call(quick)).status == "done"
+    assert (await the_call(quick)).state == "done"
 
 
 async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_it(
@@ -199,9 +181,10 @@ async def test_a_client_that_hangs_up_ends_its_call_before_another_request_runs_
     left = live(desk, store, waits)
     await waits.asked.wait()
     await cancelled(left)
-    assert (await the_call(quick)).status == "failed"
+    assert (await the_call(quick)).state == "failed"
     order = [store.done.get_nowait() for _ in range(store.done.qsize())]
-    assert order.index("finish") < order.index("release")
+    assert "move" in order
+    assert "release" not in order
 
 
 async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_nothing(
@@ -214,10 +197,10 @@ async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_no
     waiting = live(desk, second, Person(""))
     await second.until("open_round")
     await cancelled(waiting)
-    assert (await the_call(quick)).status == "open"
+    assert (await the_call(quick)).state == "running"
     goes_on.may.set()
     assert await running == "booked"
-    assert (await the_call(quick)).status == "done"
+    assert (await the_call(quick)).state == "done"
 
 
 # -- a round -----------------------------------------------------------------------------------
@@ -249,7 +232,7 @@ async def test_a_repeated_request_puts_off_the_expiry_only_of_a_call_that_still_
 ) -> None:
     desk = Desk(asks_first, always(n=1))
     first = await begun(desk, quick)
-    suspended = Suspended(quick, "finish")
+    suspended = Suspended(quick, "postpone")
     repeated = asyncio.ensure_future(begun(desk, suspended))
     await suspended.arrived.wait()
     desk.clock.advance(800)
@@ -265,7 +248,7 @@ async def test_code_that_was_suspended_makes_no_call_its_own_that_other_code_has
     old, new = (Desk(asks_first, always(n=1), version=version) for version in "12")
     new.clock = old.clock
     first = await begun(old, quick)
-    suspended = Suspended(quick, "finish")
+    suspended = Suspended(quick, "adopt")
     newer = asyncio.ensure_future(answered(new, suspended, first))
     await suspended.arrived.wait()
     old.clock.advance(16)
@@ -297,7 +280,7 @@ async def test_a_failure_that_comes_late_undoes_nothing_that_another_worker_has_
         return "booked"
 
     desk = Desk(fails, always(n=1))
-    writes = Suspended(quick, "record", after=1)
+    writes = Suspended(quick, "fail")
     suspended = asyncio.ensure_future(begun(desk, writes))
     await writes.arrived.wait()
     desk.clock.advance(16)

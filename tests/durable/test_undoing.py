@@ -199,7 +199,7 @@ async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_conti
         assert happened == [*built, *undone], name
         assert len(town.done.by_key()) == len(happened), "what is repeated has one key"
         repeated = len(town.done) - len(happened)
-        assert repeated <= (name == "record" and not after), name
+        assert repeated <= (name in {"record", "undone"} and not after), name
 
 
 # -- a call that is not continued ---------------------------------------------------------------
@@ -265,7 +265,7 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
     desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
-    gate = Gate(store, "record")
+    gate = Gate(store, "fail")
     expiring = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
     late = asyncio.ensure_future(
@@ -385,7 +385,7 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
     for _ in range(8):
         desk.clock.advance(5)
         await observed.until("renew")
-        assert not await other.take()
+        assert await other.take_to_undo(is_due=False) is None
     may_end.set()
     assert getattr(await request, "value", None) == "slow"
 
@@ -431,7 +431,7 @@ async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.request(desk.service(quick))
     async with Lease(quick, "call_1", desk.clock, worker="w", seconds=10) as lease:
-        assert await lease.take()
+        await lease.open_round(9)
         lease.check()
         desk.clock.advance(10)
         with pytest.raises(StoreError, match="run out"):

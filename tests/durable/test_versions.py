@@ -143,7 +143,7 @@ async def test_other_code_that_takes_another_way_leaves_the_call_to_its_own(
             await answer(new, store, first)
     assert ledger == BOOKED[:1]
     record = await found(store)
-    assert (record.status, record.version) == ("open", "1")
+    assert (record.state, record.version) == ("ready", "1")
 
     assert await answer(old, store, first) == "booked"
     assert ledger == BOOKED
@@ -252,12 +252,15 @@ async def test_an_expired_call_is_undone_by_code_that_takes_the_same_way(store: 
         await answer(old, store, first)
 
 
-async def test_an_expired_call_that_other_code_cannot_undo_is_as_open_as_before() -> None:
-    """That it was looked at is not recorded: its client may still continue it."""
+async def test_an_expired_call_that_other_code_cannot_undo_is_over_and_waits_for_its_own() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)
     old.clock.advance(1_000)
     assert await reaper(at_version(book_otherwise, "2", old), store).expire() == 0
 
-    assert await answer(old, store, first) == "booked"
+    with pytest.raises(CallExpiredError):
+        await answer(old, store, first)
+    old.clock.advance(31)
+    assert await reaper(old, store).expire() == 1
+    assert ledger == [*BOOKED[:1], *UNDONE]

@@ -19,6 +19,7 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames, quiescence
+from anabranch._engine import call as call_module
 from anabranch.errors import NoProgressError
 from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
 from tests.patience import PATIENCE
@@ -512,3 +513,48 @@ async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
     async with asyncio.timeout(PATIENCE), world.call(body, Journal.loads(journal.dumps())) as call:
         with pytest.raises(OSError, match="gone"):
             await call.unwind(OSError("gone"))
+
+
+async def test_a_call_is_unwound_although_its_body_waits_for_what_never_comes() -> None:
+    undone = list[str]()
+    waiting = asyncio.Event()
+
+    async def body(_: Branch) -> None:
+        await step(str, "done", undo=undone.append)
+        waiting.set()
+        await asyncio.Event().wait()  # outside of a step: a replay waits for it, too
+
+    world = World()
+    journal = world.journal()
+    async with world.call(body, journal) as call:
+        first = asyncio.ensure_future(call.round())
+        await waiting.wait()
+        stored = Journal.loads(journal.dumps())
+        first.cancel()
+    undone.clear()
+    async with asyncio.timeout(PATIENCE), world.call(body, stored) as call:
+        with pytest.raises(OSError, match="gone"):
+            await call.unwind(OSError("gone"))
+    assert undone == ["done"]
+
+
+async def test_an_unwound_body_that_is_slow_is_waited_for_until_its_undos_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_module, "GRACE", 0.001)
+    undone = list[str]()
+
+    async def body(_: Branch) -> None:
+        for _again in range(20):  # longer than the grace, before what is recorded is reached
+            await asyncio.sleep(0.001)
+        await step(str, "done", undo=undone.append)
+        await ask("a")
+
+    world = World()
+    journal = world.journal()
+    async with world.call(body, journal) as call:
+        await call.round()
+    async with asyncio.timeout(PATIENCE), world.call(body, Journal.loads(journal.dumps())) as call:
+        with pytest.raises(OSError, match="gone"):
+            await call.unwind(OSError("gone"))
+    assert undone == ["done"]

@@ -20,6 +20,7 @@ from tests.engine.schedules import BACKGROUND, Interpreter, Tree, expected, grow
 from tests.patience import PATIENCE
 
 SCHEDULES = int(os.environ.get("ANABRANCH_SCHEDULES", "400"))
+pytestmark = pytest.mark.lasting
 BATCH = 25
 
 

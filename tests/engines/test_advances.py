@@ -35,20 +35,12 @@ async def test_of_what_came_meanwhile_the_same_wake_is_done_and_another_time_is_
     assert await first == [a_wake("c", "0", not_before=clock.now())]
 
 
-async def test_what_an_advance_returns_is_done_at_its_time() -> None:
-    clock, worker = ManualClock(), Worker()
-    later = a_wake("c", "2", not_before=clock.now() + 5.0)
-    worker.following["c"] = [a_wake("c", "1"), later]
-    assert await Advances(clock).run_due(a_wake("c", "0"), worker.advance) == [later]
-    assert [wake.turn for wake in worker.begun] == ["0", "1"]
-
-
 @pytest.mark.parametrize("error", [ValueError("once"), StoreError("out of reach")])
 async def test_an_advance_that_fails_is_for_later(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, worker = ManualClock(), Worker()
-    worker.following["c"] = [error]
+    worker.failing["c"] = [error]
     [again] = await Advances(clock).run_due(Wake("c", "0", "a"), worker.advance)
     assert (again.turn, again.not_before > clock.now()) == ("0", True)
     [logged] = caplog.records

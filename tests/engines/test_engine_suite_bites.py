@@ -33,8 +33,8 @@ class Saboteur:
 class Advancing(Saboteur):
     """A worker that does something else with wakes."""
 
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        return await advance(wake)
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        await advance(wake)
 
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
@@ -68,69 +68,20 @@ class AdvancesACallTwiceAtOnce(Advancing):
     async def wake(self, wake: Wake, **_: object) -> None:
         await self.good.wake(replace(wake, call=f"{wake.call}/{wake.turn}"))
 
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        return await advance(replace(wake, call=wake.call.partition("/")[0]))
-
-
-class ForgetsWhatFollows(Advancing):
     async def advance(self, wake: Wake, advance: Advance) -> None:
-        await advance(wake)
-
-
-class WakesAtOnce(Advancing):
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        following = await advance(wake)
-        return following and replace(following, not_before=0.0)
+        await advance(replace(wake, call=wake.call.partition("/")[0]))
 
 
 class TakesFailuresForDone(Advancing):
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        try:
-            return await advance(wake)
-        except ValueError:
-            return None
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        with suppress(ValueError):
+            await advance(wake)
 
 
 class LosesWhatIsInterrupted(Advancing):
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        try:
-            return await advance(wake)
-        except asyncio.CancelledError:
-            return None
-
-
-class CancelsNothing(Saboteur):
-    async def cancel(self, call: str) -> None:
-        pass
-
-
-class CancelsForEver(Saboteur):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cancelled: set[str] = set()
-
-    async def cancel(self, call: str) -> None:
-        self.cancelled.add(call)
-        await self.good.cancel(call)
-
-    async def wake(self, wake: Wake, **_: object) -> None:
-        if wake.call not in self.cancelled:
-            await self.good.wake(wake)
-
-
-class CancelsByPattern(Saboteur):
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: set[str] = set()
-
-    async def wake(self, wake: Wake, **_: object) -> None:
-        self.known.add(wake.call)
-        await self.good.wake(wake)
-
-    async def cancel(self, call: str) -> None:
-        pattern = re.escape(call).replace("_", ".")
-        for each in [each for each in self.known if re.fullmatch(pattern, each)]:
-            await self.good.cancel(each)
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        with suppress(asyncio.CancelledError):
+            await advance(wake)
 
 
 class TakesNoControlCharacters(Saboteur):
@@ -146,11 +97,10 @@ class CutsLongNames(Saboteur):
 class AdvancesACallOnce(Advancing):
     advanced: set[str] = set()  # noqa: RUF012 - also of engines that are opened later
 
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        if wake.call in self.advanced:
-            return None
-        self.advanced.add(wake.call)
-        return await advance(wake)
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        if wake.call not in self.advanced:
+            self.advanced.add(wake.call)
+            await advance(wake)
 
 
 class RunsNoJobs(Saboteur):
@@ -196,33 +146,19 @@ class Unlimited(Saboteur):
         await self.good.work(tools, advance, self.limits(limits))
 
 
-class UnlimitedTools(Unlimited):
-    def limits(self, limits: WorkLimits) -> WorkLimits:
-        return replace(limits, per_tool={})
-
-
 class UnlimitedShares(Unlimited):
     def limits(self, limits: WorkLimits) -> WorkLimits:
         return replace(limits, per_share=None)
 
 
 class LimitsEachVersion(Advancing):
-    """A tool, and a share, has its limits once for each version."""
+    """A share has its limit once for each version."""
 
     async def wake(self, wake: Wake, **_: object) -> None:
-        tool, share = (f"{each}/{wake.version}" for each in (wake.tool, wake.share))
-        await self.good.wake(replace(wake, tool=tool, share=share))
+        await self.good.wake(replace(wake, share=f"{wake.share}/{wake.version}"))
 
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        tool, share = (each.partition("/")[0] for each in (wake.tool, wake.share))
-        return await advance(replace(wake, tool=tool, share=share))
-
-    async def work(
-        self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
-    ) -> NoReturn:
-        each = {f"{tool}/{any_}": own for tool, own in tools.items() for any_ in ("", own)}
-        most = {name: limits.per_tool.get(name.partition("/")[0], 1000) for name in each}
-        await super().work(each, advance, replace(limits, per_tool=most))
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        await advance(replace(wake, share=wake.share.partition("/")[0]))
 
 
 class HasOneShare(Saboteur):
@@ -230,17 +166,10 @@ class HasOneShare(Saboteur):
         await self.good.wake(replace(wake, share=""))
 
 
-class HasNoPriorities(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
-        await self.good.wake(replace(wake, priority=0))
-
-
 class WaitsForPersons(Advancing):
-    async def advance(self, wake: Wake, advance: Advance) -> Wake | None:
-        following = await advance(wake)
-        if following is None:
-            await asyncio.get_running_loop().create_future()
-        return following
+    async def advance(self, wake: Wake, advance: Advance) -> None:
+        await advance(wake)
+        await asyncio.get_running_loop().create_future()
 
 
 class CountsWhatIsDue(Saboteur):
@@ -273,17 +202,10 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (AdvancesACallTwiceAtOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
     (AdvancesACallOnce, suite.a_call_is_advanced_again_if_it_is_woken_meanwhile),
     (ComparesTurnsOnly, suite.another_time_is_another_wake),
-    (ForgetsWhatFollows, suite.what_an_advance_returns_is_the_next_wake),
-    (WakesAtOnce, suite.what_an_advance_returns_is_the_next_wake),
     (TakesFailuresForDone, suite.an_advance_that_fails_comes_again),
     (LosesWhatIsInterrupted, suite.an_interrupted_advance_comes_again),
-    (CancelsNothing, suite.a_cancelled_call_is_left_alone),
-    (CancelsNothing, suite.any_text_is_a_name),
-    (CancelsByPattern, suite.any_text_is_a_name),
     (TakesNoControlCharacters, suite.any_text_is_a_name),
     (CutsLongNames, suite.any_text_is_a_name),
-    (CancelsForEver, suite.a_call_that_was_cancelled_may_be_woken_again),
-    (CancelsNothing, suite.a_call_that_was_cancelled_may_be_woken_again),
     (AdvancesACallOnce, suite.a_call_that_was_advanced_is_woken_again),
     (WorksWhenClosed, suite.a_call_that_was_not_woken_is_found),
     (RunsNoJobs, suite.a_call_that_was_not_woken_is_found),
@@ -292,13 +214,11 @@ SABOTEURS: list[tuple[type[Saboteur], EngineCheck]] = [
     (TakesAnyTool, limits.a_worker_takes_what_it_has),
     (TakesAnyVersion, limits.a_worker_takes_what_it_has),
     (TakesAnyVersion, limits.a_limited_worker_takes_what_it_has),
-    (UnlimitedTools, limits.a_limited_worker_takes_what_it_has),
+    (UnlimitedShares, limits.a_limited_worker_takes_what_it_has),
     (Unlimited, limits.limits_hold),
-    (UnlimitedTools, limits.limits_hold),
     (UnlimitedShares, limits.limits_hold),
     (LimitsEachVersion, limits.limits_hold_for_all_versions_together),
     (HasOneShare, limits.one_share_does_not_hold_up_another),
-    (HasNoPriorities, limits.a_lower_number_comes_first),
     (WaitsForPersons, limits.a_call_that_waits_for_a_person_holds_no_limit),
     (RunsNoJobs, suite.a_periodic_job_runs_on_one_worker),
     (RunsJobsOnce, suite.a_periodic_job_runs_on_one_worker),

@@ -39,13 +39,10 @@ async def test_what_cannot_be_reached_is_refused(make: Callable[[], Any], wrong:
         make()
 
 
-@pytest.mark.parametrize(
-    "limits", [WorkLimits(per_tool={"a": 1}), WorkLimits(per_share=1)], ids=["tool", "share"]
-)
-async def test_limits_over_all_workers_are_refused(limits: WorkLimits) -> None:
+async def test_a_limit_over_all_workers_is_refused() -> None:
     engine = RestateEngine("http://127.0.0.1:1")
-    with pytest.raises(StoreError, match="no limits for a tool or a share over all workers"):
-        await engine.work({"a": "1"}, advance, limits)
+    with pytest.raises(StoreError, match="no limit for a share over all workers"):
+        await engine.work({"a": "1"}, advance, WorkLimits(per_share=1))
     await engine.close()
 
 

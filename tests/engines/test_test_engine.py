@@ -21,8 +21,6 @@ AT_ONCE = frozenset(
     {
         suite.the_same_wake_is_one_wake,
         suite.a_call_is_advanced_again_if_it_is_woken_meanwhile,
-        suite.a_cancelled_call_is_left_alone,
-        suite.a_call_that_was_cancelled_may_be_woken_again,
         limits.limits_hold,
     }
 )
@@ -30,8 +28,6 @@ AT_ONCE = frozenset(
 
 IN_ORDER = frozenset(
     {
-        suite.what_an_advance_returns_is_the_next_wake,
-        limits.a_lower_number_comes_first,
         suite.the_backlog_says_what_there_is_to_do,
     }
 )
@@ -109,8 +105,6 @@ async def test_an_engine_that_is_down_refuses() -> None:
     engine.is_down = True
     with pytest.raises(StoreError, match="cannot be reached"):
         await engine.wake(a_wake("c"))
-    with pytest.raises(StoreError, match="cannot be reached"):
-        await engine.cancel("c")
 
 
 async def test_a_restored_engine_has_what_it_had_then() -> None:

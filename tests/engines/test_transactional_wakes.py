@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from itertools import count
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +12,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from anabranch.engines import Backlog, DBOSEngine
 from anabranch.testing.suites._engine_samples import a_wake
 from tests.postgres import Server
+
+SCHEMAS = (f"dbos_within_{number}" for number in count())
+"""A schema for each test: what one has enqueued is not another's backlog."""
 
 NOTHING, ONE = Backlog(waiting=0, running=0), Backlog(waiting=1, running=0)
 
@@ -22,7 +26,7 @@ def url(postgres: Server) -> sa.URL:
 
 @pytest.fixture
 async def engine(url: sa.URL) -> AsyncGenerator[DBOSEngine]:
-    engine = DBOSEngine(url.render_as_string(hide_password=False), schema="dbos_within")
+    engine = DBOSEngine(url.render_as_string(hide_password=False), schema=next(SCHEMAS))
     yield engine
     await engine.close()
 
@@ -39,7 +43,6 @@ async def test_a_wake_within_a_transaction_is_rolled_back_with_it(
         assert await engine.backlog() == NOTHING
         connection.commit()
     assert await engine.backlog() == ONE
-    await engine.cancel("c")
     database.dispose()
 
 
@@ -55,7 +58,6 @@ async def test_a_wake_within_an_async_transaction_is_rolled_back_with_it(
         assert await engine.backlog() == NOTHING
         await connection.commit()
     assert await engine.backlog() == ONE
-    await engine.cancel("d")
     await database.dispose()
 
 
@@ -68,5 +70,4 @@ async def test_the_same_wake_again_leaves_the_transaction_usable(
         await engine.wake(a_wake("e"), within=connection)
         assert connection.scalar(sa.text("SELECT 1")) == 1
     assert await engine.backlog() == ONE
-    await engine.cancel("e")
     database.dispose()

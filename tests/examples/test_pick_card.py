@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, Declined, InvalidArgumentsError, tool
+from anabranch.messages import ElicitRequest
 from anabranch.testing import MockClient, run_tool
 from examples.pick_card import Outcome, PickCard
 from tests.examples.harness import ERAS, connected
@@ -59,7 +60,15 @@ async def test_another_card_loses() -> None:
 async def test_a_card_that_is_not_there_is_asked_for_again() -> None:
     client = MockClient(elicits=[{"cardNumber": 9}, {"cardNumber": 2}])
     assert (await run_tool(PickCard(Rigged()), {"count": 2}, client)).won
-    assert "There are only 2 cards." in client.elicit_calls[1].message
+    assert "did not fit: cardNumber" in client.elicit_calls[1].message
+
+
+async def test_the_form_has_as_many_numbers_as_there_are_cards() -> None:
+    client = MockClient(elicits=[{"cardNumber": 2}])
+    await run_tool(PickCard(Rigged()), {"count": 2}, client)
+    [asked] = client.elicit_calls
+    assert isinstance(asked, ElicitRequest)
+    assert asked.requested_schema["properties"]["cardNumber"]["maximum"] == 2
 
 
 async def test_who_picks_nothing_learns_the_card() -> None:

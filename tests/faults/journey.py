@@ -19,7 +19,6 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
-from anabranch._durable.entries import undone_id
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Timer
@@ -99,7 +98,6 @@ class Mark(BaseModel):
 
 
 GO = Elicitation("go", Go)
-UNDONE = undone_id("")
 LEDGERS: dict[str, Ledger] = {}
 HERE = "here"
 
@@ -177,6 +175,7 @@ class Deadly:
     """
 
     def __init__(self, store: CallStore, ledger: Ledger) -> None:
+        self.processes = store.processes
         self._store = store
         self._ledger = ledger
 
@@ -186,12 +185,9 @@ class Deadly:
         async def operate(*arguments: Any, **options: Any) -> Any:
             self._ledger.die_at(ANYONE, f"before-{name}")
             outcome = await method(*arguments, **options)
-            if name == "record":
-                call, _, entries = arguments
-                for step_id in entries:
-                    if step_id.startswith(UNDONE):
-                        key = f"{call}:{step_id.removeprefix(UNDONE)}"
-                        self._ledger.write("undone", "", 0, key)
+            if name == "undone":
+                call, step_id = arguments
+                self._ledger.write("undone", "", 0, f"{call}:{step_id}")
             self._ledger.die_at(ANYONE, f"after-{name}")
             return outcome
 

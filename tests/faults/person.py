@@ -40,6 +40,7 @@ class Person:
     http: httpx2.AsyncClient
     repeated: int = 0
     _events: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])
+    _seen: str = "0"
 
     async def play(
         self, way: Way, arguments: dict[str, Any], *, leave_at: int | None = None
@@ -107,16 +108,16 @@ class Person:
                 await pause(SystemClock(), 0.1)  # the store cannot be reached
 
     async def _following(self) -> AsyncGenerator[Event]:
-        after = self._events[-1][0] if self._events else 0
-        path = f"{self.url}/threads/{self.name}/events?after={after}"
+        path = f"{self.url}/threads/{self.name}/events?after={self._seen}"
         async with self.http.stream("GET", path) as response:
-            number = 0
+            given = ""
             async for line in response.aiter_lines():
                 name, _, value = line.partition(": ")
                 if name == "id":
-                    number = int(value)
+                    given = value
                 elif name == "data":
-                    self._events.append((number, json.loads(value)))
+                    self._seen = given
+                    self._events.append((int(given.partition("-")[0]), json.loads(value)))
                     yield self._events[-1][1]
 
 

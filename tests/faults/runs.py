@@ -40,7 +40,7 @@ from tests.faults.verdict import by_call, wrong_in
 
 Scenario = Literal["success", "failure", "expired"]
 
-OPERATIONS = ("begin", "find", "lease", "release", "record", "entries", "end_round", "round")
+OPERATIONS = ("open_round", "find", "release", "record", "undone", "move", "end_round", "round")
 LEAVE_AT = 2
 """The question at which an expired call was left."""
 
@@ -208,7 +208,7 @@ class Trial:
             while left := await self._store.expired(float("inf"), 1000):
                 for call in left:
                     if call.deadline > time.time() + 3600:  # not postponed by a reaper
-                        await self._store.finish(call.call_id, "open", deadline=0.0)
+                        await self._store.hasten(call.call_id, 0.0, call.state)
                 await pause(SystemClock(), 0.1)  # other processes do the work, and do not call
             return
         left = await self._store.expired(float("inf"), 1000)
@@ -231,13 +231,13 @@ class Trial:
         for run in runs:
             of_run = [call for call, name in named.items() if name == run.name]
             statuses = Counter(
-                record.status for name in of_run if (record := ended[name]) is not None
+                str(record.state) for name in of_run if (record := ended[name]) is not None
             )
             wanted = {"success": "done", "failure": "failed", "expired": "expired"}[run.scenario]
             if statuses != {wanted: 1}:
                 self._wrong.append(f"{run.name}: its calls are {dict(statuses)}")
         done = [
-            name for name, record in ended.items() if record is not None and record.status == "done"
+            name for name, record in ended.items() if record is not None and record.state == "done"
         ]
         self._wrong += wrong_in(lines, self._cluster.killed, done, self._stage.steps)
         for number, status in self._cluster.ended.items():

@@ -20,6 +20,7 @@ from tests.faults.verdict import wrong_in
 from tests.postgres import Server
 
 SPEED, AT_ONCE = 10.0, 6
+pytestmark = pytest.mark.lasting
 
 
 @pytest.fixture(scope="module")

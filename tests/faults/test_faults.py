@@ -20,6 +20,7 @@ RUNS = None if GIVEN == "all" else int(GIVEN)
 SEED = int(os.environ.get("ANABRANCH_FAULTS_SEED", "3"))
 
 
+@pytest.mark.lasting
 async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -> None:
     report = await disturb(tmp_path, url, seed=SEED, number=RUNS, speed=5.0, at_once=8)
     assert report.wrong == []

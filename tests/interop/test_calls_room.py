@@ -115,7 +115,7 @@ async def test_a_call_of_the_chat_is_answered_differently_from_its_room(
             form = page.get_by_role("region", name=SEATS)
             await form.get_by_label("Seats").fill("7")
             await form.get_by_role("button", name="Accept").click()
-            answer = opened.messages.get_by_role("article", name="Your answer")
+            answer = opened.messages.get_by_role("group", name="Your answer")
             await expect(answer.get_by_role("definition").first).to_have_text("7")
             await expect(done).to_be_visible()
             await answer.get_by_role("button", name="Previous version").click()

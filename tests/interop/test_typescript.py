@@ -111,7 +111,7 @@ def test_a_tool_that_fails_is_undone_and_its_words_arrive(
 
 
 def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> None:
-    """The form allows ten cards; the tool has drawn three."""
+    """The form allows as many cards as the tool has drawn, three."""
     lines = play(
         {
             "server": {"url": url},
@@ -122,7 +122,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> N
     )
     first, second = [asked["message"] for asked in events(lines, "asked")]
     (result,) = events(lines, "result")
-    assert second.startswith("There are only 3 cards.")
+    assert "did not fit: cardNumber" in second
     assert result["structuredContent"]["picked"] == cards_in(first)[2]
 
 

@@ -1,8 +1,8 @@
 """Law 1: one tool gives the same result over every edge, hot or cold, for any legal program.
 
 Generated programs run over the direct edge, alive and replayed, and over MCP in both of its
-eras, with the real client, on the SDK's server and on FastMCP's; and in turns of agents, another one
-for each round. All must agree on the value or the error, on what was asked, on the
+eras, with the real client, on the SDK's server and on FastMCP's; in turns of agents, another one
+for each round; and by ``run_round``, each round with nothing but the state of the last. All must agree on the value or the error, on what was asked, on the
 effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
@@ -22,17 +22,18 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch import AnabranchError, Capabilities, Limits, run_tool
 from anabranch._durable.service import CallService
-from anabranch._engine import quiescence
+from anabranch._engine import Notice, quiescence
 from anabranch._opening import Runtime
+from anabranch._sealing import HANDLES
 from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, request_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.mcp._fastmcp_tool import FastMcpTool
 from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
-from anabranch.mcp._sealing import HANDLES
 from anabranch.mcp._service import Service
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of
+from anabranch.rounds import Asked, Question, Rounds
 from anabranch.testing import MockClient, MockModel, SequentialIds, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node
@@ -277,6 +278,56 @@ async def over_agents(tool: Tool[Any], *, asked: bool, stored: bool) -> Seen:
     return edge.seen(("bug", None) if is_bug else ("error", text))
 
 
+async def by_rounds(tool: Tool[Any], *, own: bool, stored: bool) -> Seen:
+    """Each round begins from what the last has handed out, as JSON, in ``Rounds`` of its own.
+
+    Args:
+        tool: the tool.
+        own: whether a model of the caller's answers its samples, instead of them being questions.
+        stored: whether its calls are stored.
+    """
+    edge, store = Edge(), Modelled() if stored else None
+
+    async def note(notice: Notice) -> None:
+        edge.notices.append(notice.message)
+
+    async def next_round(**given: Any) -> Any:
+        rounds = Rounds(
+            keys=["a key that all of them share, and no one else"],
+            store=store,
+            ttl=10**9,  # programs are slower
+            misfits="ask",
+            clock=edge.world.clock,
+            ids=edge.runtime.ids,
+        )
+        model = OwnModel(edge) if own else None
+        return await rounds.run(tool, {}, sampler=model, on_notice=note, **given)
+
+    try:
+        ended = await next_round()
+        while isinstance(ended, Asked):
+            asked = Asked.from_json(json.loads(json.dumps(ended.to_json())))
+            answers = {question.id: answer_to(edge, question) for question in asked.questions}
+            if not answers and asked.until is not None:
+                edge.world.clock.advance(asked.until - edge.world.clock.now())
+            ended = await next_round(state=asked.state, answers=answers)
+        outcome: tuple[str, Any] = ("value", json.loads(json.dumps(ended.value)))
+    except AnabranchError as error:
+        outcome = ("error", str(error))
+    except ValueError as error:
+        if str(error) != BUG and not str(error).startswith("The key"):
+            raise
+        outcome = ("bug", None)
+    return edge.seen(outcome)
+
+
+def answer_to(edge: Edge, question: Question) -> dict[str, Any]:
+    if isinstance(question.request, SampleRequest):
+        return {"content": edge.reply(question.request), "model": "m"}
+    action, content = edge.answer(question.message)
+    return {"action": action, "content": content}
+
+
 def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
     text = "".join(block.text for block in result.content if isinstance(block, types.TextContent))
     if not result.is_error:
@@ -303,6 +354,7 @@ async def agree(tool: Tool[Any], alive: Seen) -> None:
             assert await over_mcp(tool, mode, host) == alive
 
 
+@pytest.mark.lasting
 @examples(50)
 @given(language.programs)
 async def test_all_edges_agree(program: Block) -> None:
@@ -402,6 +454,23 @@ async def test_the_rounds_of_agents_agree_on(what: str, asked: bool, stored: boo
     assert await over_agents(tool, asked=asked, stored=stored) == alive
 
 
+@examples(40)
+@given(language.programs, st.booleans(), st.booleans())
+async def test_rounds_from_a_state_agree(program: Block, own: bool, stored: bool) -> None:
+    tool = as_tool(program)
+    alive = await directly(tool, replay=False)
+    assert await by_rounds(tool, own=own, stored=stored) == alive
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["sealed", "stored"])
+@pytest.mark.parametrize("own", [False, True], ids=["asked", "own model"])
+@pytest.mark.parametrize("what", FOUND)
+async def test_rounds_from_a_state_agree_on(what: str, own: bool, stored: bool) -> None:
+    tool = as_tool(FOUND[what])
+    alive = await directly(tool, replay=False)
+    assert await by_rounds(tool, own=own, stored=stored) == alive
+
+
 @examples(80)
 @given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
@@ -416,3 +485,4 @@ async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
     alive = await directly(tool, replay=False)
     await agree(tool, alive)
     assert await over_agents(tool, asked=False, stored=False) == alive
+    assert await by_rounds(tool, own=False, stored=False) == alive

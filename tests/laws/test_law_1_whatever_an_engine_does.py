@@ -138,9 +138,9 @@ class Disturbed:
         return self.known.outcome is not None or self.known.responses is None
 
     async def _work(self, service: CallService) -> None:
-        async def advance(wake: Wake) -> Wake | None:
+        async def advance(wake: Wake) -> None:
             del wake  # the store says what is to be done
-            return await self._advance(service)
+            await self._advance(service)
 
         await self.engine.work({TOOL: "1"}, advance, WorkLimits())
 
@@ -149,10 +149,10 @@ class Disturbed:
             turn = str(self.known.number)
             await self.engine.wake(Wake(CALL, turn, TOOL, not_before=self.clock.now()))
 
-    async def _advance(self, service: CallService) -> Wake | None:
+    async def _advance(self, service: CallService) -> None:
         known, desk = self.known, self.play.desk
         if known.outcome is not None or known.responses is None:
-            return None
+            return
         number, reply = known.number, None
         ended: tuple[str, Any] = "bug", None
         try:
@@ -167,13 +167,13 @@ class Disturbed:
             assert known.outcome in (None, ended)
             known.outcome = ended
             self.changed.set()
-            return None
+            return
         if number == known.number:  # the other worker has not been here
             known.number, known.state = number + 1, reply.request_state
             is_left = self._leave_at is not None and known.number > self._leave_at
             known.responses = None if is_left else desk.answer(reply)
             self.changed.set()
-        return Wake(CALL, str(known.number), TOOL)
+        await self.engine.wake(Wake(CALL, str(known.number), TOOL))
 
 
 async def played(program: Block, seed: int, *, is_down: bool, restored_at: int) -> Disturbed:
@@ -213,11 +213,11 @@ async def left(program: Block, leave_at: int, seed: int | None) -> tuple[str, Se
         tools = {TOOL: disturbed.play.desk.tool}
         reapers = [Reaper(disturbed.service(), tools) for _ in range(2)]
         reaping = [asyncio.ensure_future(each.run(disturbed.engine)) for each in reapers]
-        while (record := await store.find(CALL)) is not None and record.status == "open":
+        while (record := await store.find(CALL)) is not None and record.state.is_open:
             await pause(disturbed.clock, 1.0)
         await cancel_and_wait(reaping)
     assert record is not None
-    return record.status, disturbed.play.seen(disturbed.known.outcome or ("left", None))
+    return record.state, disturbed.play.seen(disturbed.known.outcome or ("left", None))
 
 
 @examples(40)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import mcp_types as types
 import pytest
 from fastmcp import FastMCP
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from mcp import Client
 from pydantic import BaseModel, Field
 
@@ -112,6 +113,47 @@ async def test_a_client_that_shows_nothing_comes_to_the_end(era: str, store: str
         last = await answered(client, handle_in(second), TWO)
     assert text_of(last) == "Ida: 2 nights in Rome"
     assert DONE == ["first", "second"]
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_is_not_done_has_nothing_where_a_value_would_be(
+    era: str, store: str | None
+) -> None:
+    """The SDK's client compares each result with the output schema, which it has listed."""
+    async with connected(falling_back(store=store), era) as client:
+        listed = {each.name: each.output_schema for each in (await client.list_tools()).tools}
+        first = await client.call_tool("plan", {"who": "Ida"})
+        second = await answered(client, handle_in(first), ROME)
+        last = await answered(client, handle_in(second), TWO)
+    assert not first.is_error
+    asked = {"question": "plan/city.1", "message": "Where to, Ida?", "schema": CITY.schema}
+    tool, handle = "answer_questions", handle_in(first)
+    unfinished = {"tool": tool, "call": handle, "questions": [asked]}
+    assert first.structured_content == {"unfinished": unfinished}
+    assert second.structured_content is not None
+    (again,) = second.structured_content["unfinished"]["questions"]
+    assert (again["question"], again["message"]) == ("plan/elicit.1", "How long?")
+    assert text_of(last) == "Ida: 2 nights in Rome"
+    schema = listed["plan"]
+    assert schema is not None
+    validator: Any = Draft202012Validator(schema)
+    fits = validator.is_valid
+    assert fits({"result": "Rome"})
+    assert fits(first.structured_content)
+    both = {"result": "Rome", "unfinished": unfinished}
+    neither_nor: list[Any] = [{}, both, {"unfinished": {}}]
+    for neither in neither_nor:
+        assert not fits(neither)
+    assert listed["answer_questions"] is None
+
+
+async def test_a_server_whose_calls_end_with_their_requests_lists_no_other_variant() -> None:
+    async with connected(serving(plan), MODERN) as client:
+        (listed,) = (await client.list_tools()).tools
+    assert listed.output_schema is not None
+    assert [*listed.output_schema["properties"]] == ["result"]
+    assert listed.output_schema["required"] == ["result"]
 
 
 async def test_the_result_says_what_is_asked_in_words_and_as_a_schema() -> None:

@@ -321,35 +321,36 @@ async def test_what_was_entered_in_time_waits_for_its_client_as_a_request_would(
         assert "Ida" in await pages.go_on()
 
 
-async def test_a_form_that_comes_while_its_call_is_at_work_is_to_be_sent_again() -> None:
+async def test_a_form_that_comes_while_its_call_is_at_work_is_taken_by_its_next_round() -> None:
     clock, store = ManualClock(1e9), open_store("memory:")
     async with visiting(linking(clock=clock, store=store)) as pages:
         await pages.call("fill")
         (link,) = pages.links()
         [record] = await store.calls(9)
-        assert await store.lease(record.call_id, "reaper", clock.now(), clock.now() + 15)
-        sent = await pages.send(link, **GOOD)
-        assert (sent.status_code, "send this again" in sent.text) == (503, True)
-        await store.release(record.call_id, "reaper")
+        assert await store.open_round(record.call_id, 1, "worker", clock.now(), clock.now() + 15)
         assert (await pages.send(link, **GOOD)).status_code == 200
+        await store.release(record.call_id, "worker")
+        assert "Ida" in await pages.go_on()
 
 
 class Ending(Watched):
     """A store as it is when calls expire between two requests to it."""
 
-    async def finish(self, call_id: str, status: str, **more: Any) -> bool:
-        await self.store.finish(call_id, "expired")
-        return await self.store.finish(call_id, status, **more)
+    async def answer(
+        self, call_id: str, answers: Mapping[str, str], **more: Any
+    ) -> dict[str, str] | None:
+        await self.store.take_to_undo(call_id, "reaper", 0.0, 1.0, is_due=False)
+        return await self.store.answer(call_id, answers, **more)
 
 
 class Overtaken(Watched):
     """A store as it is when the same form is sent twice at once."""
 
-    async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str], **more: Any
-    ) -> dict[str, str]:
-        await self.store.record(call_id, number, dict.fromkeys(entries, '{"action":"cancel"}'))
-        return await self.store.record(call_id, number, entries, **more)
+    async def answer(
+        self, call_id: str, answers: Mapping[str, str], **more: Any
+    ) -> dict[str, str] | None:
+        await self.store.answer(call_id, dict.fromkeys(answers, '[{"action":"cancel"},null]'))
+        return await self.store.answer(call_id, answers, **more)
 
 
 async def test_of_two_forms_at_once_the_first_is_taken() -> None:

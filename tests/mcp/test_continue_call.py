@@ -1,13 +1,17 @@
 """``continue_call`` gives what the tool gives that goes on."""
 
+import inspect
 import json
 from typing import Any
 
+import mcp_types as types
 import pytest
 from fastmcp import FastMCP
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from anabranch._terminal.exits import FailedError
+from anabranch.cli._call_command import value_of
 from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
@@ -50,6 +54,54 @@ async def test_a_call_that_is_continued_gives_its_value_whatever_that_is(what: s
         result = await client.call_tool("continue_call", {"call": line})
     assert not result.is_error
     assert [json.loads(getattr(block, "text", "")) for block in result.content] == blocks
+
+
+NO_SCHEMA: list[Any] = [Any, inspect.Signature.empty]
+
+
+@pytest.mark.parametrize("annotation", [str, *NO_SCHEMA], ids=str)
+@pytest.mark.parametrize("host", ["sdk", "fastmcp"])
+async def test_a_call_that_must_be_continued_differs_by_structure_from_any_value(
+    host: str, annotation: Any
+) -> None:
+    body = patient(annotation, "done")
+    if annotation is inspect.Signature.empty:
+        body = patient_without_annotation
+    server: Any = serving(body, store="memory:")
+    if host == "fastmcp":
+        mine = FastMCP[Any]("mine")
+        install_fastmcp(mine, body, store="memory:")
+        server = mine._mcp_server  # pyright: ignore[reportPrivateUsage]
+    async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
+        await client.list_tools()
+        stopped = await client.call_tool(body.name)
+        assert not stopped.is_error
+        details: Any = stopped.structured_content
+        assert [*details] == ["unfinished"]
+        assert text_of(stopped).startswith(f"{body.name} is not done")
+        assert details["unfinished"]["questions"] == []
+        again = details["unfinished"]
+        result = await client.call_tool(again["tool"], {"call": again["call"]})
+    assert text_of(result) == "done"
+    with pytest.raises(FailedError, match="is not done"):
+        value_of(stopped, types.Tool(name="patient", input_schema={"type": "object"}))
+
+
+@tool
+async def patient_without_annotation(ctx: BranchContext):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Ask questions, one after the other."""
+    for number in range(11):
+        await ctx.elicit(Ok, f"Question {number}?")
+    return "done"
+
+
+async def test_where_the_authors_schema_has_no_room_the_result_is_an_error() -> None:
+    server = serving(patient(Counted, Counted(answers=11)), store="memory:")
+    async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
+        await client.list_tools()
+        stopped = await client.call_tool("patient")
+    assert stopped.is_error
+    assert stopped.structured_content is None
 
 
 @pytest.mark.parametrize("questions", [9, 10])

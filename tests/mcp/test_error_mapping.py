@@ -21,7 +21,7 @@ def mapped(
 ) -> Exception:
     with (
         pytest.raises((MCPError, CallFailedError)) as raised,
-        mapped_errors("t", is_modern=is_modern, token=token, unmapped=(BufferError,)),
+        mapped_errors(is_modern=is_modern, token=token, unmapped=(BufferError,)),
     ):
         raise error
     return raised.value
@@ -75,7 +75,7 @@ def test_a_protocol_error_and_the_hosts_own_errors_are_unchanged() -> None:
     assert mapped(error) is error
     with (
         pytest.raises(BufferError),
-        mapped_errors("t", is_modern=True, token=None, unmapped=(BufferError,)),
+        mapped_errors(is_modern=True, token=None, unmapped=(BufferError,)),
     ):
         raise BufferError
 
@@ -83,10 +83,10 @@ def test_a_protocol_error_and_the_hosts_own_errors_are_unchanged() -> None:
 async def test_cancellation_from_outside_is_unchanged_and_one_from_within_is_a_failure() -> None:
     failure = mapped(asyncio.CancelledError())
     assert isinstance(failure, CallFailedError)
-    assert str(failure.__cause__) == "tool 't' was cancelled from within"
+    assert str(failure.__cause__) == "The call was cancelled from within, and has ended."
 
     async def wait() -> None:
-        with mapped_errors("t", is_modern=True, token=None):
+        with mapped_errors(is_modern=True, token=None):
             await asyncio.Event().wait()
 
     task = asyncio.ensure_future(wait())

@@ -12,6 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from anabranch._durable.call_states import CallEvent
 from anabranch.mcp import as_fastmcp_tool, create_server, install, install_fastmcp
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
@@ -69,7 +70,7 @@ async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(mak
     async with connected(make(store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
     (record,) = await store.expired(float("inf"), 10)
-    assert await store.finish(record.call_id, "open", deadline=0.0)
+    assert await store.hasten(record.call_id, 0.0, record.state)
     async with connected(make(store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
         with anyio.fail_after(PATIENCE):
@@ -82,7 +83,9 @@ async def test_expiry_starts_with_the_first_call_where_no_lifespan_starts_it(mak
 async def expired(store: Any) -> None:
     """Let the one call in ``store`` have expired."""
     (record,) = await store.expired(float("inf"), 10)
-    assert await store.finish(record.call_id, "expired")
+    until = record.deadline + 15
+    assert await store.take_to_undo(record.call_id, "reaper", record.deadline, until)
+    assert await store.move(record.call_id, CallEvent.EXPIRE, owner="reaper")
 
 
 @pytest.mark.parametrize("make", [mounted, single, installed, created])
@@ -139,7 +142,7 @@ async def test_expiry_starts_with_the_server_where_a_lifespan_starts_it() -> Non
     async with connected(mounted(store), MODERN, Answers(elicit=print)) as client:
         await call_once(client, "lend")
     (record,) = await store.expired(float("inf"), 10)
-    assert await store.finish(record.call_id, "open", deadline=0.0)
+    assert await store.hasten(record.call_id, 0.0, record.state)
     async with connected(mounted(store, sagas=False), MODERN):
         with anyio.fail_after(PATIENCE):
             while not RETURNED:

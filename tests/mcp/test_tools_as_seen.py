@@ -365,7 +365,7 @@ async def test_a_tool_that_cancels_itself_fails_alone(
             assert len((await client.list_tools()).tools) == 1
     assert result.is_error
     assert with_any_id(text_of(result)) == "Error executing tool selfish (error ID)"
-    assert "tool 'selfish' was cancelled from within" in caplog.text
+    assert "was cancelled from within" in caplog.text
     assert undone == ["seat"]
 
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from anabranch.errors import StoreError
+from anabranch.folding import BankMemory, BranchService, FoldingSettings
 from anabranch.memory import (
     REDACTED,
     Draft,
@@ -21,6 +22,7 @@ from anabranch.memory import (
     UnknownMemoryError,
     WithheldError,
 )
+from anabranch.memory._scopes import LEVELS
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 
@@ -80,10 +82,9 @@ async def test_a_recorded_memory_is_found_by_what_it_is_about(bank: ReasoningBan
     assert await bank.search("and of the") == []
 
 
-async def test_others_see_only_what_is_shared_with_them(
-    bank: ReasoningBank, store: MemoryStore
-) -> None:
+async def test_others_see_only_what_is_shared_with_them(store: MemoryStore) -> None:
     """Chosen: project, team and organisation of the caller, and no one else's."""
+    bank = ReasoningBank(store, scopes=OURS, writes=LEVELS)
     own = await bank.record(a_draft("One."))
     team = await bank.record(a_draft("Two."), level="team")
     org = await bank.record(a_draft("Three."), level="org")
@@ -116,14 +117,15 @@ async def test_what_cannot_be_searched_for_secrets_is_not_stored(store: MemorySt
 
 
 async def test_ratings_decide_whether_a_branch_is_reminded(bank: ReasoningBank) -> None:
-    """A new memory is above the floor; one that did not help is below it."""
+    """A new memory is above the floor; one that did not help more often than it did is below it."""
     memory = await bank.record(a_draft())
+    other = bank.of("ann")
 
     assert [item.id for item in (await bank.recall("test", allowance=500)).items] == [memory.id]
     assert (await bank.rate(memory.id, helpful=False)).confidence == pytest.approx(0.6)
     assert (await bank.recall("test", allowance=500)).items == ()
     assert await bank.search("test") != []
-    assert (await bank.rate(memory.id, helpful=True)).confidence == pytest.approx(2 / 3)
+    assert (await other.rate(memory.id, helpful=True)).confidence == pytest.approx(2 / 3)
     with pytest.raises(UnknownMemoryError):
         await bank.rate("mem_unknown", helpful=True)
 
@@ -152,6 +154,22 @@ async def test_what_is_injected_stays_within_its_allowance(
     assert recall.tokens <= allowance
     assert len(recall.items) <= 3
     assert bool(recall.text) == bool(recall.items)
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [(FoldingSettings(), 10), (FoldingSettings(memory_max_items=4), 4)],
+    ids=["the default", "fewer"],
+)
+async def test_a_branch_is_given_as_many_as_the_settings_of_folding_say(
+    bank: ReasoningBank, settings: FoldingSettings, most: int
+) -> None:
+    for number in range(14):
+        await bank.record(a_draft(f"Test {number}."))
+    branches = BranchService(settings=settings, memory=BankMemory(bank))
+    created = await branches.create("Mend the test", "It fails now and then.")
+    assert len(created.injected) == most
+    assert {item.scope for item in created.injected} == {"project"}
 
 
 async def test_memories_are_given_as_data(bank: ReasoningBank) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from anabranch.errors import StoreError
 from anabranch.memory import (
     Distiller,
+    Draft,
     Filter,
     FinishedBranch,
     MemoryStore,
@@ -282,3 +284,147 @@ async def test_a_worker_goes_on_after_its_store_failed(
             group.cancel_scope.cancel()
 
     assert "queue cannot be read" in caplog.text
+
+
+# -- what is known ---------------------------------------------------------------------------
+
+
+async def taught(
+    bank: ReasoningBank, store: MemoryStore, *lessons: str, **compared: Any
+) -> list[tuple[str, int, int]]:
+    """What is known when each of the lessons was learned from a branch of its own, the oldest first.
+
+    The last one is ``compared`` by the model with what is known.
+    """
+    replies: list[str] = []
+    for number, content in enumerate(lessons, 1):
+        await bank.queue(a_branch(f"br_{number}", status="failed"))
+        more = compared if number == len(lessons) else {}
+        replies.append(json.dumps([{**an_item(content), **more}]))
+    model = Model(*replies)
+    assert await Distiller(bank, model).learn_all() == len(lessons)
+    assert model.replies == []
+    found = await store.newest(Filter())
+    return [(each.content, each.helpful, each.unhelpful) for each in reversed(found)]
+
+
+@pytest.mark.parametrize(
+    ("known", "lesson"),
+    [
+        ("Clear the cache first.", "Do not clear the cache first."),
+        ("Clear the cache first.", "Don\u2019t clear the cache first."),
+        ("Clear the cache first.", "Never clear the cache first!"),
+        ("Always clear the cache first.", "never clear the cache first"),
+        ("You can clear the cache.", "You cannot clear the cache."),
+        ("Use no cache for such builds.", "Use cache for such builds"),
+    ],
+)
+async def test_the_opposite_is_learned_and_takes_confidence_from_what_was_known(
+    bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
+) -> None:
+    assert await taught(bank, store, known, lesson) == [(known, 0, 1), (lesson, 0, 0)]
+    given = await bank.recall("clear the cache of builds", allowance=500)
+    assert [item.content for item in given.items] == [lesson]
+
+
+@pytest.mark.parametrize(
+    ("known", "lesson"),
+    [
+        ("Try it three times.", "Try it fifty times."),
+        ("Wait for 3 s.", "Wait for 30 s."),
+        ("Set the offset to 1.", "Set the offset to -1."),
+        (
+            "Deploy to staging first, then run the tests.",
+            "Deploy to production first, then run the tests.",
+        ),
+        ("Copy from staging to production.", "Copy from production to staging."),
+        ("Ask Ann before the release.", "Ask Bo before the release."),
+        ("Write the test before the code.", "Write the test after the code."),
+        ("Use tabs instead of spaces.", "Use spaces instead of tabs."),
+        ("Stop the worker, then migrate.", "Migrate, then stop the worker."),
+        ("Check that a == b.", "Check that a != b."),
+        ("Run it with the cache.", "Run it without the cache."),
+        ("Delete all of the files.", "Delete some of the files."),
+    ],
+)
+async def test_what_differs_in_a_number_a_name_or_an_order_confirms_nothing(
+    bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
+) -> None:
+    assert await taught(bank, store, known, lesson) == [(known, 0, 0), (lesson, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("relation", "votes", "remaining"),
+    [
+        ("confirms", (1, 0), ["Clear the cache."]),
+        ("contradicts", (0, 1), ["Clear the cache.", "Leave caches as they are."]),
+        ("replaces", (0, 0), ["Leave caches as they are."]),
+        ("new", (0, 0), ["Clear the cache.", "Leave caches as they are."]),
+    ],
+)
+async def test_the_model_decides_what_a_lesson_is_to_what_is_known(
+    bank: ReasoningBank,
+    store: MemoryStore,
+    relation: str,
+    votes: tuple[int, int],
+    remaining: list[str],
+) -> None:
+    lessons = ["Clear the cache.", "Leave caches as they are."]
+    found = await taught(bank, store, *lessons, relation=relation, known=1)
+    assert [content for content, *_ in found] == remaining
+    if remaining[0] == lessons[0]:
+        assert found[0][1:] == votes
+
+
+async def test_the_model_is_shown_what_is_known_as_data(bank: ReasoningBank) -> None:
+    """What the branch was given comes first, though it shares no word with it; and no one else's."""
+    given = await bank.record(Draft(title="Given", description="Other", content="Other"))
+    await bank.record(Draft(title="Parsers", description="d", content="Look in the parser."))
+    other = await bank.of("bo").record(Draft(title="Bo's", description="d", content="Parser"))
+    unknown = ("mem_unknown", other.id, given.id)
+    await bank.queue(a_branch(status="failed").model_copy(update={"injected": unknown}))
+    model = Model("[]")
+
+    assert await Distiller(bank, model).learn_next()
+
+    record = json.loads(model.requests[0].messages[0].text)
+    assert [(each["number"], each["title"]) for each in record["known"]] == [
+        (1, "Given"),
+        (2, "Parsers"),
+    ]
+    assert '"known": N' in (model.requests[0].system_prompt or "")
+
+
+@pytest.mark.parametrize(
+    "compared",
+    [
+        {"relation": "replaces", "known": 2},
+        {"relation": "replaces", "known": 0},
+        {"relation": "replaces", "known": "all"},
+        {"relation": "replaces"},
+        {"relation": "forgets", "known": 1},
+        {"relation": None, "known": [1]},
+    ],
+    ids=str,
+)
+async def test_a_comparison_that_was_not_asked_for_counts_as_none(
+    bank: ReasoningBank, store: MemoryStore, compared: dict[str, Any]
+) -> None:
+    """The lesson is compared by its words then, and nothing is lost."""
+    found = await taught(bank, store, "Clear it.", "Wait.", **compared)
+    assert found == [("Clear it.", 0, 0), ("Wait.", 0, 0)]
+
+
+async def test_what_is_shared_is_not_replaced_by_one_callers_branch(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """It is their vote on it, and the lesson is theirs."""
+    scopes = Scopes(project="web")
+    shared = await ReasoningBank(store, scopes=scopes, clock=clock).record(
+        Draft(title="Bugs", description="Find the bug", content="Clear the cache.")
+    )
+    bank = ReasoningBank(store, scopes=scopes, clock=clock).of("ann")
+    found = await taught(bank, store, "Leave it.", relation="replaces", known=1)
+    assert found == [("Clear the cache.", 0, 1), ("Leave it.", 0, 0)]
+    assert [each.scope.level for each in await store.newest(Filter())] == ["person", "project"]
+    assert shared.scope == Scopes(project="web").at("project")

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterable
 
 import pytest
+from mcp.server.mcpserver import AESGCMRequestStateCodec
 
+from anabranch._sealing import SagaClaims, Sealer
 from anabranch.memory import REDACTED, WITHHELD, Scrubbed, Scrubber
 from anabranch.memory._secrets import _plugins  # pyright: ignore[reportPrivateUsage]
+from anabranch.testing import ManualClock
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -18,6 +21,14 @@ _source = random.Random(7)
 
 def some(number: int, of: str = LETTERS) -> str:
     return "".join(_source.choice(of) for _ in range(number))
+
+
+KEY = some(40)
+
+
+def sealed(purpose: str) -> str:
+    sealer = Sealer([KEY], audience="test", ttl=60, clock=ManualClock(), purpose=purpose)
+    return sealer.seal(SagaClaims(tool="book", state="{}"), "")
 
 
 # Made here, so that no scanner of repositories finds a secret in this file.
@@ -51,6 +62,29 @@ SECRETS: dict[str, tuple[str, str]] = {
     "bearer-token": ("Authorization: Bearer {}", some(40)),
     "ssh-key": ("{}", f"-----BEGIN OPENSSH PRIVATE KEY-----\n{some(70)}"),
     "env-credential": ("export DB_PASSWORD={}", "hunter2x"),
+    "pass-of-something": ("DB_PASS={}", "correcthorse"),
+    "pass-of-digits": ("export SMTP_PASS={}", "271828"),
+    "pass-in-one-word": ("PGPASS={}", "correcthorse"),
+    "pass-alone": ("user=app pass={}", "correcthorse"),
+    "passphrase": ("passphrase={}", "correcthorse"),
+    "passphrase-with-blanks": ('passphrase = "{}"', "correct horse battery staple"),
+    "passphrase-in-json": ('{{"passphrase": "{}"}}', "correct horse battery staple"),
+    "password-in-yaml": ("password: '{}'", "let me in, please"),
+    "password-option": ("mytool --password {} run", "hunter2x"),
+    "curl-user": ("curl -u app:{} https://db.example/", "letmein"),
+    "curl-user-with-blanks": ("curl -sS \\\n  --user 'app:{}' https://db.example/", "let me in"),
+    "curl-proxy-user": ("curl -x proxy:1 --proxy-user=app:{} https://db.example/", "letmein"),
+    "httpie-auth": ("http -a app:{} GET db.example", "letmein"),
+    "set-cookie": ("Set-Cookie: session={}; Path=/; HttpOnly", some(20)),
+    "set-cookie-in-a-dict": ("{{'set-cookie': 'sid={}; Path=/'}}", some(20)),
+    "cookie": ("GET / HTTP/1.1\nCookie: theme=dark; session={}\nAccept: text/html", some(20)),
+    "curl-cookie": ("curl -b 'session={}' https://db.example/", some(20)),
+    "api-key-header": ("X-API-Key: {}", f"{some(20)}7"),
+    "authorization-without-a-scheme": ("Authorization: {}", some(30)),
+    "request-state": ('{{"requestState": "{}"}}', AESGCMRequestStateCodec([KEY]).seal(b"state")),
+    "saga-token": ("Go on with {} then.", sealed("anabranch/saga/v1")),
+    "call-handle": ("continue_call(call={})", sealed("anabranch/handle/v1")),
+    "question-link": ("Answer at https://app.example/ask/{}", sealed("anabranch/ask/v1")),
 }
 
 
@@ -78,6 +112,11 @@ async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
         "The token: see the docs. def scrub(text: str) -> str: return text",
         "task-runner and ask-questions-later-with-a-very-long-name",
         "192.0.2.1 answered",
+        "12 tests: pass=1200 fail=3; bypass = True, compass=north, passed=1234, passes: 123456",
+        "docker run -u 1000:1000 image; curl is a tool. The user: see -u in its manual.",
+        "The cookie: a small file. Use cookies=True, or Set-Cookie headers.",
+        "See v1.2.3 and v1.some-page of the docs.",
+        "--password is asked for, --token too",
         "",
     ],
 )

@@ -7,7 +7,14 @@ import pytest
 from pydantic_core import to_jsonable_python
 
 from anabranch.errors import InvalidArgumentsError
-from anabranch.memory import MemoryStore, ReasoningBank, Scopes, UnknownMemoryError, memory_tools
+from anabranch.memory import (
+    LevelError,
+    MemoryStore,
+    ReasoningBank,
+    Scopes,
+    UnknownMemoryError,
+    memory_tools,
+)
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock, MockClient, run_tool
 
@@ -23,7 +30,8 @@ async def store() -> AsyncIterator[MemoryStore]:
 
 @pytest.fixture
 def bank(store: MemoryStore) -> ReasoningBank:
-    return ReasoningBank(store, scopes=Scopes(project="web"), clock=ManualClock(1000.0))
+    scopes = Scopes(project="web", org="acme")
+    return ReasoningBank(store, scopes=scopes, writes=["project", "org"], clock=ManualClock(1000.0))
 
 
 async def call(bank: ReasoningBank, name: str, **arguments: Any) -> Any:
@@ -46,6 +54,11 @@ async def test_what_is_recorded_twice_is_there_once(bank: ReasoningBank) -> None
 
     assert await call(bank, "memory_record", **RECORD) == first
     assert await call(bank, "memory_record", **RECORD, scope="org") != first
+
+
+async def test_a_level_that_the_caller_may_not_write_is_refused(bank: ReasoningBank) -> None:
+    with pytest.raises(LevelError, match=r"'team'\. Levels that it may write: project, org"):
+        await call(bank, "memory_record", **RECORD, scope="team")
 
 
 @pytest.mark.parametrize(

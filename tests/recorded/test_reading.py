@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, ToolError, tool
+from anabranch._durable.call_states import CallState
 from anabranch._durable.entered import enter
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
@@ -22,9 +23,11 @@ from tests.durable.stores import Modelled
 from tests.recorded.trips import (
     CALL,
     DONE,
+    OWNER,
     Seats,
     desk,
     found,
+    opened,
     played,
     recorded,
     release,
@@ -132,7 +135,8 @@ async def test_a_call_that_has_failed_shows_its_error_and_its_undos() -> None:
 async def test_a_call_whose_undos_are_left_is_undoing() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
-    await store.record(CALL, 1, {"!failed": '{"type":"ToolError","message":"no"}'})
+    await opened(store, at, number=3)
+    assert await store.fail(CALL, '{"type":"ToolError","message":"no"}', OWNER)
 
     call = await recorded(store, at)
 
@@ -156,27 +160,29 @@ async def test_an_expired_call_has_been_undone() -> None:
 async def test_a_round_that_runs_and_one_that_was_interrupted() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
-    await store.record(CALL, 1, {"!answers:1": '{"seats":[{"action":"decline"},null]}'})
-    await store.lease(CALL, "abc.def", at.clock.now(), at.clock.now() + 15)
+    await opened(store, at, number=3)
 
     call = await recorded(store, at)
     assert (call.state, call.rounds[-1].outcome) == ("running", "running")
     assert call.lease == Holder(worker="abc", until=at.clock.now() + 15)
     at.clock.advance(16)
     call = await recorded(store, at)
-    assert (call.state, call.rounds[-1].outcome) == ("interrupted", "interrupted")
+    assert (call.state, call.rounds[-1].outcome) == ("ready", "interrupted")
     assert call.lease is not None
-    assert {step.id: step.value for step in call.steps}["seats"] == {"action": "decline"}
+    assert {step.id: step.value for step in call.steps}["seats"] == accept(number=3).model_dump(
+        exclude_none=True
+    )
 
 
-async def test_a_call_that_has_just_begun_is_interrupted_and_empty() -> None:
+async def test_a_call_that_has_just_begun_is_ready_and_empty() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
-    await store.begin(replace(await found(store), call_id="call_2"))
+    new = replace(await found(store), call_id="call_2", state=CallState.READY)
+    await store.begin(new)
 
     call = await recorded(store, at, "call_2")
 
-    assert (call.state, call.rounds, call.steps) == ("interrupted", [], [])
+    assert (call.state, call.rounds, call.steps) == ("ready", [], [])
 
 
 async def test_an_answer_from_a_page_is_marked() -> None:
@@ -184,7 +190,7 @@ async def test_an_answer_from_a_page_is_marked() -> None:
     await played(store, at, 1)
     journal = await latest_journal(store, await found(store))
     entered: Any = {"action": "accept", "content": {"number": 3}}
-    assert await enter(store, journal, "seats", Answer(entered))
+    assert await enter(store, journal, "seats", Answer(entered), 1e12)
     assert (await recorded(store, at)).state == "waiting"
     service = at.service(store)
     await service.run_round(at.job(journal), journal, await service.stored.entered(journal), _NONE)
@@ -256,7 +262,7 @@ async def test_what_another_release_has_written_is_left_out() -> None:
 
     call = await recorded(store, at)
 
-    assert (call.is_complete, call.state) == (False, "interrupted")
+    assert (call.is_complete, call.state) == (False, "waiting")
     assert drawn(call)[0] == "step reserve.1 r0 done"
 
 
@@ -282,7 +288,7 @@ async def test_an_outline_has_no_value() -> None:
 async def test_a_list_does_not_look_whether_a_call_runs() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
-    assert listed(await found(store)).state == "open"
+    assert listed(await found(store)).state == "waiting"
 
 
 class _None:

@@ -19,6 +19,7 @@ from tests.recorded.trips import (
     desk,
     found,
     look,
+    opened,
     played,
     release,
     reserve,
@@ -35,7 +36,14 @@ async def replayed(store: Modelled, present: Tool[Any] = trip) -> Replayed:
     asked = len(store.asked)
     outcome = await replay_call(store, await found(store), present)
     assert DONE == []
-    assert set(store.asked[asked:]) <= {"find", "round", "last_round", "entries"}
+    assert set(store.asked[asked:]) <= {
+        "find",
+        "round",
+        "last_round",
+        "entries",
+        "answers",
+        "undone_steps",
+    }
     return outcome
 
 
@@ -206,21 +214,13 @@ async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:
 
 
 async def test_an_interrupted_call_goes_on() -> None:
-    store = await waiting()
-    await store.record(
-        CALL, 1, {"!answers:1": '{"seats":[{"action":"accept","content":{"number":2}},null]}'}
-    )
+    store, at = Modelled(), desk()
+    await played(store, at, 1)
+    await opened(store, at, number=2)
     assert (await replayed(store)).ended == "goes on"
     await store.begin(replace(await found(store), call_id="call_2"))
     outcome = await replay_call(store, await found(store, "call_2"), trip)
     assert (outcome.ended, outcome.next) == ("goes on", ["trip/reserve.1"])
-
-
-async def test_an_answer_that_was_not_recorded_is_waited_for() -> None:
-    """As for calls that an older release has recorded."""
-    store = await rewritten(await ended(), 1, notes="")
-    outcome = await replayed(store)
-    assert (outcome.ended, outcome.next) == ("waits", ["seats"])
 
 
 async def test_what_another_release_has_written_cannot_be_read() -> None:

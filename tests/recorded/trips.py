@@ -11,8 +11,10 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._asking.host import Host
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.entries import dump_answers
 from anabranch._durable.store import CallRecord, CallStore
-from anabranch._engine import Finished
+from anabranch._engine import Answer, Finished
 from anabranch._recorded.reading import read_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch.messages import SampleReply, SampleRequest, Usage
@@ -20,6 +22,7 @@ from tests.durable.harness import Desk, accept
 from tests.durable.stores import Modelled
 
 CALL = "call_1"
+OWNER = "abc.def"
 DONE: list[str] = []
 
 
@@ -96,17 +99,32 @@ async def played(store: CallStore, at: Desk, rounds: int = 2) -> Mapping[str, An
     return asked.input_requests
 
 
+async def opened(store: CallStore, at: Desk, *, number: int) -> None:
+    """Have a worker open the round that is given an answer for ``seats``, and do nothing in it."""
+    now = at.clock.now()
+    answer = Answer({"action": "accept", "content": {"number": number}})
+    taken = await store.open_round(
+        CALL, 1, OWNER, now, now + 15, asks=["seats"], answers=dump_answers({"seats": answer})
+    )
+    assert taken is not None
+    assert taken.is_leased
+
+
 async def rewritten(store: CallStore, number: int, **changes: Any) -> Modelled:
     """Return a store with the same call, whose round ``number`` is recorded with ``changes``."""
     copy, record = Modelled(), await found(store)
-    await copy.begin(record)
+    await copy.begin(replace(record, state=CallState.READY))
+    inbox = await store.answers(CALL)
     for each in range(number + 1):
+        given = {step: answer.text for step, answer in inbox.items() if answer.round == each}
+        await copy.open_round(CALL, each, OWNER, 0, 1, asks=[*given], answers=given)
         if entries := await store.entries(CALL, each):
             await copy.record(CALL, each, entries)
         ended = await store.round(CALL, each)
         assert ended is not None
         ended = replace(ended, **changes) if each == number else ended
-        await copy.end_round(CALL, ended, deadline=None)
+        event = CallEvent.ASK if ended.state else CallEvent.RETURN
+        await copy.end_round(CALL, ended, event, owner=OWNER, deadline=record.deadline)
     return copy
 
 

@@ -10,6 +10,20 @@ from anabranch.replay_check._rules import RULES
 from anabranch.testing import MockClient
 from tests.replay_check.conftest import Check
 
+OPENED = """from contextlib import asynccontextmanager
+from mcp import Client
+@asynccontextmanager
+async def opened():
+    async with Client('x') as client:
+        yield client
+"""
+SHOP = """from mcp import Client
+class Shop:
+    async def __aenter__(self):
+        self.client = await Client('x').__aenter__()
+        return self
+    async def __aexit__(self, *error): ...
+"""
 FOUND = {
     "clock": [
         ("import time", "time.time()"),
@@ -48,6 +62,22 @@ FOUND = {
     ],
     "network": [
         ("import httpx2", "httpx2.get('x')"),
+        (
+            "from mcp import Client",
+            "async with Client('x') as client:\n    await client.call_tool('y')",
+        ),
+        (
+            "from fastmcp import Client",
+            "async with Client('x') as client:\n    await client.list_tools()",
+        ),
+        (
+            "from mcp import Client\nasync def helper():\n    async with Client('x') as c:\n        await c.call_tool('y')",
+            "await helper()",
+        ),
+        (
+            "from mcp import ClientSession",
+            "session = ClientSession()\nawait session.read_resource('x')",
+        ),
         ("import httpx2", "async with httpx2.AsyncClient() as web:\n    await web.get('x')"),
         ("import httpx2 as h", "await web(h.AsyncClient())\n"),
         ("from urllib.request import urlopen", "urlopen('x')"),
@@ -139,6 +169,41 @@ FOUND = {
             "async def inner():\n    await ask(ctx)\n    asyncio.create_task(compute())\nawait inner()",
         ),
         ("from mcp import Client", "async with Client('x') as client:\n    await ask(ctx)"),
+        ("from mcp import Client\nCLIENT = Client('x')", "async with CLIENT:\n    await ask(ctx)"),
+        (
+            "from mcp import Client\nasync def helper(c):\n    async with Client('x'):\n        await ask(c)",
+            "await helper(ctx)",
+        ),
+        (OPENED, "async with opened() as client:\n    await ask(ctx)"),
+        (f"{OPENED}\ndef again(): return opened()", "async with again():\n    await ask(ctx)"),
+        (
+            "from mcp import Client\ndef made(): return Client('x')",
+            "async with made() as client:\n    await ask(ctx)",
+        ),
+        (SHOP, "async with Shop() as shop:\n    await ask(ctx)"),
+        (SHOP, "shop = Shop()\nasync with shop:\n    await ask(ctx)"),
+        (
+            "from mcp import Client\nclass Shop:\n"
+            + indent(
+                "def __init__(self): self.client = Client('x')\n"
+                "async def __aenter__(self): await self.client.__aenter__()\n"
+                "async def __aexit__(self, *error): ...",
+                "    ",
+            ),
+            "async with Shop():\n    await ask(ctx)",
+        ),
+        (
+            "from contextlib import AsyncExitStack\nfrom mcp import Client",
+            "async with AsyncExitStack() as stack:\n    await stack.enter_async_context(Client('x'))\n    await ask(ctx)",
+        ),
+        (
+            "from anabranch.agents import RemoteTools",
+            "async with RemoteTools('http://localhost/mcp') as remote:\n    await ask(ctx)",
+        ),
+        (
+            "from mcp.client.stdio import stdio_client",
+            "async with stdio_client(x) as streams:\n    await ask(ctx)",
+        ),
     ],
     "ask-in-finally": [
         ("", "try:\n    await ask(ctx)\nfinally:\n    await ctx.elicit(Name, 'x')"),
@@ -316,6 +381,9 @@ NOTHING = [
         "async with anyio.create_task_group() as group:\n    group.start_soon(ask, ctx)\n    await ask(ctx)",
     ),
     ("from mcp import Client", "async with Client('x') as client:\n    pass\nawait ask(ctx)"),
+    (OPENED, "async with opened() as client:\n    pass\nawait ask(ctx)"),
+    (f"{OPENED}\nasync def once():\n    async with opened() as c: await c.call_tool('y')", "await ctx.step(once)\nawait ask(ctx)"),
+    ("from contextlib import nullcontext", "async with nullcontext():\n    await ask(ctx)"),
     ("", "for name in sorted({'a', 'b'}):\n    await ctx.elicit(Name, name)"),
     ("", "for name in {'a', 'b'}:\n    await ctx.elicit(Name, name, key=name)"),
     ("", "for name in {'a', 'b'}:\n    await ctx.branch(ask, name=name)"),

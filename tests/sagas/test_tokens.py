@@ -17,8 +17,8 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
+from anabranch._sealing import SagaClaims, Sealer
 from anabranch.mcp import create_server
-from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected

@@ -25,7 +25,10 @@ from anabranch.testing.suites import (
     TreeStoreCheck,
 )
 from anabranch.testing.suites import _call_fence_checks as call_fences
+from anabranch.testing.suites import _call_inbox_checks as call_inboxes
+from anabranch.testing.suites import _call_listing_checks as call_lists
 from anabranch.testing.suites import _call_round_checks as call_rounds
+from anabranch.testing.suites import _call_state_checks as call_states
 from anabranch.testing.suites import _call_store_checks as call_store
 from anabranch.testing.suites import _memory_store_checks as memory_store
 from anabranch.testing.suites import _run_event_checks as run_events
@@ -48,6 +51,9 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_store, CALL_STORE_CHECKS),
     (call_rounds, CALL_STORE_CHECKS),
     (call_fences, CALL_STORE_CHECKS),
+    (call_inboxes, CALL_STORE_CHECKS),
+    (call_lists, CALL_STORE_CHECKS),
+    (call_states, CALL_STORE_CHECKS),
     (call_sharing, SHARED_CALL_STORE_CHECKS),
     (tree_store, TREE_STORE_CHECKS),
     (tree_changes, TREE_STORE_CHECKS),

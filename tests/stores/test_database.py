@@ -17,13 +17,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
 from anabranch.stores import _connections as connections
 from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
 from anabranch.stores import open_store, open_tree_store
-from anabranch.stores._connections import Doubt, ThreadConnections
+from anabranch.stores._connections import ConnectionHealth, ThreadConnections
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches
 from anabranch.stores._urls import read_url
@@ -169,7 +170,7 @@ async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -
         return connection.scalar(sa.text("SELECT count(*) FROM anabranch_entry"))
 
     for _ in range(2):
-        with pytest.raises(StoreError, match="SQLITE_CONSTRAINT"):
+        with pytest.raises(StoreError, match="just been deleted"):
             await database.write(entry_of_no_call)
         assert await database.write(entries) == 0
     await database.close()
@@ -292,7 +293,7 @@ def test_work_that_comes_after_the_end_is_dropped() -> None:
     threads = ThreadPoolExecutor(1)
     threads.shutdown()
     engine = sa.create_engine("sqlite://")
-    batches = Batches(threads, ThreadConnections(engine, Doubt()).transaction)
+    batches = Batches(threads, ThreadConnections(engine, ConnectionHealth()).transaction)
 
     def work(_: sa.Connection) -> None: ...
 
@@ -456,7 +457,10 @@ async def test_only_a_lease_may_be_lost_when_postgres_crashes(postgres: Any) -> 
             assert not is_lasting()
             await store.open_round("call_2", 0, "a", 1.0, 2.0, new=a_call("call_2"))
             assert is_lasting()
-            await store.end_round("call_1", RoundRecord(0, "", ""), deadline=None, release="a")
+            await store.open_round("call_1", 0, "a", 1.0, 2.0, answers={"asked": "yes"})
+            assert is_lasting()
+            end = RoundRecord(0, "", "")
+            await store.end_round("call_1", end, CallEvent.ASK, owner="a", deadline=1.0)
             assert is_lasting()
         finally:
             event.remove(sa.Engine, "before_cursor_execute", note)

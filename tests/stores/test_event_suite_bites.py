@@ -1,17 +1,31 @@
 """The published suite finds stores of run events that break a promise: each saboteur breaks one."""
 
+import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents, TakenRun
+from anabranch._durable.run_events import (
+    EventBatch,
+    EventId,
+    MissedEventsError,
+    NewEvents,
+    RunEvents,
+    TakenRun,
+)
 from anabranch.stores import open_run_events
 from anabranch.testing.suites import RUN_EVENT_CHECKS, RunEventCheck
 from anabranch.testing.suites import _run_event_checks as suite
 from anabranch.testing.suites import _run_lease_checks as leases
+
+At: TypeAlias = int | EventId
+
+
+def _number(at: At) -> int:
+    return at if isinstance(at, int) else at.number
 
 
 class Saboteur:
@@ -58,54 +72,97 @@ class CutsAtNul(Saboteur):
 
 
 class Follower(Saboteur):
-    def sees(self, first: int, events: Sequence[bytes]) -> tuple[int, Sequence[bytes]]:
-        return first, events
+    def sees(self, batch: EventBatch) -> EventBatch:
+        return batch
 
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
         async with aclosing(self.good.follow(run, after)) as following:
-            async for first, events in following:
-                yield self.sees(first, events)
+            async for batch in following:
+                yield self.sees(batch)
 
 
 class RepeatsTheLast(Follower):
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        async with aclosing(super().follow(run, max(after - 1, 0))) as following:
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+        start = after if isinstance(after, EventId) else max(after - 1, 0)
+        async with aclosing(super().follow(run, start)) as following:
             async for batch in following:
                 yield batch
 
 
 class DropsForTheSlow(Follower):
-    def sees(self, first: int, events: Sequence[bytes]) -> tuple[int, Sequence[bytes]]:
-        return (first + 1, events[1:]) if len(events) > 1 else (first, events)
+    def sees(self, batch: EventBatch) -> EventBatch:
+        first, events, marks = batch
+        return EventBatch(first + 1, events[1:], marks[1:]) if len(events) > 1 else batch
 
 
 class HoldsEverything(Follower):
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
         held: list[bytes] = []
+        marks: list[int] = []
         async with aclosing(super().follow(run, after)) as following:
-            async for first, events in following:
-                held += events
-                if first == 1 or len(held) == await self.good.last(run):
-                    yield first + len(events) - len(held), held
-                    held = []
+            async for batch in following:
+                held, marks = [*held, *batch.events], [*marks, *batch.marks]
+                if batch.first == 1 or len(held) == await self.good.last(run):
+                    yield EventBatch(batch.first + len(batch.events) - len(held), held, marks)
+                    held, marks = [], []
 
 
 class TakesUnknownNumbersForTheEnd(Follower):
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        start = min(max(after, 0), await self.good.last(run))
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+        start = min(max(_number(after), 0), await self.good.last(run))
         async with aclosing(super().follow(run, start)) as following:
             async for batch in following:
                 yield batch
 
 
 class DoesNotReportGaps(Follower):
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
         try:
             async with aclosing(super().follow(run, after)) as following:
                 async for batch in following:
                     yield batch
         except MissedEventsError as error:
-            yield error.last, [b"something"]
+            yield EventBatch(error.last.number, [b"something"], [error.last.mark])
+
+
+class TrustsNumbers(Follower):
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+        async with aclosing(super().follow(run, _number(after))) as following:
+            async for batch in following:
+                yield batch
+
+
+class ProvesTheEventAlone(TrustsNumbers):
+    """By a digest of its bytes, which another run of events may have as well."""
+
+    def sees(self, batch: EventBatch) -> EventBatch:
+        return batch._replace(marks=[zlib.crc32(each) for each in batch.events])
+
+    async def id_of(self, run: str, number: int | None = None) -> EventId:
+        at = await self.good.last(run) if number is None else number
+        if at < 1:
+            return EventId(0, 0)
+        async with aclosing(self.good.follow(run, at - 1)) as following:
+            return EventId(at, zlib.crc32((await anext(following)).events[0]))
+
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+        number, last = _number(after), await self.good.last(run)
+        is_trusted = isinstance(after, int) or number == 0
+        if number > last or not (is_trusted or await self.id_of(run, number) == after):
+            raise MissedEventsError(run, number, await self.id_of(run))
+        async with aclosing(super().follow(run, number)) as following:
+            async for batch in following:
+                yield batch
+
+
+class ForgetsTheMarkOfWhatIsDeleted(Saboteur):
+    async def id_of(self, run: str, number: int | None = None) -> EventId:
+        found = await self.good.id_of(run, number)
+        try:
+            await anext(self.good.follow(run, found.number - 1))
+        except MissedEventsError:
+            return EventId(found.number, 0)
+        return found
 
 
 class FindsTheLast(Saboteur):
@@ -168,8 +225,8 @@ class ForgetsWhereALongRunHasBegun(Saboteur):
 
 
 class ShortensOpenRuns(Follower):
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        start = max(after, await self.good.last(run) - 40_000)
+    async def follow(self, run: str, after: At) -> AsyncGenerator[EventBatch]:
+        start = max(_number(after), await self.good.last(run) - 40_000)
         async with aclosing(super().follow(run, start)) as following:
             async for batch in following:
                 yield batch
@@ -215,6 +272,9 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (HoldsEverything, suite.a_slow_reader_holds_up_no_one),
     (TakesUnknownNumbersForTheEnd, suite.a_reader_from_nowhere_is_refused),
     (DoesNotReportGaps, suite.pruning_deletes_events_of_old_runs),
+    (TrustsNumbers, suite.an_id_proves_which_event_it_was),
+    (ProvesTheEventAlone, suite.an_id_proves_which_event_it_was),
+    (ForgetsTheMarkOfWhatIsDeleted, suite.pruning_deletes_events_of_old_runs),
     (FindsTheLast, suite.a_key_finds_the_first_of_its_events),
     (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
     (LeasesToEveryOwner, leases.a_lease_has_one_holder),

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch._durable.call_states import CallState
+from anabranch._durable.store import CallStore, LeaseRecord
 from anabranch.testing.suites import (
     CallModel,
     OpenCallStore,
@@ -19,82 +19,9 @@ from anabranch.testing.suites import (
 )
 from anabranch.testing.suites._call_samples import a_call
 from anabranch.testing.suites._expectations import opened
+from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
 
-NAMES = st.sampled_from(["call_1", "call_2"])
-OWNERS = st.sampled_from(["a", "b"])
-TIMES = st.integers(0, 4).map(float)
-NUMBERS = st.integers(0, 2)
-STEPS = st.sampled_from(["s", "t", "u"])
-TEXTS = st.sampled_from(["1", "2", "3"])
-STATUSES = st.sampled_from(["open", "done", "failed"])
-
-
-def operation(method: str, *arguments: st.SearchStrategy[Any], **options: Any) -> Any:
-    return st.builds(
-        Operation, st.just(method), st.tuples(*arguments), st.fixed_dictionaries(options)
-    )
-
-
-def begun(name: str, tool: str, deadline: float) -> CallRecord:
-    return a_call(name, tool=tool, deadline=deadline)
-
-
-def opening(new: CallRecord, number: int, owner: str, until: float) -> Operation:
-    return Operation("open_round", (new.call_id, number, owner, 0.0, until), {"new": new})
-
-
-OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
-    operation("begin", st.builds(begun, NAMES, TEXTS, TIMES)),
-    operation("find", NAMES),
-    operation("calls", NUMBERS, tool=st.none() | TEXTS, status=st.none() | STATUSES),
-    operation("leased", NAMES),
-    operation("lease", NAMES, OWNERS, TIMES, TIMES),
-    operation("open_round", NAMES, NUMBERS, OWNERS, TIMES, TIMES),
-    st.builds(opening, st.builds(begun, NAMES, TEXTS, TIMES), NUMBERS, OWNERS, TIMES),
-    operation("renew", NAMES, OWNERS, TIMES),
-    operation("release", NAMES, OWNERS),
-    operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
-    operation(
-        "record",
-        NAMES,
-        NUMBERS,
-        st.dictionaries(STEPS, TEXTS, min_size=1),
-        owner=st.none() | OWNERS,
-    ),
-    operation("entries", NAMES, NUMBERS),
-    operation(
-        "end_round",
-        NAMES,
-        st.builds(RoundRecord, NUMBERS, TEXTS, TEXTS),
-        deadline=st.none() | TIMES,
-        status=STATUSES,
-        release=st.none() | OWNERS,
-    ),
-    operation("round", NAMES, NUMBERS),
-    operation("last_round", NAMES),
-    operation(
-        "finish",
-        NAMES,
-        STATUSES.filter(lambda status: status != "open"),
-        owner=st.none() | OWNERS,
-    ),
-    operation("expired", TIMES, st.integers(1, 2)),
-    operation("prune", TIMES, st.integers(1, 2)),
-)
 CLIENTS = st.lists(st.lists(OPERATIONS, max_size=4), min_size=2, max_size=3)
-BEGINNING = [Operation("begin", (a_call("call_1"),)), Operation("begin", (a_call("call_2"),))]
-LOOKING = [
-    Operation(method, (name, *more))
-    for name in ("call_1", "call_2")
-    for method, *more in (("find",), ("last_round",), ("entries", 0), ("entries", 1))
-]
-
-
-async def empty(store: CallStore) -> None:
-    """Make the store as good as new, which is faster than a new one."""
-    for name in ("call_1", "call_2"):
-        await store.finish(name, "done")
-    await store.prune(1e12, 10)
 
 
 @pytest.fixture
@@ -135,11 +62,14 @@ async def test_some_order_explains_what_concurrent_clients_see(
 def test_no_order_explains_two_firsts() -> None:
     """The search itself: a lease given to two owners has no explanation."""
     begin = Seen(Operation("begin", (a_call(),)), 1, 2, a_call())
-    first = Seen(Operation("lease", ("call_1", "a", 0.0, 9.0)), 3, 5, True)
-    second = Seen(Operation("lease", ("call_1", "b", 0.0, 9.0)), 4, 6, False)
+    taken = a_call(state=CallState.UNDOING, lease=LeaseRecord("a", 300.0))
+    other = replace(taken, lease=LeaseRecord("b", 300.0))
+    first = Seen(Operation("take_to_undo", ("call_1", "a", 200.0, 300.0)), 3, 5, taken)
+    second = Seen(Operation("take_to_undo", ("call_1", "b", 200.0, 300.0)), 4, 6, None)
 
     assert explains(CallModel(), [begin, first, second])
-    assert not explains(CallModel(), [begin, first, replace(second, result=True)])
+    assert not explains(CallModel(), [begin, replace(first, result=other), second])
+    assert not explains(CallModel(), [begin, first, replace(second, result=other)])
 
 
 def test_no_order_explains_a_read_that_misses_what_was_written_before_it() -> None:

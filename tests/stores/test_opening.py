@@ -14,11 +14,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
-from anabranch.memory import Draft, Filter, ReasoningBank, Scope, Scopes
 from anabranch.stores import _migrations as migrations
-from anabranch.stores import open_memory_store, open_store, open_stores, open_tree_store
+from anabranch.stores import open_store, open_stores, open_tree_store
 from anabranch.stores._branches import Branches
 from anabranch.stores._calls import Calls
 from anabranch.stores._columns import metadata
@@ -44,38 +42,6 @@ def execute(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         rows = [tuple(row) for row in done] if done.returns_rows else []
     engine.dispose()
     return rows
-
-
-TABLES = {
-    "0002": ("ref", "result", "node", "thread"),
-    "0004": ("event", "run"),
-    "0005": ("memory_vector", "memory", "memory_queue"),
-    "0006": ("branch_count", "branch", "folding_session"),
-}
-"""The tables that each migration makes, in the order in which they can be dropped."""
-
-
-def take_back(url: str, version: str) -> None:
-    """Make the store one of an older release, as far as its later tables are concerned."""
-    for table in (each for later, made in TABLES.items() if later > version for each in made):
-        execute(url, f"DROP TABLE anabranch_{table}")
-    if url.startswith("sqlite") and version < "0005":
-        execute(url, "DROP TABLE anabranch_memory_words")
-        execute(url, "DROP TABLE anabranch_memory_words_place")
-    if "0002" <= version < "0007":
-        execute(url, "DROP INDEX anabranch_thread_owner")
-        execute(url, "ALTER TABLE anabranch_thread DROP COLUMN owner")
-    if version < "0008":
-        execute(url, "ALTER TABLE anabranch_round DROP COLUMN notes")
-        execute(url, "DROP INDEX anabranch_call_started")
-    if "0004" <= version < "0010":
-        execute(url, "DROP INDEX anabranch_run_leased")
-    if version < "0011":
-        execute(url, "ALTER TABLE anabranch_call DROP COLUMN version")
-    if version < "0012":
-        execute(url, "DROP INDEX anabranch_call_asked")
-        execute(url, "ALTER TABLE anabranch_call DROP COLUMN asked")
-    execute(url, SET_VERSION.format(version))
 
 
 def is_no_index_of_words(name: str | None, *_: object) -> bool:
@@ -107,90 +73,22 @@ def test_the_newest_migration_is_the_version_that_the_code_expects() -> None:
     assert scripts.get_heads() == [migrations.SCHEMA]
 
 
-async def test_a_store_of_a_newer_release_is_refused_and_left_as_it_is(url: str) -> None:
+@pytest.mark.parametrize("version", ["0002", "0005", "0013", "9999"])
+async def test_a_store_of_another_release_is_refused_and_left_as_it_is(
+    url: str, version: str
+) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-    execute(url, SET_VERSION.format("9999"))
+    execute(url, SET_VERSION.format(version))
 
     async with opened(partial(open_store, url)) as store:
-        with pytest.raises(StoreError, match=r"another release.*'9999'.*nothing was changed"):
+        with pytest.raises(StoreError, match=rf"another release.*'{version}'.*nothing was changed"):
             await store.begin(a_call("call_2"))
     execute(url, SET_VERSION.format(migrations.SCHEMA))
 
     async with opened(partial(open_store, url)) as store:
         assert await store.find("call_1") == a_call()
         assert await store.find("call_2") is None
-
-
-async def test_a_store_of_an_older_release_is_brought_up_to_date_and_loses_no_call(
-    url: str,
-) -> None:
-    async with opened(partial(open_store, url)) as store:
-        await store.begin(a_call())
-    take_back(url, "0001")
-
-    calls, trees = open_stores(url)
-    async with opened(lambda: trees):
-        await trees.create_thread(a_thread())
-
-        assert await trees.thread("t") == a_thread()
-        assert await calls.find("call_1") == a_call()
-
-
-async def test_memories_of_an_older_release_are_found_and_forgotten(url: str) -> None:
-    """Their full-text index is made again."""
-    async with opened(partial(open_memory_store, url)) as store:
-        ours, theirs = [
-            await ReasoningBank(store, scopes=Scopes(project=name)).record(
-                Draft(title="Locks", description="When it is locked", content=f"Ask {name}.")
-            )
-            for name in ("ours", "theirs")
-        ]
-    take_back(url, "0008")
-
-    async with opened(partial(open_memory_store, url)) as store:
-        which = Filter((Scope(name="ours"),))
-        assert await store.search(["lock"], which) == [ours]
-        assert await store.search(["lock"], Filter()) == [theirs, ours]
-        assert await store.forget(ours.id)
-        assert await store.search(["lock"], which) == []
-
-
-async def test_threads_of_an_older_release_have_no_owner(url: str) -> None:
-    async with opened(lambda: open_tree_store(url)) as store:
-        await store.create_thread(a_thread(owner="ann"))
-    take_back(url, "0006")
-
-    async with opened(lambda: open_tree_store(url)) as store:
-        assert await store.threads_of(None, 10) == [a_thread()]
-
-
-async def test_calls_that_an_older_release_has_abandoned_have_expired(url: str) -> None:
-    async with opened(partial(open_store, url)) as store:
-        for name in ("call_1", "call_2"):
-            await store.begin(a_call(name))
-        await store.finish("call_2", "expired", deadline=1.0)
-    execute(url, "UPDATE anabranch_call SET status = 'abandoned' WHERE status = 'expired'")
-    take_back(url, "0002")
-
-    async with opened(partial(open_store, url)) as store:
-        assert await store.find("call_1") == a_call()
-        assert await store.find("call_2") == a_call("call_2", status="expired", deadline=1.0)
-        assert await store.prune(2.0, 10) == 1
-
-
-async def test_rounds_of_an_older_release_have_no_notes(url: str) -> None:
-    ended = RoundRecord(0, "answers", "reply")
-    async with opened(partial(open_store, url)) as store:
-        await store.begin(a_call())
-        await store.end_round("call_1", ended, deadline=None)
-    take_back(url, "0007")
-
-    async with opened(partial(open_store, url)) as store:
-        found = await store.last_round("call_1")
-        assert found is not None
-        assert (found, found.notes) == (ended, "")
-        assert await store.calls(10) == [a_call()]
 
 
 async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
@@ -212,6 +110,52 @@ async def test_a_migration_that_fails_leaves_nothing_and_is_tried_again(url: str
         execute(url, "DROP TABLE anabranch_entry")
 
         assert await store.begin(a_call()) == a_call()
+
+
+async def test_a_store_without_the_row_of_its_version_says_so(url: str) -> None:
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+    execute(url, "DELETE FROM anabranch_version")
+
+    async with opened(partial(open_store, url)) as store:
+        with pytest.raises(
+            StoreError, match=r"no version.*restore it from a copy.*Nothing was changed"
+        ):
+            await store.begin(a_call("call_2"))
+
+
+async def test_tables_of_another_program_under_our_names_are_named_as_that(url: str) -> None:
+    execute(url, "CREATE TABLE anabranch_entry (theirs INTEGER)")
+    execute(url, "INSERT INTO anabranch_entry VALUES (7)")
+
+    async with opened(partial(open_store, url)) as store:
+        with pytest.raises(StoreError, match=r"another program's.*name another.*Nothing was"):
+            await store.begin(a_call())
+
+    assert execute(url, "SELECT theirs FROM anabranch_entry") == [(7,)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE anabranch_entry",
+        "ALTER TABLE anabranch_call RENAME COLUMN deadline TO dead",
+        "ALTER TABLE anabranch_version RENAME COLUMN version_num TO number",
+    ],
+)
+async def test_a_store_that_lacks_what_its_version_has_says_so(url: str, change: str) -> None:
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+    execute(url, change)
+
+    async def use() -> None:
+        async with opened(partial(open_store, url)) as store:
+            await store.begin(a_call("call_2"))
+            await store.record("call_1", 0, {"step": "{}"})
+
+    with pytest.raises(StoreError, match=r"restore it from a copy, or name another") as refused:
+        await use()
+    assert str(refused.value).count(". ") == 0
 
 
 async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

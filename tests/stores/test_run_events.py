@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import MissedEventsError
+from anabranch._durable.run_events import EventId, MissedEventsError
 from anabranch.stores import _connections as connections
 from anabranch.stores import _event_watches as watches
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.stores._database import Database
-from anabranch.stores._event_tails import Page, Tail, Tails
+from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events
 from anabranch.stores._urls import read_url
 from anabranch.testing.suites._expectations import opened
 from anabranch.testing.suites._run_event_checks import read_from
 from tests.agents.memory import MemoryTrees
+from tests.lost_events import lose_events
 from tests.postgres import Server
 
 NEVER = 1e9
@@ -34,7 +36,7 @@ async def test_a_run_holds_its_latest_events_only(url: str) -> None:
         with pytest.raises(MissedEventsError) as caught:
             await read_from(store, "r", 79, 1)
 
-    assert caught.value.last == 100
+    assert caught.value.last.number == 100
     assert "after number 79 are no longer stored" in str(caught.value)
 
 
@@ -82,6 +84,95 @@ async def test_a_run_that_begins_where_another_waits_has_what_was_before_shorten
         assert (await read_from(store, "r", 72, 8))[0] == (73, b"begun")
 
 
+async def test_who_comes_back_after_a_crash_has_missed_what_it_has_lost(url: str) -> None:
+    """Whether or not other events have the numbers by then, and however equal they are."""
+    async with opened(lambda: Events(Database(read_url(url)))) as store:
+        for event in (b"1", b"2", b"3", b"4"):
+            await store.append("r", [event], at=1.0)
+        ids = [await store.id_of("r", number) for number in range(1, 5)]
+        await lose_events(url, "r", 2)
+        for more in ([], [b"other", b"4"], [b"5"]):
+            last = await store.append("r", more, at=1.0)
+            for lost in ids[2:]:
+                with pytest.raises(MissedEventsError) as caught:
+                    await read_from(store, "r", lost, 1)
+                assert caught.value.last == await store.id_of("r", last)
+        assert await read_from(store, "r", ids[1], 2) == [(3, b"other"), (4, b"4")]
+
+
+@pytest.mark.parametrize("read", [1, 3])
+async def test_who_reads_on_through_a_crash_learns_what_it_has_missed(url: str, read: int) -> None:
+    """The store has lost events that are in memory here; by and by, it has as many again."""
+    async with opened(lambda: Events(Database(read_url(url)))) as store:
+        await store.append("r", [b"1", b"2", b"3"], at=1.0)
+        async with aclosing(store.follow("r", 3 - read)) as following:
+            assert len((await anext(following)).events) == read
+            await lose_events(url, "r", 1)
+            await store.append("r", [b"other 2"], at=1.0)
+            await store.append("r", [b"other 3", b"4"], at=1.0)
+            with pytest.raises(MissedEventsError):
+                await anext(following)
+        found = await read_from(store, "r", 1, 3)
+    assert [event for _, event in found] == [b"other 2", b"other 3", b"4"]
+
+
+class Stored:
+    """Three events, which are large or small, until a crash takes the last two."""
+
+    def __init__(self, size: int) -> None:
+        self.marks = [7, 8, 9]
+        self.reads: list[EventId] = []
+        self.has_nothing = asyncio.Event()
+        self._size = size
+
+    async def read(self, run: str, at: EventId) -> Page:
+        self.reads.append(at)
+        last = len(self.marks)
+        if at.number > last:
+            raise MissedEventsError(run, at.number, EventId(last, self.marks[-1]))
+        if at.number == last:
+            self.has_nothing.set()
+        marks = self.marks[at.number :]
+        before = self.marks[at.number - 1] if at.number else 0
+        return Page([b"x" * self._size for _ in marks], marks, last, before)
+
+    async def gives_the_next(self, shared: Tails) -> None:
+        """Come back after the event that is left, wait for the next, and get it."""
+        async with aclosing(shared.follow("r", EventId(1, 7))) as back:
+            waits = asyncio.create_task(anext(back))
+            await self.has_nothing.wait()
+            self.marks.append(10)
+            shared.publish("r", 2, [b"2"], 10)
+            assert await waits == (2, [b"2"], [10])
+
+
+async def test_a_tail_that_a_crash_has_left_ahead_of_the_store_is_forgotten() -> None:
+    """It is longer than what is in memory, so that a reader asks the store, which has nothing."""
+    stored = Stored(2 * TAIL_BYTES)
+    shared = Tails(stored.read, None)
+    async with aclosing(shared.follow("r", 0)) as slow:
+        assert (await anext(slow)).marks == [7, 8, 9]
+        del stored.marks[1:]
+        await stored.gives_the_next(shared)
+        with pytest.raises(MissedEventsError):
+            await anext(slow)
+    assert stored.reads == [(0, UNKNOWN), (1, 7), (1, 7), (3, 9)]
+
+
+async def test_what_one_reader_has_found_lost_is_given_to_no_other() -> None:
+    stored = Stored(1)
+    shared = Tails(stored.read, None)
+    async with aclosing(shared.follow("r", 0)) as slow:
+        await anext(slow)
+        del stored.marks[1:]
+        shared.wake_all()
+        async with aclosing(shared.follow("r", EventId(3, 9))) as following:
+            with pytest.raises(MissedEventsError):
+                await anext(following)
+        await stored.gives_the_next(shared)
+    assert stored.reads == [(0, UNKNOWN), (3, 9), (1, 7)]
+
+
 async def test_events_lie_beside_conversations(url: str) -> None:
     async with opened(partial(open_tree_store, url)) as trees:
         beside = open_run_events(trees)
@@ -98,32 +189,57 @@ async def test_events_beside_a_store_of_another_kind_are_in_memory() -> None:
 def test_a_tail_is_bounded() -> None:
     tail = Tail("r")
     for number in range(1, 1001):
-        tail.extend(number, [b"x" * 10_000])
+        tail.extend(number, [b"x" * 10_000], [number])
     assert tail.end == 1000
-    assert len(tail.after(1000 - 6)) == 6
-    assert not tail.after(1000 - 14)
-    assert not tail.after(0)
-    tail.extend(1001, [b"x" * 10_000_000])
-    assert len(tail.after(1000)) == 1
+    assert len(after(tail, 1000 - 6)) == 6
+    assert not after(tail, 1000 - 14)
+    assert not after(tail, 0)
+    tail.extend(1001, [b"x" * 10_000_000], [1])
+    assert len(after(tail, 1000)) == 1
+
+
+def after(tail: Tail, number: int, mark: int = UNKNOWN) -> Sequence[bytes]:
+    """The events that a tail has after one."""
+    found = tail.after(EventId(number, mark))
+    assert found is None or (found.first, len(found.marks)) == (number + 1, len(found.events))
+    return found.events if found else ()
 
 
 def test_a_tail_takes_batches_in_any_order() -> None:
     tail = Tail("r")
-    tail.extend(4, [b"4", b"5"])
-    tail.extend(1, [b"1", b"2", b"3"])
-    assert (tail.end, tail.after(3), tail.after(2)) == (5, [b"4", b"5"], ())
-    tail.extend(5, [b"5", b"6"])
-    assert tail.after(3) == [b"4", b"5", b"6"]
+    tail.extend(4, [b"4", b"5"], [7, 7])
+    tail.extend(1, [b"1", b"2", b"3"], [6, 6, 6])
+    assert (tail.end, after(tail, 3), after(tail, 2)) == (5, [b"4", b"5"], ())
+    tail.extend(5, [b"5", b"6"], [7, 8])
+    assert after(tail, 3) == [b"4", b"5", b"6"]
+    assert after(tail, 4, 7) == [b"5", b"6"]
+
+
+def test_a_tail_gives_nothing_to_who_has_read_another_event() -> None:
+    tail = Tail("r")
+    tail.extend(1, [b"1", b"2"], [7, 8])
+    assert (after(tail, 1, 7), after(tail, 1, 8), after(tail, 2, 8)) == ([b"2"], (), ())
+    assert [tail.has(EventId(2, each)) for each in (7, 8, UNKNOWN)] == [False, True, True]
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4])
+def test_a_tail_begins_again_where_the_store_has_lost_events(first: int) -> None:
+    tail = Tail("r")
+    tail.extend(1, [b"1", b"2", b"3"], [7, 7, 7])
+    before = 9 if first > 1 else UNKNOWN
+    tail.extend(first, [b"new"], [9], before)
+    assert (tail.end, after(tail, first - 1)) == (first, [b"new"])
+    assert not tail.has(EventId(3, 7))
 
 
 async def test_readers_at_the_end_read_the_store_once_for_all() -> None:
     reads: list[int] = []
     stored = [b"1"]
 
-    async def read(_run: str, after: int) -> Page:
-        reads.append(after)
+    async def read(_run: str, at: EventId) -> Page:
+        reads.append(at.number)
         await asyncio.sleep(0)
-        return Page(stored[after:], len(stored))
+        return Page(stored[at.number :], [7] * len(stored[at.number :]), len(stored), UNKNOWN)
 
     shared = Tails(read, None)
     async with asyncio.TaskGroup() as group:
@@ -132,14 +248,14 @@ async def test_readers_at_the_end_read_the_store_once_for_all() -> None:
     assert reads == [0]
 
 
-async def _first(shared: Tails, after: int) -> None:
-    async with aclosing(shared.follow("r", after)) as following:
-        assert await anext(following) == (after + 1, [b"1"])
+async def _first(shared: Tails, number: int) -> None:
+    async with aclosing(shared.follow("r", number)) as following:
+        assert await anext(following) == (number + 1, [b"1"], [7])
 
 
 async def test_a_run_that_no_one_follows_is_forgotten() -> None:
-    async def read(_run: str, _after: int) -> Page:
-        return Page([b"1"], 1)
+    async def read(_run: str, _at: EventId) -> Page:
+        return Page([b"1"], [7], 1, UNKNOWN)
 
     watched: list[str] = []
 

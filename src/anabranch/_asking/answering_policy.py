@@ -1,4 +1,4 @@
-"""What a client lets servers ask of its model: a policy, and the answerer that follows it.
+"""The policy of a client that lets servers ask its model, and the answerer that follows it.
 
 The protocol recommends both that a person approves of samples and that their rate is limited. A
 refused sample is answered with an error that says why; a question for the person always passes.

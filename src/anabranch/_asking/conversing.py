@@ -97,25 +97,41 @@ def converse(
 
     Raises:
         ValueError: ``max_rounds`` is not positive, or two tools have the same name.
+        TypeError: one of ``tools`` is no tool of this library.
         ConverseRoundsError: the model still calls tools; on ``await``.
         ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
     """
     if max_rounds < 1:
         raise ValueError(f"max_rounds must be positive, got {max_rounds}")
-    bound = tuple(self.tools.values() if tools is None else tools)
+    bound = _checked_tools(self.tools.values() if tools is None else tools)
     names = [tool.name for tool in bound]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"converse(tools=…) has {twice[0]!r} twice; give each tool its own name")
     begun = (*self.messages, user(prompt))
-    talk = _Talk(self, bound, begun, len(begun) - 1, max_rounds, options)
+    talk = _Talk(self, bound, begun, len(begun) - 1, max_rounds, options, _ids_in(begun))
     adding = self._adding()  # pyright: ignore[reportPrivateUsage] - as a method of the context
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
     return call.scheduler.made(talk.run(adding))
 
 
+def _checked_tools(tools: object) -> tuple[Runnable[Any], ...]:
+    given = cast("Iterable[object]", tools) if isinstance(tools, Iterable) else [tools]
+    bound = tuple(given)
+    for each in bound:
+        if not (isinstance(getattr(each, "name", None), str) and hasattr(each, "returned_by")):
+            raise TypeError(
+                f"converse(tools=…) takes a list of @tool functions and HandoffTools, and {each!r} is"
+                " none. The tools of other servers are an agent's: Agent(tools=[RemoteTools(…)])."
+            )
+    return cast("tuple[Runnable[Any], ...]", bound)
+
+
 @dataclass(slots=True)
 class _Talk:
-    """One ``ctx.converse``; ``messages`` are those so far, its own from ``start``."""
+    """One ``ctx.converse``; ``messages`` are those so far, its own from ``start``.
+
+    ``used`` has the ids of the tool uses among them.
+    """
 
     context: _Context
     tools: tuple[Runnable[Any], ...]
@@ -123,13 +139,14 @@ class _Talk:
     start: int
     max_rounds: int
     options: SampleOptions
+    used: set[str]
 
     async def run(self, adding: Callable[[tuple[Message, ...]], None]) -> SampleResult[None]:
         for _ in range(self.max_rounds):
             here = self.context._with_messages(self.messages, self.tools)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
             offered = self.tools or None
             reply = await here.sample(messages=self.messages, tools=offered, **self.options)
-            said = _with_own_ids(reply.exchange[-1].content, self.messages)
+            said = _with_own_ids(reply.exchange[-1].content, self.used)
             self.messages += (assistant(said or (TextBlock(text=NOTHING),)),)
             if not reply.tool_calls:
                 exchange = Exchange(self.messages[self.start :])
@@ -173,9 +190,13 @@ async def _returned(
     return ToolResultBlock(tool_use_id=use.id, content=(why,), is_error=True)
 
 
-def _with_own_ids(content: tuple[Block, ...], before: tuple[Message, ...]) -> tuple[Block, ...]:
-    """Return ``content`` with an id for each tool use that no other in the conversation has."""
-    used = {each.id for message in before for each in message.content if isinstance(each, ToolUseBlock)}  # fmt: skip
+def _ids_in(messages: tuple[Message, ...]) -> set[str]:
+    blocks = chain.from_iterable(message.content for message in messages)
+    return {block.id for block in blocks if isinstance(block, ToolUseBlock)}
+
+
+def _with_own_ids(content: tuple[Block, ...], used: set[str]) -> tuple[Block, ...]:
+    """Return ``content`` with an id for each tool use that is not in ``used``, and add it there."""
 
     def own(block: Block) -> Block:
         if not isinstance(block, ToolUseBlock):

@@ -1,4 +1,4 @@
-"""What an edge offers to a tool besides answers: capabilities, and a model of the server's own."""
+"""An edge's offer to a tool besides answers: capabilities, and a model of the server's own."""
 
 from __future__ import annotations
 

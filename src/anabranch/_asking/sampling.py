@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
+from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._encodable import encodable
 from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
@@ -209,8 +210,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
                 changed["max_tokens"] = granted
         return request.model_copy(update=changed) if changed else request
 
-    # What may be left differs from round to round, so max_tokens is not part of the question.
-    asked = fingerprint(request.model_dump(mode="json", exclude={"max_tokens"}, exclude_none=True))
+    asked = _request_fingerprint(request)
     responder = job.host.respond if own else None
     try:
         entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
@@ -224,6 +224,19 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
             step_id, entry, branch, usage_tokens(prompt_tokens(request), reply)
         )
     return reply
+
+
+def _request_fingerprint(request: SampleRequest) -> str:
+    # What may be left differs from round to round, so max_tokens is not part of the question.
+    options = request.model_dump(mode="json", exclude={"max_tokens", "messages"}, exclude_none=True)
+    return fingerprint(options, "".join(_message_fingerprints(request.messages)))
+
+
+def _pin_message(message: Message) -> str:
+    return fingerprint(message.model_dump(mode="json", exclude_none=True))
+
+
+_message_fingerprints: IdentityMemo[Message, str] = IdentityMemo(_pin_message)
 
 
 def count_answers(journal: Journal) -> None:

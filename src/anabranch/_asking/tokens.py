@@ -1,4 +1,4 @@
-"""How many tokens a request and its reply are likely to be, where no provider says.
+"""An estimate of the tokens of a request and its reply, where no provider counts them.
 
 A feature estimator: the weights were fitted against the o200k vocabulary, on held-out chunks of
 code, prose, JSON, logs and Chinese, Japanese and Korean text, with a mean error of 1 to 8 %, where
@@ -12,6 +12,7 @@ import json
 import math
 import re
 
+from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._encodable import encodable
 from anabranch.messages import Message, SampleReply, SampleRequest, TextBlock
 
@@ -66,13 +67,17 @@ def said(reply: SampleReply) -> str:
 def prompt_tokens(request: SampleRequest) -> int:
     """Estimate the tokens of all that is sent."""
     parts = [request.system_prompt or ""]
-    parts += [_text_of(message) for message in request.messages]
     parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
-    return sum(map(estimate_tokens, parts))
+    return sum(map(estimate_tokens, parts)) + sum(_message_tokens(request.messages))
 
 
-def _text_of(message: Message) -> str:
-    return "\n".join(
-        block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
-        for block in message.content
+def _estimate_message(message: Message) -> int:
+    return estimate_tokens(
+        "\n".join(
+            block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
+            for block in message.content
+        )
     )
+
+
+_message_tokens: IdentityMemo[Message, int] = IdentityMemo(_estimate_message)

@@ -11,7 +11,7 @@ advances of one call at the same time, on two workers; the lease in the store pr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
 __all__ = ["Advance", "Backlog", "Engine", "Wake", "WorkLimits"]
@@ -28,7 +28,6 @@ class Wake:
         tool: what it runs; only workers that have it take the wake.
         version: only workers that have this version of the tool take it; empty for any version.
         share: whose fair share of the workers it uses, such as a tenant or a person.
-        priority: wakes of a lower number come first.
         not_before: the time from which it may be taken, in seconds since the epoch.
         trace: the span in which it was woken, as a ``traceparent``, if there was one.
     """
@@ -38,41 +37,36 @@ class Wake:
     tool: str
     version: str = ""
     share: str = ""
-    priority: int = 0
     not_before: float = 0.0
     trace: str = ""
 
 
-Advance: TypeAlias = Callable[[Wake], Awaitable[Wake | None]]
+Advance: TypeAlias = Callable[[Wake], Awaitable[None]]
 """Takes a call one round further from the store, under its lease.
 
-It returns when to look again, ``None`` if nothing is left to do before another wake. It may be
-cancelled, and may raise: then the same wake comes again, later.
+It may be cancelled, and may raise: then the same wake comes again, later.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WorkLimits:
-    """How much is done at the same time. A limit holds for all versions of a tool together.
+    """How much is done at the same time.
 
     Attributes:
         concurrency: calls that one worker advances.
-        per_tool: calls of a tool that all workers advance together; a tool that is not named here
-            has no limit of its own.
-        per_share: calls of one share that all workers advance together; ``None`` for no limit. Then
-            one share may hold up the others: an engine need not take from all in turn.
+        per_share: calls of one share that all workers advance together, for all versions of a tool;
+            ``None`` for no limit. Then one share may hold up the others: an engine need not take
+            from all in turn.
 
     Raises:
         ValueError: a number is not positive.
     """
 
     concurrency: int = 10
-    per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
     per_share: int | None = None
 
     def __post_init__(self) -> None:
         given = {"concurrency": self.concurrency, "per_share": self.per_share}
-        given |= {f"per_tool[{name!r}]": number for name, number in self.per_tool.items()}
         for name, number in given.items():
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, not {number}.")
@@ -100,13 +94,6 @@ class Engine(Protocol):
         A call that is being advanced is advanced again afterwards, unless that advance began for
         this same wake. ``within`` is an open transaction of the store, for an engine in the same
         database: the wake then counts if the transaction does. Other engines ignore it.
-        """
-        ...
-
-    async def cancel(self, call: str) -> None:
-        """Drop the wakes of a call, and cancel its advance if this process runs it.
-
-        What the store says counts; this is for speed.
         """
         ...
 

@@ -1,16 +1,18 @@
-"""Answers that a person enters on a page: stored beside the call until its next request takes them.
+"""Answers that a person enters on a page: in the inbox of the call until its next request takes them.
 
-An answer belongs to the round that is to come. The first one to a question stays.
+The first answer to a question stays.
 """
 
 from __future__ import annotations
 
-import json
-
+from anabranch._durable.entries import dump_answer, load_answer
 from anabranch._durable.store import CallStore, RoundRecord
-from anabranch._engine import Answer, Journal, canonical
+from anabranch._engine import Answer, Journal
 
-__all__ = ["enter", "entered", "waiting_round"]
+__all__ = ["PAGE", "enter", "entered", "waiting_round"]
+
+PAGE = "page"
+"""By whom an answer was given that was entered on a page of the server."""
 
 
 async def waiting_round(store: CallStore, journal: Journal, now: float) -> RoundRecord | None:
@@ -21,19 +23,23 @@ async def waiting_round(store: CallStore, journal: Journal, now: float) -> Round
     """
     record = await store.find(journal.line)
     last = await store.last_round(journal.line)
-    waits = record is not None and record.status == "open" and record.deadline > now
+    waits = record is not None and record.state.is_open and record.deadline > now
     return last if waits and last is not None and last.state else None
 
 
-async def enter(store: CallStore, journal: Journal, step_id: str, answer: Answer) -> bool:
-    """Store the answer to an open question; false if another one is stored already.
+async def enter(
+    store: CallStore, journal: Journal, step_id: str, answer: Answer, deadline: float
+) -> bool:
+    """Store the answer to an open question, and until when its client may come for it.
+
+    False if another answer is stored already, or the call takes none any more.
 
     Raises:
         StoreError: the store failed, or the call is not there any more.
     """
-    name, text = _place(journal) + step_id, canonical(answer.value)
-    stored = await store.record(journal.line, journal.rounds, {name: text})
-    return stored[name] == text
+    text = dump_answer(Answer(answer.value))
+    stored = await store.answer(journal.line, {step_id: text}, by=PAGE, deadline=deadline)
+    return stored is not None and stored[step_id] == text
 
 
 async def entered(store: CallStore, journal: Journal) -> dict[str, Answer]:
@@ -42,16 +48,6 @@ async def entered(store: CallStore, journal: Journal) -> dict[str, Answer]:
     Raises:
         StoreError: the store failed.
     """
-    stored = await store.entries(journal.line, journal.rounds)
-    place = _place(journal)
-    answers = {
-        name.removeprefix(place): Answer(json.loads(text))
-        for name, text in stored.items()
-        if name.startswith(place)
-    }
-    return journal.to_open(answers)
-
-
-def _place(journal: Journal) -> str:
-    """Return how the ids of answers for the round that is to come begin."""
-    return f"!entered:{journal.rounds}:"
+    inbox = await store.answers(journal.line)
+    given = {step: load_answer(each.text) for step, each in inbox.items() if each.by == PAGE}
+    return journal.to_open(given)

@@ -1,53 +1,45 @@
-"""Entries of a round as they are stored: their text form, and how they are merged into a journal.
+"""Entries and answers of a round as they are stored: their text forms, and how entries are merged into a journal.
 
-A journal that travels between rounds has a text form of its own (``Journal.dumps``). Ids that begin
-with ``!`` are not steps; they record something about the round itself.
+A journal that travels between rounds has a text form of its own (``Journal.dumps``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from anabranch._engine import Answer, Compensation, Entry, Journal, canonical
 
 __all__ = [
-    "FAILED",
-    "answers_id",
-    "answers_in",
-    "answers_text",
+    "dump_answer",
+    "dump_answers",
     "dump_entry",
+    "load_answer",
+    "load_answers",
     "load_entry",
     "merge",
-    "undone_id",
 ]
 
-FAILED = "!failed"
-"""The call has failed, and its compensations are being run; the text is its error."""
 
-_UNDONE = "!undone:"
-
-
-def undone_id(step_id: str) -> str:
-    """Return the id that records that the step's compensation has been run."""
-    return _UNDONE + step_id
+def dump_answer(answer: Answer) -> str:
+    """Return an answer as text, the same for equal ones."""
+    return canonical([answer.value, answer.error])
 
 
-def answers_id(number: int) -> str:
-    """Return the id under which round ``number`` records the answers that it was given."""
-    return f"!answers:{number}"
+def load_answer(text: str) -> Answer:
+    """Return what :func:`dump_answer` was given."""
+    return Answer(*json.loads(text))
 
 
-def answers_text(answers: Mapping[str, Answer]) -> str:
-    """Return answers as text, the same for equal ones."""
-    return canonical({key: [answer.value, answer.error] for key, answer in answers.items()})
+def dump_answers(answers: Mapping[str, Answer]) -> dict[str, str]:
+    """Return answers as texts, by step."""
+    return {step_id: dump_answer(answer) for step_id, answer in answers.items()}
 
 
-def answers_in(stored: Mapping[str, str], number: int) -> dict[str, Answer]:
-    """Return the answers that round ``number`` was given, if it had begun to do something."""
-    given = json.loads(stored.get(answers_id(number), "{}"))
-    return {step_id: Answer(*answer) for step_id, answer in given.items()}
+def load_answers(texts: Mapping[str, str]) -> dict[str, Answer]:
+    """Return what :func:`dump_answers` was given."""
+    return {step_id: load_answer(text) for step_id, text in texts.items()}
 
 
 def dump_entry(entry: Entry, compensation: Compensation | None) -> str:
@@ -63,13 +55,14 @@ def load_entry(text: str) -> tuple[Entry, Compensation | None]:
     return Entry(kind, asked, value, error, tokens), compensation
 
 
-def merge(journal: Journal, stored: Mapping[str, str]) -> None:
+def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = ()) -> None:
     """Add to ``journal`` what its round had recorded when it was interrupted.
 
-    It may have a part of that already, if it was stored elsewhere in the middle of the round.
+    It may have a part of that already, if it was stored elsewhere in the middle of the round. The
+    compensations of steps that are ``undone`` are not due any more.
     """
     for step_id, text in stored.items():
-        if step_id.startswith("!") or _is_known(journal, step_id):
+        if _is_known(journal, step_id):
             continue
         entry, compensation = load_entry(text)
         if entry.kind == "branch":  # it stands for all that was recorded inside
@@ -78,9 +71,7 @@ def merge(journal: Journal, stored: Mapping[str, str]) -> None:
         journal.pending.pop(step_id, None)
         if compensation is not None:
             journal.compensations.append(replace(compensation, step_id=step_id))
-    journal.compensations = [
-        due for due in journal.compensations if undone_id(due.step_id) not in stored
-    ]
+    journal.compensations = [due for due in journal.compensations if due.step_id not in undone]
 
 
 def _is_known(journal: Journal, step_id: str) -> bool:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._asking.host import Capabilities, Host
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.engine import Engine
-from anabranch._durable.entries import answers_id
 from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
@@ -124,15 +124,14 @@ class Reaper:
         Raises:
             StoreError: the store does not answer.
         """
-        record = await self._policy.store.find(line)
-        if record is None:
-            return True
+        store = self._policy.store
         async with self._lease(line) as lease:
-            if not await lease.take():
-                return False
-            if await lease.finish("open", deadline=self._calls.runtime.clock.now()):
+            record = await lease.take_to_undo(is_due=False)
+            if record is not None:
                 await self._try_to_end(record, lease)
-        return True
+                return True
+        left = await store.find(line)
+        return left is None or not left.state.is_open
 
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
         """End calls at the same time; return how many were ended within ``patience``."""
@@ -167,14 +166,16 @@ class Reaper:
         return Lease(store, line, clock, worker=self._calls.worker, seconds=seconds)
 
     async def _try_to_end(self, record: CallRecord, lease: Lease | None = None) -> bool:
-        """End a call under a lease that is held, or else that is taken if it is free."""
+        """End a call that is stopped, under a lease that is held; or else one that is due, if no one runs it."""
         try:
             with call_in_logs(record.call_id):
                 if lease is not None:
-                    return await self._end(record, lease, is_overdue=False)
+                    return await self._end(record, lease, CallEvent.STOP)
+                if await self._has_time(record):
+                    return False
                 async with self._lease(record.call_id) as taken:
-                    # Another worker may run it now.
-                    return await taken.take() and await self._end(record, taken, is_overdue=True)
+                    due = await taken.take_to_undo(is_due=True)
+                    return due is not None and await self._end(due, taken, CallEvent.EXPIRE)
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:
@@ -182,28 +183,21 @@ class Reaper:
             logger.exception("call %r was not ended this time", record.call_id)
         return False
 
-    async def _end(self, record: CallRecord, lease: Lease, *, is_overdue: bool) -> bool:
-        """End a call under ``lease`` if its deadline has passed; return whether it is ended.
-
-        One that ``is_overdue``, and is not ended because it was asked for, may have time still.
-        """
+    async def _end(self, record: CallRecord, lease: Lease, event: CallEvent) -> bool:
+        """Undo what a call has done, under ``lease``; return whether it is ended."""
         clock, policy = self._calls.runtime.clock, self._policy
-        known = await policy.store.find(record.call_id)
-        if known is None or known.status != "open" or known.deadline > clock.now():
-            return False
-        if is_overdue and await self._has_time(known, lease):
-            return False
         if await self._compensate(record, self._tools[record.tool], lease):
-            return await lease.finish("expired", deadline=clock.now() + policy.retain)
-        await lease.finish("open", deadline=clock.now() + policy.retry_undo_after)
+            return await lease.move(event, deadline=clock.now() + policy.retain)
+        await lease.move(CallEvent.RETRY, deadline=clock.now() + policy.retry_undo_after)
         return False
 
-    async def _has_time(self, record: CallRecord, lease: Lease) -> bool:
+    async def _has_time(self, record: CallRecord) -> bool:
         """Whether an overdue call must not expire yet; then its deadline moves on."""
+        now = self._calls.runtime.clock.now()
         until = 0.0 if self._not_before is None else await self._not_before(record)
-        if until <= self._calls.runtime.clock.now():
+        if until <= now:
             return False
-        await lease.finish("open", deadline=until)
+        await self._policy.store.postpone(record.call_id, until, record.state, now=now)
         return True
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
@@ -225,7 +219,6 @@ class Reaper:
         if is_other and not await fits(tool, arguments, journal, runtime, host):
             logger.warning("call %r waits for code of version %r, to undo it", line, record.version)
             return False
-        given = (await store.entries(line, journal.rounds)).get(answers_id(journal.rounds), "{}")
         call = open_call(
             tool,
             arguments,
@@ -233,7 +226,7 @@ class Reaper:
             host=host,
             runtime=runtime,
             sink=_discard,
-            recorder=StoreRecorder(store, line, journal.rounds, given, lease),
+            recorder=StoreRecorder(store, line, journal.rounds, lease),
         )
         try:
             async with call:

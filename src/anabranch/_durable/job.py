@@ -1,4 +1,4 @@
-"""What one request asks for: a tool, its arguments, and who is on the other side."""
+"""One request to run a call: a tool, its arguments, and who is on the other side."""
 
 from __future__ import annotations
 

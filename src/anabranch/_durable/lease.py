@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
+from anabranch._durable.call_states import CallEvent
+from anabranch._durable.processes import Processes, new_owner, process_of
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch._engine.clock import Clock, pause
 from anabranch._shielded import run_shielded
@@ -35,8 +36,13 @@ They double up to the longest.
 class Leases(Protocol):
     """Where leases are stored, each under the name of what is run."""
 
-    async def lease(self, name: str, owner: str, now: float, until: float, /) -> bool:
-        """Take, or renew, a lease; false if another owner holds it."""
+    @property
+    def processes(self) -> Processes:
+        """The processes that share the store."""
+        ...
+
+    async def renew(self, name: str, owner: str, until: float, /) -> bool:
+        """Have a lease last until ``until``, also one that has run out; false if it is not the owner's."""
         ...
 
     async def release(self, name: str, owner: str, /) -> None:
@@ -72,7 +78,8 @@ class RenewedLease:
         kind: str,
         on_lost: Callable[[], object] = lambda: None,
     ) -> None:
-        self.owner: str = f"{worker}.{secrets.token_hex(8)}"  # a fork has its parent's name
+        self.owner: str = new_owner(worker, store.processes)
+        self._processes = store.processes
         self._leases = store
         self._name = name
         self._what = f"{kind} {name!r}"
@@ -90,23 +97,15 @@ class RenewedLease:
     async def __aexit__(self, *exc_info: object) -> None:
         await run_shielded(self._release())
 
-    async def take(self) -> bool:
-        """Take the lease if it is free, and renew it from then on; false if another holds it.
-
-        Raises:
-            StoreError: the store failed, or does not have the call.
-        """
-        now = self._clock.now()
-        return await self.take_by(partial(self._leases.lease, self._name, self.owner, now))
-
     async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Take the lease in another way; return what ``ask`` does, which is true if it was taken.
+        """Take the lease, and renew it from then on; return what ``ask`` does, true if it was taken.
 
         ``ask`` asks the store for it, until the given time.
 
         Raises:
             StoreError: the store failed.
         """
+        await self._processes.enter()
         until = self._clock.now() + self._seconds
         self._may_be_held = True
         taken = await ask(until)
@@ -165,19 +164,15 @@ class RenewedLease:
     async def _renew(self) -> None:
         while not self.is_lost:
             await pause(self._clock, self._seconds / 3)
-            now = self._clock.now()
-            until = now + self._seconds
+            until = self._clock.now() + self._seconds
             try:
-                if not await self._prolong(now, until):
+                if not await self._leases.renew(self._name, self.owner, until):
                     logger.error("%s: another worker has taken it over", self._what)
                     self.lose()
             except StoreError as error:
                 logger.warning("%s: its lease was not renewed: %s", self._what, error)
             else:
                 self._until = until
-
-    async def _prolong(self, now: float, until: float) -> bool:
-        return await self._leases.lease(self._name, self.owner, now, until)
 
     async def give_up(self) -> None:
         """Renew it no more: what is written last releases it, or it runs out."""
@@ -219,37 +214,66 @@ class Lease(RenewedLease):
         self._store = store
         self._line = line
 
-    async def open_round(self, number: int, new: CallRecord | None = None) -> OpenedRound:
-        """Wait until the lease is free and take it; return what is recorded of the round.
+    async def open_round(
+        self,
+        number: int,
+        asks: Collection[str] = (),
+        answers: Mapping[str, str] | None = None,
+        new: CallRecord | None = None,
+    ) -> OpenedRound:
+        """Wait until the lease is free and take it, with a round; return what is recorded of that.
 
-        The lease is renewed from then on. A round that has ended needs none: it is returned at
-        once, and nothing is taken. ``new`` is what the call begins as if the store has none.
+        It is free as soon as its owner's process is dead. The lease is renewed from then on. What
+        cannot be opened is returned at once, and nothing is taken, as by :meth:`CallStore.open_round`,
+        which says what is given.
 
         Raises:
             UnknownCallError: the store does not have the call, and there is no ``new``.
             StoreError: the store failed.
         """
         wait = FIRST_RETRY
+        await self._processes.enter()
         while True:
             now = self._clock.now()
             until = now + self._seconds
             self._may_be_held = True  # also if the store fails: its answer may have been lost
             opened = await self._store.open_round(
-                self._line, number, self.owner, now, until, new=new
+                self._line, number, self.owner, now, until, asks=asks, answers=answers, new=new
             )
-            if opened is not None and opened.ended is None:
+            if opened is not None and opened.is_leased:
                 self._renew_from(until)
                 return opened
             self._may_be_held = False
             if opened is not None:
                 return opened
-            await pause(self._clock, wait)
-            wait = min(2 * wait, LONGEST_RETRY)
+            if not await self._released_for_the_dead():
+                await pause(self._clock, wait)
+                wait = min(2 * wait, LONGEST_RETRY)
+
+    async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
+        """Take the lease, if it is free, to undo what the call has done; return the call.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now, undo = self._clock.now(), self._store.take_to_undo
+        return await self.take_by(partial(undo, self._line, self.owner, now, is_due=is_due))
+
+    async def _released_for_the_dead(self) -> bool:
+        """Release the lease if its owner's process is dead; return whether it was."""
+        found = await self._store.find(self._line)
+        held = None if found is None else found.lease
+        process = "" if held is None else process_of(held.owner)
+        if held is None or not process or process not in await self._processes.dead([process]):
+            return False
+        logger.warning("%s: the process that ran it is dead", self._what)
+        await self._store.release(self._line, held.owner)
+        return True
 
     async def end_round(
-        self, record: RoundRecord, *, deadline: float, status: str = "open"
+        self, record: RoundRecord, event: CallEvent, *, deadline: float
     ) -> RoundRecord:
-        """Write how the round ended and release the lease, as one; return what is written.
+        """Write how the round ended, move the call, and release the lease, as one; return what is written.
 
         Raises:
             StoreError: the store failed, or another worker has taken the lease over, and the round
@@ -257,25 +281,26 @@ class Lease(RenewedLease):
         """
         await self._stop_renewing()
         ended = await self._store.end_round(
-            self._line, record, deadline=deadline, status=status, release=self.owner
+            self._line, record, event, owner=self.owner, deadline=deadline
         )
         self._may_be_held = False
         return ended
 
-    async def finish(
-        self, status: str, *, deadline: float | None = None, version: str | None = None
-    ) -> bool:
-        """Move the open call to ``status``, as the store does; the lease is not released.
-
-        False if it is not open any more, or another worker has taken the lease over.
+    async def move(self, event: CallEvent, *, deadline: float | None = None) -> bool:
+        """Move the call by an event that ends the lease, as :meth:`CallStore.move` does.
 
         Raises:
             StoreError: the store failed.
         """
-        return await self._store.finish(
-            self._line, status, deadline=deadline, version=version, owner=self.owner
-        )
+        await self._stop_renewing()
+        moved = await self._store.move(self._line, event, owner=self.owner, deadline=deadline)
+        self._may_be_held = not moved
+        return moved
 
-    async def _prolong(self, now: float, until: float) -> bool:  # noqa: ARG002 - others need it
-        # It is not taken again: what this process knows of the call may be old by now.
-        return await self._store.renew(self._line, self.owner, until)
+    async def adopt(self, version: str) -> bool:
+        """Make the call that of this version of the code, as :meth:`CallStore.adopt` does.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        return await self._store.adopt(self._line, version, self.owner)

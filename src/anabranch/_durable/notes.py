@@ -1,7 +1,7 @@
 """Notes on a round: what those who look at a call later want to know of it, and no run needs.
 
-A store has the state after a round and the effects in it. The notes add when the round ended and in
-which process, what was asked and answered, and what was recorded after the last effect.
+A store has the state after a round, its answers and the effects in it. The notes add when the round
+ended and in which process, what was asked, and what was recorded after the last effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from anabranch._durable.entries import dump_entry
-from anabranch._engine import Answer, Ask, Entry
+from anabranch._engine import Ask, Entry
 from anabranch.messages import SampleRequest, text_of
 
 __all__ = ["Notes", "load_notes", "notes_text"]
@@ -31,14 +31,12 @@ class Notes:
         at: when it ended, if that was noted.
         worker: in which process; empty if that was not noted.
         asked: what each open question asks: the request, of a sample the end of its prompt.
-        answers: those that the round was given.
         entries: what was recorded after its last effect, as ``dump_entry`` writes it.
     """
 
     at: float | None = None
     worker: str = ""
     asked: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
     entries: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -47,7 +45,6 @@ def notes_text(
     worker: str,
     *,
     asks: Iterable[Ask],
-    answers: Mapping[str, Answer],
     entries: Mapping[str, Entry],
 ) -> str:
     """Return the notes on a round that ends now, as text."""
@@ -55,7 +52,6 @@ def notes_text(
         "at": round(at, 3),
         "worker": worker,
         "asked": {ask.step_id: _request(ask) for ask in asks},
-        "answers": {step_id: [given.value, given.error] for step_id, given in answers.items()},
         "entries": {step_id: dump_entry(entry, None) for step_id, entry in entries.items()},
     }
     return json.dumps(
@@ -64,12 +60,11 @@ def notes_text(
 
 
 def load_notes(text: str) -> Notes:
-    """Return the notes again; none for a round that another release has recorded without them."""
+    """Return the notes again; none for a round with which a line of a call begins."""
     if not text:
         return Notes()
     noted: dict[str, Any] = json.loads(text)
-    answers = {step_id: Answer(*given) for step_id, given in noted.pop("answers", {}).items()}
-    return Notes(answers=answers, **noted)
+    return Notes(**noted)
 
 
 def _request(ask: Ask) -> JsonValue:

@@ -1,4 +1,4 @@
-"""How a store is used by one server: the times, sizes and rules of durable calls."""
+"""The times, sizes and rules by which one server stores its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server reads of its stored calls: states, open questions, answers that wait.
+"""The reading side of stored calls: states, open questions, answers that wait.
 
 Reading changes nothing, takes no lease and runs no code of an author. Without a store, a call is what
 the state says that its client sends.

@@ -1,4 +1,4 @@
-"""How a round ended, as the text that a store has of it, and as an outcome again.
+"""The end of a round: as the text that a store has of it, and as an outcome again.
 
 The text is JSON with one of these keys: ``value`` (the tool returned), ``asked`` (open questions,
 as the edge named by ``kind`` replied with them), ``error`` (an error of this library, ``null`` for

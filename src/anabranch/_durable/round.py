@@ -20,7 +20,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from anabranch._durable.entries import FAILED, answers_id, answers_text, merge
+from anabranch._durable.call_states import UNDONE, CallEvent, CallState
+from anabranch._durable.entries import dump_answers, load_answers, merge
 from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
 from anabranch._durable.lines import begin_line, is_compensated, name_line
@@ -36,7 +37,7 @@ from anabranch._durable.replies import (
     load_error,
     value_text,
 )
-from anabranch._durable.states import digest, handed_out
+from anabranch._durable.states import handed_out
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
 from anabranch._engine.sleeping import wakes_at
@@ -90,27 +91,16 @@ class StoredRound:
     """
 
     def __init__(
-        self,
-        rounds: Rounds,
-        job: Job,
-        journal: Journal,
-        answers: Mapping[str, Answer],
-        lease: Lease,
-        opened: OpenedRound,
+        self, rounds: Rounds, job: Job, journal: Journal, lease: Lease, opened: OpenedRound
     ) -> None:
-        given = answers_text(answers)
-        self.recorder = StoreRecorder(
-            rounds.policy.store, journal.line, journal.rounds, given, lease
-        )
-        failed = opened.entries.get(FAILED)
+        store, failed = rounds.policy.store, opened.call.failure
+        self.recorder = StoreRecorder(store, journal.line, journal.rounds, lease, opened.given)
         self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
         self.left: Mapping[str, Entry] = {}
-        self._answers = answers
         self._rounds = rounds
         self._job = job
         self._journal = journal
         self._number = journal.rounds
-        self._digest = digest(given)
         self._lease = lease
         self._asked, self._open = opened.call.asked, {*journal.pending}
 
@@ -121,9 +111,9 @@ class StoredRound:
             How the round had ended before, if another worker was first.
 
         Raises:
-            StoreError: the store failed, or the other worker was given other answers.
+            StoreError: the store failed, or another worker has taken the call over.
         """
-        earlier = await self._end(value_text(self._job.tool, value), status="done")
+        earlier = await self._end(value_text(self._job.tool, value), event=CallEvent.RETURN)
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
@@ -131,37 +121,33 @@ class StoredRound:
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
-        earlier = await self._end(asked_text(replies, reply), state, asks, status="open")
+        earlier = await self._end(asked_text(replies, reply), state, asks, event=CallEvent.ASK)
         return reply if earlier is None else earlier
 
     async def failed(self, error: Exception) -> None:
         """End the round: the call has failed with ``error``; raises as :meth:`returned` does."""
-        await self._end(error_text(error, self._rounds.foreign), status="failed")
+        await self._end(error_text(error, self._rounds.foreign), event=CallEvent.RAISE)
 
     async def given_up(self) -> None:
         """End the call without a reply: its client is gone, and nothing of it is left to undo."""
         try:
-            await self._lease.finish("failed")
+            await self._lease.move(CallEvent.RAISE)
         except StoreError as error:  # then the reaper will find it, with nothing left to do
             logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
 
     async def _end(
-        self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, status: str
+        self, reply: str, state: str = "", asks: tuple[Ask, ...] = (), *, event: CallEvent
     ) -> RoundRecord | None:
         policy, now = self._rounds.policy, self._rounds.runtime.clock.now()
         deadline = now + policy.retain
-        if status == "open":
+        if event == CallEvent.ASK:
             deadline = self._rounds.expires(self._job, self._journal)
-        elif status == "failed" and self._journal.compensations:
-            status, deadline = "open", now + policy.retry_undo_after  # the reaper runs them again
-        notes = notes_text(
-            now, self._rounds.worker, asks=asks, answers=self._answers, entries=self.left
-        )
+        elif event == CallEvent.RAISE and self._journal.compensations:
+            event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # by the reaper
+        notes = notes_text(now, self._rounds.worker, asks=asks, entries=self.left)
         asked = self._asked_since(asks, now)
-        mine = RoundRecord(self._number, self._digest, reply, state, notes, asked)
-        ended = await self._lease.end_round(mine, deadline=deadline, status=status)
-        if ended.answers != mine.answers:
-            raise StoreError(f"Call {self._journal.line!r} was taken over, with other answers.")
+        mine = RoundRecord(self._number, reply, state, notes, asked)
+        ended = await self._lease.end_round(mine, event, deadline=deadline)
         return None if ended == mine else ended
 
     def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
@@ -206,37 +192,42 @@ class Rounds:
             IdempotencyKeyError: a first request has the key of another.
             StoreError: the store failed.
         """
-        given = answers_text(answers)
         new = None if journal.rounds else self.record_of(job, journal)
         try:
             while True:
                 async with self._lease(journal.line) as lease:
-                    opened = await self._open(job, journal, lease, new)
+                    opened = await self._open(job, journal, answers, lease, new)
                     _require_continuable(opened, journal, new)
-                    if _was_given(opened, journal.rounds, given):
-                        if opened.ended is None:
-                            played = self._begin(job, journal, answers, lease, opened)
-                            await self._take_over(job, journal, opened.call, lease)
-                            async with _recording_failure(played):
-                                yield played
-                        else:
-                            await self._postpone_expiry(job, journal, opened.ended, lease)
-                            yield opened.ended
+                    if opened.is_leased:
+                        played = self._begin(job, journal, lease, opened)
+                        await self._take_over(job, journal, opened.call, lease)
+                        async with _recording_failure(played):
+                            yield played
+                        return
+                    if opened.ended is not None and opened.answers == dump_answers(answers):
+                        await self._postpone_expiry(job, journal, opened.ended)
+                        yield opened.ended
                         return
                 await self._fork(job, journal, answers)
         except UnknownCallError as error:
             raise _refused(journal, "it is unknown") from error
 
     async def _open(
-        self, job: Job, journal: Journal, lease: Lease, new: CallRecord | None
+        self,
+        job: Job,
+        journal: Journal,
+        answers: Mapping[str, Answer],
+        lease: Lease,
+        new: CallRecord | None,
     ) -> OpenedRound:
+        given = (journal.rounds, [*journal.questions], dump_answers(answers))
         try:
-            return await lease.open_round(journal.rounds, new)
+            return await lease.open_round(*given, new)
         except UnknownCallError:
             if not job.begins_lines:
                 raise
         await begin_line(self.policy.store, self.record_of(job, journal), journal)
-        return await lease.open_round(journal.rounds)
+        return await lease.open_round(*given)
 
     def _lease(self, line: str) -> Lease:
         """Return the lease on a call, not yet taken."""
@@ -260,37 +251,24 @@ class Rounds:
             version=self.runtime.version,
         )
 
-    def _begin(
-        self,
-        job: Job,
-        journal: Journal,
-        answers: Mapping[str, Answer],
-        lease: Lease,
-        opened: OpenedRound,
-    ) -> StoredRound:
+    def _begin(self, job: Job, journal: Journal, lease: Lease, opened: OpenedRound) -> StoredRound:
         if not journal.rounds:
             journal.started = opened.call.started  # when it was first asked for
-        journal.answer(answers)
-        merge(journal, opened.entries)
-        return StoredRound(self, job, journal, answers, lease, opened)
+        journal.answer(load_answers(opened.answers))
+        merge(journal, opened.entries, opened.undone)
+        return StoredRound(self, job, journal, lease, opened)
 
     def expires(self, job: Job, journal: Journal) -> float:
         """Return when a call expires that waits from now on, or from the end of its sleep."""
         until = wakes_at(journal) if job.wakes else None
         return max(self.runtime.clock.now(), until or 0.0) + self.policy.expire_after
 
-    async def _postpone_expiry(
-        self, job: Job, journal: Journal, ended: RoundRecord, lease: Lease
-    ) -> None:
-        """Restart the time until a waiting call expires: its client has just repeated a request.
-
-        Who has the lease has a right of its own to say when it expires.
-        """
+    async def _postpone_expiry(self, job: Job, journal: Journal, ended: RoundRecord) -> None:
+        """Restart the time until a waiting call expires: its client has just repeated a request."""
         store = self.policy.store
-        if not ended.state or ended != await store.last_round(journal.line):
-            return
-        if await lease.take() and ended == await store.last_round(journal.line):
-            await lease.finish("open", deadline=self.expires(job, Journal.loads(ended.state)))
+        if ended.state and ended == await store.last_round(journal.line):
+            deadline, now = self.expires(job, Journal.loads(ended.state)), self.runtime.clock.now()
+            await store.postpone(journal.line, deadline, CallState.WAITING, now=now)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
         """Make a call that other code has begun this code's, if this takes the same way.
@@ -303,11 +281,11 @@ class Rounds:
         if not runtime.is_other(call.version):
             return
         if await fits(job.tool, job.arguments, journal, runtime, job.host):
-            if not await lease.finish("open", version=runtime.version):
+            if not await lease.adopt(runtime.version):
                 raise StoreError(f"Call {journal.line!r} was taken over. Try again.")
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
-        await lease.finish("open", deadline=self.expires(job, journal))
+        await lease.move(CallEvent.LEAVE, deadline=self.expires(job, journal))
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
@@ -316,12 +294,10 @@ class Rounds:
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
         known = await store.find(journal.line)
-        if known is None or await is_compensated(store, known, journal):
+        if known is None or is_compensated(known, journal):
             raise _refused(journal, "what it has done is undone")
         name_line(journal, answers)
-        record = replace(
-            known, call_id=journal.line, deadline=self.expires(job, journal), status="open"
-        )
+        record = replace(known, call_id=journal.line, deadline=self.expires(job, journal))
         await begin_line(store, record, journal)
 
 
@@ -337,12 +313,12 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):
         problem = "it was used for another request; take a new key for each"
-    elif call.status == "expired" and (opened.ended is None or opened.ended.state):
+    elif _is_expired(call) and (opened.ended is None or opened.ended.state):
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
-    elif opened.ended is None and call.status != "open":
+    elif opened.ended is None and not call.state.is_open:
         if new is None:
-            raise _refused(journal, f"it is {call.status}")
+            raise _refused(journal, f"it is {call.state}")
         problem = (
             "its call was cancelled, and what it had done is undone; to run it again, take another"
         )
@@ -351,15 +327,16 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
         raise IdempotencyKeyError(problem)
 
 
+def _is_expired(call: CallRecord) -> bool:
+    """Whether the call is ended since it was not continued in time, or was stopped.
+
+    A reaper has it then, or has died before it could say why the call ends: no body goes on.
+    """
+    return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
+
+
 def _asked_for(call: CallRecord) -> tuple[str, str, str]:
     return call.principal, call.tool, call.arguments
-
-
-def _was_given(opened: OpenedRound, number: int, given: str) -> bool:
-    """Whether the round was given these answers, if it was given any."""
-    if opened.ended is not None:
-        return opened.ended.answers == digest(given)
-    return opened.entries.get(answers_id(number), given) == given
 
 
 @asynccontextmanager

@@ -4,33 +4,64 @@ What a run is, its writer decides: the web application has one for each conversa
 the implementations, ``anabranch.testing.suites`` the checks that each must pass.
 
 Events are stored before they are read, wherever the reader is; they survive a crash of the process.
-Appending does not wait for the disk: if the machine or the database server crashes, the last moments
-before may be lost, and the numbers of those events are given to others.
+Appending does not wait for the disk: if the machine or the database server crashes, the last events
+before may be lost, and their numbers are given to others. So an event has a mark beside its number:
+a reader who comes back with both learns whether what it has read is what is stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from anabranch._durable.processes import Processes
 from anabranch.errors import StoreError
 
-__all__ = ["MissedEventsError", "NewEvents", "RunEvents", "TakenRun"]
+__all__ = ["EventBatch", "EventId", "MissedEventsError", "NewEvents", "RunEvents", "TakenRun"]
+
+
+class EventId(NamedTuple):
+    """What a reader comes back with: which event of a run was the last that it has read.
+
+    Attributes:
+        number: its number; 0 before the first event.
+        mark: its mark, which is positive; 0 for an event that is not stored.
+    """
+
+    number: int
+    mark: int
+
+    def __str__(self) -> str:
+        return f"{self.number}-{self.mark:x}"
+
+
+class EventBatch(NamedTuple):
+    """Events that follow one another, at least one.
+
+    Attributes:
+        first: the number of the first.
+        events: all of them.
+        marks: the mark of each.
+    """
+
+    first: int
+    events: Sequence[bytes]
+    marks: Sequence[int]
 
 
 class MissedEventsError(StoreError):
-    """A reader comes back for events that are not stored: they were pruned, or never were there.
+    """A reader comes back for events that are not stored: pruned, lost in a crash, or never there.
 
     Attributes:
-        last: the number of the run's last event.
+        last: the id of the run's last event.
     """
 
-    def __init__(self, run: str, after: int, last: int) -> None:
+    def __init__(self, run: str, after: int, last: EventId) -> None:
         self.last = last
         super().__init__(
             f"Events of {run!r} after number {after} are no longer stored."
-            f" Read what they were about, and follow from {last}."
+            f" Read what they were about, and follow from {last.number}."
         )
 
 
@@ -70,12 +101,22 @@ class TakenRun:
 class RunEvents(Protocol):
     """Where events are stored. Methods raise :class:`StoreError` and leave nothing half done.
 
-    Numbers count from 1 in each run, without gaps, in the order in which events were appended; no
-    number is ever used again. A run needs no beginning: one without events has the number 0.
+    Numbers count from 1 in each run, without gaps, in the order in which events were appended; none
+    is used again, except after a crash. A run needs no beginning: one without events has the number 0.
     A store may delete the oldest events of a run that has grown long; but while its lease is not
     released, none from the last :meth:`begin` on.
+    A crash of the machine, or of a server, may take the last events of a run, but none without
+    those that follow it; only their numbers are used again. Of two events that have a number, one
+    after the other, the marks differ, unless all events up to them are equal. A mark that is drawn
+    at random for each append will do; a digest of the event alone will not, since the other may be
+    equal to it where one before it is not.
     Times are seconds since the epoch and come from the caller's clock.
     """
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that share the store; :class:`UnknownProcesses` if it cannot tell."""
+        ...
 
     async def append(
         self,
@@ -126,15 +167,20 @@ class RunEvents(Protocol):
         """Return the number of the last event, 0 before the first."""
         ...
 
-    def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        """Yield the events after number ``after``, then further ones as they are appended, for ever.
+    async def id_of(self, run: str, number: int | None = None) -> EventId:
+        """Return the id of an event, by default of the last, whose mark outlives its deletion."""
+        ...
 
-        They come in batches: the number of the first of them, and those that follow it. A reader
-        that is slow holds up no one: what it has not read stays in the store.
+    def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
+        """Yield the events after ``after``, then further ones as they are appended, for ever.
+
+        A mere number is for who has just learnt it from the store. A reader that is slow holds up
+        no one: what it has not read stays in the store. One that goes on through a crash learns as
+        well what it has missed, with the next events at the latest.
 
         Raises:
-            MissedEventsError: events after ``after`` are not stored any more, or ``after`` is
-                beyond the last.
+            MissedEventsError: events after ``after`` are not stored any more; or no event has that
+                number, or none with that mark. At the number 0, no mark is looked at.
         """
         ...
 
@@ -142,6 +188,13 @@ class RunEvents(Protocol):
         """Take, or renew, the right to run; as :meth:`CallStore.lease`, but a run need not exist.
 
         A lease that was not released is not free at the time 0, however long ago it ran out.
+        """
+        ...
+
+    async def renew(self, run: str, owner: str, until: float, /) -> bool:
+        """Have the lease of ``owner`` last until ``until``, also one that has run out.
+
+        Return false if it is not the lease of ``owner`` any more: then it is not taken again.
         """
         ...
 

@@ -24,7 +24,6 @@ from contextlib import (
 from typing import Any, TypeVar
 
 from anabranch._durable.job import Job
-from anabranch._durable.lines import find_line, name_line
 from anabranch._durable.policy import Durability
 from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
 from anabranch._durable.replies import (
@@ -206,24 +205,6 @@ class CallService:
             f"This server runs {most} calls already, which is all that it takes at the same time."
             f" Nothing was done: call the tool again in {COME_BACK} s."
         )
-
-    async def find_line(
-        self, job: Job, journal: Journal, answers: Mapping[str, Answer], *, differs: bool
-    ) -> None:
-        """Bring ``journal``, which was stored while its call ran live, to the line it continues.
-
-        ``answers`` are for what the call had asked then; ``differs`` says that they were others
-        before. A round comes next, and must find them in the journal.
-
-        Raises:
-            ToolError: the call cannot be continued, or the store does not answer.
-        """
-        if self.durability is not None:
-            record = self._rounds(self.durability).record_of(job, journal)
-            with store_errors_mapped():
-                await find_line(self.durability, record, journal, answers, differs=differs)
-        elif differs:
-            name_line(journal, answers)
 
     async def undo(self, job: Job, journal: Journal) -> None:
         """Undo what is left of a call that is not stored, as an interrupted round has left it."""

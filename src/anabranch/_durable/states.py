@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 
-from anabranch._durable.entries import answers_in, merge
+from anabranch._durable.entries import load_answers, merge
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Journal, canonical
@@ -68,9 +68,10 @@ async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
     number = await latest_number(store, line)
     before = await store.round(line, number - 1) if number else None
     journal = Journal(line, record.started) if before is None else Journal.loads(before.state)
-    stored = await store.entries(line, number)
-    journal.answer(answers_in(stored, number))
-    merge(journal, stored)
+    inbox = await store.answers(line)
+    taken = {step: each.text for step, each in inbox.items() if each.round == number}
+    journal.answer(load_answers(taken))
+    merge(journal, await store.entries(line, number), await store.undone_steps(line))
     return journal
 
 

@@ -15,6 +15,8 @@ after it. What is done under a lease that is lost with the machine has not been 
 Reading about a call that was never begun, or was pruned, finds nothing; writing to it raises
 :class:`UnknownCallError`, so that a caller never takes for recorded what is not.
 
+What state a call is in, and what moves it, is in ``call_states.py``; a store moves it in no other way.
+
 A worker may be suspended at any moment, and go on when another has long taken over. So what only the
 worker that runs a call may write names the owner of its lease, and is written only if that owner is
 the last that has taken the lease, and has not released it. Whether the lease has run out meanwhile
@@ -23,70 +25,21 @@ does not matter: no other has run the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.processes import Processes
+
 __all__ = [
+    "AnswerRecord",
     "CallRecord",
     "CallStore",
     "LeaseRecord",
     "OpenedRound",
     "RoundRecord",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """A call in a store.
-
-    Attributes:
-        call_id: its name.
-        tool: the tool's name.
-        arguments: the validated arguments as JSON text, to open the call again.
-        started: when it began.
-        deadline: when it expires, unless it is continued before; once it has ended, when it may be
-            deleted.
-        status: ``open``, ``done``, ``failed`` or ``expired``; only ``open`` can change.
-        principal: who has called, as the edge names them; empty if it does not know.
-        version: that of the code which has begun it, or was the last to continue it; empty if it
-            is not known.
-        asked: since when a person is asked; ``None`` if none was when its last round ended. Two calls
-            that differ in nothing else are equal.
-    """
-
-    call_id: str
-    tool: str
-    arguments: str
-    started: float
-    deadline: float
-    status: str = "open"
-    principal: str = ""
-    version: str = ""
-    asked: float | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """How one round of a call ended.
-
-    Attributes:
-        number: rounds count from 0.
-        answers: digest of the answers that the round was given.
-        reply: what was replied, as text.
-        state: what the next round starts from; empty if the call has ended.
-        notes: what else is known of the round, for those who look at the call later. No run reads
-            them, and two rounds that differ in nothing else are equal.
-        asked: since when a person is asked whose answer the call waits for at its end, if one is.
-            It becomes the call's; the store has it nowhere else.
-    """
-
-    number: int
-    answers: str
-    reply: str
-    state: str = ""
-    notes: str = field(default="", compare=False)
-    asked: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +51,76 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call in a store.
+
+    Attributes:
+        call_id: its name.
+        tool: the tool's name.
+        arguments: the validated arguments as JSON text, to open the call again.
+        started: when it began.
+        deadline: when it expires, unless it is continued before; while it is undone, when that is
+            tried again; once it has ended, when it may be deleted.
+        state: what it is doing.
+        principal: who has called, as the edge names them; empty if it does not know.
+        version: that of the code which has begun it, or was the last to continue it; empty if it
+            is not known.
+        failure: the error with which it has failed, as text, where that is recorded.
+        asked: since when a person is asked; ``None`` if none was when its last round ended.
+        lease: who has the lease on it, which may have run out. Two calls that differ in nothing but
+            this and ``asked`` are equal.
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    started: float
+    deadline: float
+    state: CallState = CallState.READY
+    principal: str = ""
+    version: str = ""
+    failure: str | None = None
+    asked: float | None = field(default=None, compare=False)
+    lease: LeaseRecord | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """How one round of a call ended.
+
+    Attributes:
+        number: rounds count from 0.
+        reply: what was replied, as text.
+        state: what the next round starts from; empty if the call has ended.
+        notes: what else is known of the round, for those who look at the call later. No run reads
+            them, and two rounds that differ in nothing else are equal.
+        asked: since when a person is asked whose answer the call waits for at its end, if one is.
+            It becomes the call's; the store has it nowhere else.
+    """
+
+    number: int
+    reply: str
+    state: str = ""
+    notes: str = field(default="", compare=False)
+    asked: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """An answer in the inbox of a call.
+
+    Attributes:
+        text: the answer; the store does not read it.
+        by: who has given it, as the edge says; empty for the client that has sent the request.
+        round: the round that has taken it; ``None`` while none has.
+    """
+
+    text: str
+    by: str = ""
+    round: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedRound:
     """What is recorded of a round, for a worker that wants to run it.
 
@@ -105,18 +128,35 @@ class OpenedRound:
         call: its call.
         ended: how the round ended, if it has.
         entries: what it was the first to record, in the order of recording.
+        answers: those that it has taken from the inbox, by step.
+        undone: the steps whose compensations have been run, of a call that is ``undoing``.
+        given: stands for the round and its answers, for :meth:`CallStore.record`.
+        is_leased: whether the worker has the lease now. Otherwise the round has ended, or the call
+            has, or the round or the inbox has other answers than these that were given.
     """
 
     call: CallRecord
     ended: RoundRecord | None
     entries: Mapping[str, str]
+    answers: Mapping[str, str]
+    undone: frozenset[str] = frozenset()
+    given: str = field(default="", compare=False)
+    is_leased: bool = False
 
 
 class CallStore(Protocol):
     """Where calls are stored. Methods raise :class:`StoreError` and leave nothing half done."""
 
-    async def begin(self, call: CallRecord) -> CallRecord:
-        """Create the call; if it is there already, change nothing. Return what is there."""
+    @property
+    def processes(self) -> Processes:
+        """The processes that share the store; :class:`UnknownProcesses` if it cannot tell."""
+        ...
+
+    async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
+        """Create the call; if it is there already, change nothing. Return what is there.
+
+        ``after`` is a round that has ended before this call begins, in another line of it.
+        """
         ...
 
     async def find(self, call_id: str) -> CallRecord | None:
@@ -128,9 +168,8 @@ class CallStore(Protocol):
         limit: int,
         *,
         tool: str | None = None,
-        status: str | None = None,
+        states: Collection[CallState] | None = None,
         begins: str = "",
-        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         """Return at most ``limit`` calls, the last begun first; of those, by name, backwards.
@@ -138,33 +177,9 @@ class CallStore(Protocol):
         Args:
             limit: the size of a page.
             tool: only this tool's.
-            status: only those of this status.
+            states: only those in one of these states.
             begins: only those whose names begin with this.
-            recorded: only those in which a round has recorded something under this step id.
             after: the last call of the page before.
-        """
-        ...
-
-    async def leased(self, call_id: str) -> LeaseRecord | None:
-        """Return the lease on the call, which may have run out; ``None`` if it was released."""
-        ...
-
-    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        """Take, or renew, the lease on the call until ``until``.
-
-        False if another owner holds it at ``now``; at ``until`` it is free. At most one owner
-        holds it at any time. It prevents others from writing only what names its owner.
-
-        Another's lease that lasts longer than ``until`` is shortened to it: a clock that was ahead
-        has written it. Its owner renews it in time, if it lives.
-        """
-        ...
-
-    async def renew(self, call_id: str, owner: str, until: float) -> bool:
-        """Have the lease on the call last until ``until``, also one that has run out.
-
-        False if another owner has taken it since, it was released, or the call is gone: the lease
-        is not taken again, since another may have continued the call meanwhile.
         """
         ...
 
@@ -176,34 +191,81 @@ class CallStore(Protocol):
         now: float,
         until: float,
         *,
+        asks: Collection[str] = (),
+        answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """Take the lease on the call and read what is recorded of round ``number``, as one.
+        """Open round ``number``: take the lease on the call, and what it is answered, as one.
 
-        If that round has ended, its end is returned, and the lease is neither needed nor taken.
-        ``None`` if another owner holds the lease, as :meth:`lease` decides. ``new`` is what the
-        call begins as if the store does not have it.
+        ``None`` if another owner has the lease at ``now``; at ``until`` it is free. At most one owner
+        has it at any time. Another's lease that lasts longer than ``until`` is shortened to it: a clock
+        that was ahead has written it, and its owner renews it in time, if it lives.
+
+        If the round has ended, or the call has, that is returned, and nothing is taken. If the round
+        was opened before, it has the answers that it had then, which must be the ``answers`` given
+        here, if any are. Otherwise it takes from the inbox what is there for ``asks``, with these
+        ``answers``, which are put there; what another round has taken stays that round's. If other ones
+        are there, nothing is taken or changed. A round that has neither answers nor entries may be
+        opened with others: what its worker of before records then is refused.
+
+        Args:
+            call_id: the call.
+            number: the round's.
+            owner: who takes the lease.
+            now: the time.
+            until: when the lease runs out.
+            asks: the steps whose questions are open.
+            answers: to some of them; ``None`` for those that the round was opened with before, or
+                the inbox has.
+            new: what the call begins as if the store does not have it; it is running then.
+        """
+        ...
+
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        """Have the lease on the call last until ``until``, also one that has run out.
+
+        False if another owner has taken it since, it was released, or the call is gone: the lease
+        is not taken again, since another may have continued the call meanwhile.
         """
         ...
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Release the lease; nothing happens if ``owner`` does not hold it."""
+        """Leave the call, if ``owner`` has the lease; else nothing happens.
+
+        The round has taken its answers: something may have been done that depends on them.
+        """
+        ...
+
+    async def answer(
+        self,
+        call_id: str,
+        answers: Mapping[str, str],
+        *,
+        by: str = "",
+        is_ready: bool = False,
+        deadline: float | None = None,
+    ) -> dict[str, str] | None:
+        """Put answers into the inbox, all or none; the first text for a step stays.
+
+        With ``is_ready``, all is answered that the call waits for. A ``deadline`` becomes the call's.
+        Returns the texts that are there now, for the steps in ``answers``; ``None``, and
+        nothing is written, if the call takes no answers any more.
+        """
+        ...
+
+    async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
+        """Return the inbox, by step."""
         ...
 
     async def record(
-        self,
-        call_id: str,
-        number: int,
-        entries: Mapping[str, str],
-        *,
-        owner: str | None = None,
+        self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
     ) -> dict[str, str]:
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
-        It stays in whatever round of the call it was recorded. Without ``owner``, the entries are
-        written in any case: what has happened is recorded, also late. With it, a
-        ``StoreError`` is raised and nothing written if ``owner`` does not hold the lease, unless
-        all of them are stored already.
+        It stays in whatever round of the call it was recorded. They are written whoever has the lease:
+        what has happened is recorded, also late. But if the round was opened since with other answers
+        than those that :attr:`OpenedRound.given` stands for, a ``StoreError`` is raised, and nothing
+        is written.
 
         Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
         survive a crash of this process and of the machine.
@@ -214,21 +276,35 @@ class CallStore(Protocol):
         """Return what round ``number`` was the first to record, in the order of recording."""
         ...
 
+    async def fail(self, call_id: str, error: str, owner: str) -> bool:
+        """Record that the call has failed, so that its compensations are run next; the first error stays.
+
+        False if ``owner`` does not have the lease; then nothing is written.
+        """
+        ...
+
+    async def undone(self, call_id: str, step_id: str) -> None:
+        """Record that a step's compensation has been run, by whoever has run it."""
+        ...
+
+    async def undone_steps(self, call_id: str) -> frozenset[str]:
+        """Return the steps whose compensations have been run."""
+        ...
+
     async def end_round(
         self,
         call_id: str,
         record: RoundRecord,
+        event: CallEvent,
         *,
-        deadline: float | None,
-        status: str = "open",
-        release: str | None = None,
+        owner: str,
+        deadline: float,
     ) -> RoundRecord:
-        """Write how a round ended; the first record for a round stays and is returned.
+        """Write how a round ended, move the call by ``event``, and release the lease, as one.
 
-        Only if this one is the first and the call is open, ``deadline`` (unless ``None``),
-        ``status`` and the time ``asked`` of the record become the call's. In any case, the lease of
-        owner ``release`` is released. If that owner does not hold it, and the round has not ended,
-        a ``StoreError`` is raised and nothing written.
+        ``deadline`` and the time ``asked`` of the record become the call's. If the round has ended
+        before, that is returned, and nothing is written. Otherwise, if ``owner`` does not have the
+        lease, a ``StoreError`` is raised.
         """
         ...
 
@@ -240,19 +316,46 @@ class CallStore(Protocol):
         """Return the ended round with the highest number, ``None`` before the first."""
         ...
 
-    async def finish(
-        self,
-        call_id: str,
-        status: str,
-        *,
-        deadline: float | None = None,
-        version: str | None = None,
-        owner: str | None = None,
-    ) -> bool:
-        """Move an ``open`` call to ``status``, maybe with a new ``deadline`` and ``version``.
+    async def take_to_undo(
+        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
+    ) -> CallRecord | None:
+        """Take the lease on an open call to undo what it has done; return the call.
 
-        False if it is not open (any more), or ``owner`` is given and does not hold the lease; then
-        nothing changes. With ``open`` as the status only these change. No lease is released.
+        ``None`` if it is not open, another owner has the lease at ``now``, or, where it has to be
+        due, its deadline is later.
+        """
+        ...
+
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        """Move a call by an event that ends the lease of ``owner``, maybe with a new deadline.
+
+        That is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. Who leaves in this way
+        has not run the call: if nothing is recorded in the round that was opened last, it has taken no
+        answers. Those in the inbox are there for the next one; what its client has given is forgotten.
+        False, and nothing
+        changes, if it does not have the lease, or the event does nothing in the call's state.
+        """
+        ...
+
+    async def adopt(self, call_id: str, version: str, owner: str) -> bool:
+        """Make the call that of another version of the code; false if ``owner`` lacks the lease."""
+        ...
+
+    async def postpone(
+        self, call_id: str, deadline: float, state: CallState, *, now: float
+    ) -> bool:
+        """Move the deadline of a call back that is in a state, and that no one has a lease on at ``now``.
+
+        False, and nothing changes, if it is not, or has as much time already.
+        """
+        ...
+
+    async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
+        """Move the deadline of a call forward that is in a state, whoever has a lease on it.
+
+        False, and nothing changes, if it is not, or is due as early already.
         """
         ...
 
@@ -263,12 +366,12 @@ class CallStore(Protocol):
     async def open_calls(self) -> tuple[int, float | None, float | None]:
         """Return how many calls are open, when the first of them began, and when the first asked.
 
-        That is the longest waiting for a person: :attr:`CallRecord.asked`, of calls without a lease.
+        That is the longest waiting for a person: :attr:`CallRecord.asked`, of calls that wait.
         """
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete calls that are not open and whose deadline lies before ``before``; return how many.
+        """Delete calls that have ended and whose deadline lies before ``before``; return how many.
 
         All that belongs to them goes with them. The oldest go first.
         """

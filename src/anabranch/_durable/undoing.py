@@ -6,18 +6,13 @@ is here needs no tool: it finds such calls in the store, and brings their deadli
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from anabranch._durable.entries import FAILED
-from anabranch._durable.states import latest_number
+from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallRecord, CallStore
 
 __all__ = ["Unfinished", "undo_again", "unfinished"]
-
-LOOKING = 15.0
-"""Seconds for which the lease on a call is taken, to look at it and to move its deadline."""
 
 _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 
@@ -49,17 +44,12 @@ async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinishe
     Raises:
         StoreError: the store failed.
     """
-    failed = await store.calls(limit, status="open", recorded=FAILED)
+    failed = await store.calls(limit, states=[CallState.UNDOING])
     expired = await store.expired(now, limit)
     found = {record.call_id: record for record in (*failed, *expired)}
-    known = {record.call_id for record in failed}
     return [
         Unfinished(
-            record.call_id,
-            record.tool,
-            await _state_of(store, record, now, has_failed=record.call_id in known),
-            record.deadline,
-            record.version,
+            record.call_id, record.tool, _state_of(record, now), record.deadline, record.version
         )
         for record in found.values()
     ]
@@ -73,33 +63,20 @@ async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
     Raises:
         StoreError: the store failed.
     """
-    if await store.find(call_id) is None or await _is_leased(store, call_id, now):
-        return False
-    owner = f"undo.{secrets.token_hex(8)}"
-    if not await store.lease(call_id, owner, now, now + LOOKING):
-        return False
-    try:
-        return await _undo_again(store, call_id, owner, now)
-    finally:
-        await store.release(call_id, owner)
-
-
-async def _undo_again(store: CallStore, call_id: str, owner: str, now: float) -> bool:
     record = await store.find(call_id)
-    entries = await store.entries(call_id, await latest_number(store, call_id))
-    if record is None or (FAILED not in entries and record.deadline > now):
+    if record is None or _is_leased(record, now):
         return False
-    return await store.finish(call_id, "open", deadline=min(now, record.deadline), owner=owner)
+    if record.state == CallState.UNDOING:
+        await store.hasten(call_id, now, record.state)
+        return True
+    return record.state.is_open and record.deadline <= now
 
 
-async def _state_of(
-    store: CallStore, record: CallRecord, now: float, *, has_failed: bool
-) -> _State:
-    if await _is_leased(store, record.call_id, now):
+def _state_of(record: CallRecord, now: float) -> _State:
+    if _is_leased(record, now):
         return "undoing"
-    return "undos left" if has_failed else "expired"
+    return "undos left" if record.state == CallState.UNDOING else "expired"
 
 
-async def _is_leased(store: CallStore, call_id: str, now: float) -> bool:
-    lease = await store.leased(call_id)
-    return lease is not None and lease.until > now
+def _is_leased(record: CallRecord, now: float) -> bool:
+    return record.lease is not None and record.lease.until > now

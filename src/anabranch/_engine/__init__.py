@@ -17,7 +17,7 @@ its parts; each can be read and tested without the others:
     call            holds them all, and is driven by an edge; ``outcomes`` is how it ends
 
 ``scope`` is a place in the program, which names what is made there; ``codec`` turns values into
-entries and back.
+entries and back; ``exits`` makes errors of what an author's code raises that is no ``Exception``.
 """
 
 from anabranch._engine.branch import Branch
@@ -25,11 +25,13 @@ from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
 from anabranch._engine.combine import all_of, none_of
 from anabranch._engine.effects import STEP_THREADS
+from anabranch._engine.exits import EXIT_AS_ERROR, as_error, error_instead
 from anabranch._engine.fingerprint import canonical, fingerprint
 from anabranch._engine.functions import (
     Effect,
     Perform,
     current_idempotency_key,
+    is_async,
     perform,
     step_fingerprint,
 )
@@ -50,6 +52,7 @@ from anabranch._engine.scope import Scope
 from anabranch._engine.strands import current_scope
 
 __all__ = [
+    "EXIT_AS_ERROR",
     "STEP_THREADS",
     "Answer",
     "Ask",
@@ -70,13 +73,16 @@ __all__ = [
     "Stopped",
     "Waiting",
     "all_of",
+    "as_error",
     "canonical",
     "checked_patience",
     "codec_of",
     "current_call",
     "current_idempotency_key",
     "current_scope",
+    "error_instead",
     "fingerprint",
+    "is_async",
     "none_of",
     "perform",
     "step_fingerprint",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from anabranch._engine.branch import Branch
@@ -20,7 +21,7 @@ from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
 from anabranch._engine.ending import Ending
-from anabranch._engine.exits import EXIT_AS_ERROR
+from anabranch._engine.exits import EXIT_AS_ERROR, runs_authors_code
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
@@ -29,7 +30,7 @@ from anabranch._engine.open_asks import OpenAsks
 from anabranch._engine.operations import Operations, Sink, discard
 from anabranch._engine.outcomes import Ended, Finished, Stopped, Waiting
 from anabranch._engine.progress import Progress
-from anabranch._engine.quiescence import Quiet, check_support
+from anabranch._engine.quiescence import GRACE, Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
@@ -144,6 +145,7 @@ class Call(Generic[T]):
         return self._task
 
     async def _run(self) -> T:
+        runs_authors_code.set(True)
         try:
             with EXIT_AS_ERROR:
                 return await self.branches.start(self._root, self._body)
@@ -191,7 +193,8 @@ class Call(Generic[T]):
 
         Raises: as :meth:`round`.
         """
-        task, scheduler = await self._replay(), self.scheduler
+        task, scheduler = self._begin_replay(), self.scheduler
+        await scheduler.changed.wait()
         ended = self._ended
         error: BaseException | None = scheduler.failure
         if ended is None and error is None:
@@ -208,20 +211,25 @@ class Call(Generic[T]):
         """End the call with ``error``: do nothing new, run every undo that the journal knows.
 
         The body is run over what is recorded, so that its undos are bound to their steps; what it
-        would do beyond that waits until it is cancelled.
+        would do beyond that waits until it is cancelled. Nothing ends a body that waits for
+        something of its own there (a device, another task), so that is not waited for.
 
         Raises:
             BaseException: ``error``, with a note for each undo that has failed.
         """
-        await self._replay()
+        self._begin_replay()
+        while not self.scheduler.changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE):
+                    await self.scheduler.changed.wait()
+            if self.cursor.has_reached_all():
+                break
         await self.scheduler.cancel_and_wait()
         await self._ending.fail(error)
 
-    async def _replay(self) -> asyncio.Task[T]:
+    def _begin_replay(self) -> asyncio.Task[T]:
         self.scheduler.replaying = True
-        task = self._start(cold=True)
-        await self.scheduler.changed.wait()
-        return task
+        return self._start(cold=True)
 
     async def asks(self) -> AsyncIterator[Ask]:
         """Yield each ask as it is made, while the body runs; ends when the body does.

@@ -13,6 +13,8 @@ from typing import Any
 
 from anabranch._engine.clock import Clock, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
+from anabranch._engine.combine import first_of
+from anabranch._engine.exits import as_error, runs_authors_code
 from anabranch._engine.functions import Effect, current_idempotency_key, run_function
 from anabranch._engine.journal import Compensation, Journal
 from anabranch._engine.observing import Observe, unobserved
@@ -155,9 +157,18 @@ class Compensations:
 async def _run_undo(undo: Callable[..., Any], value: object, key: str) -> None:
     outer = current_idempotency_key.set(key)
     try:
-        await run_function(undo, value)
+        # In a task of its own: an undo that cancels itself has failed, and cancels no one else.
+        _, ended = await first_of([_run_guarded(undo, value)])
     finally:
         current_idempotency_key.reset(outer)
+    error = asyncio.CancelledError() if ended.cancelled() else ended.exception()
+    if error is not None:
+        raise as_error(error)
+
+
+async def _run_guarded(undo: Callable[..., Any], value: object) -> None:
+    runs_authors_code.set(True)
+    await run_function(undo, value)
 
 
 def require_references(step_id: str, effect: Effect) -> None:

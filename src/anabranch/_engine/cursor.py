@@ -238,6 +238,11 @@ class ReplayCursor:
 
     # -- drift -------------------------------------------------------------------------------
 
+    def has_reached_all(self) -> bool:
+        """Whether every recorded step has been passed, or lies in what was cancelled."""
+        missing = self.reached.missing(self.journal.pending)
+        return all(map(self.reached.is_excused, missing))
+
     def check_all_reached(self, error: BaseException | None) -> None:
         """Find fault unless every recorded step has been passed, or lies in what was cancelled.
 

@@ -1,4 +1,4 @@
-"""What a run has reached of its record, and what of it need not be reached: how drift is found."""
+"""The search for drift: what a run has reached of its record, and what of it need not be reached."""
 
 from __future__ import annotations
 

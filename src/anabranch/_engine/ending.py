@@ -11,10 +11,11 @@ from typing import NoReturn, TypeVar
 
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
+from anabranch._engine.exits import as_error
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._shielded import run_shielded
-from anabranch.errors import NonDeterminismError, error_to_json
+from anabranch.errors import NonDeterminismError, StepFailed, error_to_json
 
 __all__ = ["Ending"]
 
@@ -52,9 +53,16 @@ class Ending:
         """Turn the ended root task into its value or its error."""
         error = await self.error_of(task)
         if error is not None:
+            self._log(error)
             await self.fail(error)
         self.is_settled = True
         return task.result()
+
+    def _log(self, error: BaseException) -> None:
+        """Log why a step has failed, if the body has not handled it: callers do not learn that."""
+        if isinstance(error, StepFailed) and not error.from_client and error.__cause__ is not None:
+            what = "step %r has failed, and call %r with it"
+            logger.error(what, error.step_id, self._cursor.journal.line, exc_info=error.__cause__)
 
     async def error_of(self, task: asyncio.Task[T]) -> BaseException | None:
         """Return with what the ended root task has failed, if it has."""
@@ -63,8 +71,10 @@ class Ending:
         # Tasks that the body has left running are cancelled like those that it cancels itself.
         cursor.reached.cancelled.update(strand.path for strand in scheduler.strands.values())
         await scheduler.cancel_and_wait()
-        error: BaseException | None
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        error: BaseException | None = (
+            asyncio.CancelledError() if task.cancelled() else task.exception()
+        )
+        error = None if error is None else as_error(error)
         cursor.check_all_reached(error)
         if cursor.fault is not None and error is not cursor.fault:
             cursor.fault.__cause__ = cursor.fault.__cause__ or error

@@ -15,10 +15,12 @@ import anyio
 import anyio.to_thread
 from pydantic import JsonValue
 
+from anabranch._author_frames import author_line
 from anabranch._engine.codec import PLAIN, codec_of
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
+from anabranch._printable import printable_line
 from anabranch._shielded import wait_shielded
 from anabranch.errors import SerializationError, StepFailed, error_to_json
 
@@ -143,15 +145,23 @@ async def perform(
         return Entry("step", asked, codec.encode(step_id, value), key=key), interrupted
     except SerializationError:
         raise
-    except Exception as error:  # whatever the author's effect raises is recorded
+    except Exception as error:  # noqa: BLE001 - whatever the author's effect raises is recorded
         known = error_to_json(error)
         if known is None:
             name = type(error).__name__
             known = error_to_json(StepFailed(step_id, name, str(error)))
-            logger.warning("step %r failed with %s", step_id, name, exc_info=error)
+            _log(step_id, error)
         return Entry("step", asked, error=known, key=key), interrupted or error
     finally:
         current_idempotency_key.reset(outer)
+
+
+def _log(step_id: str, error: Exception) -> None:
+    """Log that a step has failed, in one line: its body may handle that (see ``ending.py``)."""
+    place = author_line(error)
+    text = printable_line(f"{type(error).__name__}: {error}{place and f' ({place})'}")
+    logger.warning("step %r failed with %s", step_id, text)
+    logger.debug("the traceback of step %r", step_id, exc_info=error)
 
 
 def step_fingerprint(function: Callable[..., object], args: Sequence[Any]) -> str:

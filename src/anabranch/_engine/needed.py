@@ -16,9 +16,9 @@ from anabranch._engine.strand_states import StrandState, Survey
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["GOING_ON", "Lookout", "Seen"]
+__all__ = ["ACTIVE", "StrandSurvey", "Seen"]
 
-GOING_ON = {StrandState.READY, StrandState.BUSY}
+ACTIVE = {StrandState.READY, StrandState.BUSY}
 """The states of a strand that goes on without the others."""
 
 
@@ -30,8 +30,8 @@ class Seen(NamedTuple):
     in_background: bool
 
 
-class Lookout:
-    """Looks at ``strands``, of which the first one returns the call's result.
+class StrandSurvey:
+    """Surveys ``strands``, of which the first one returns the call's result.
 
     It begins with the needed strand that was going on last time, the witness: so the cost does not
     grow with the number of blocked strands while another one works.
@@ -50,7 +50,7 @@ class Lookout:
         waiter = waits.waiter_of(strand.task)
         return waiter is None or waiter.done()
 
-    def look(self, asked: AbstractSet[AnyFuture]) -> Seen:
+    def take(self, asked: AbstractSet[AnyFuture]) -> Seen:
         """Return what decides, of the strands that are needed, or else of the others.
 
         ``asked`` are the futures that will not be completed.
@@ -59,7 +59,7 @@ class Lookout:
         witness = self._witness
         if witness in self._strands and waits.waiter_of(witness) is self._waiter:
             state = self._state_of(witness, survey)
-            if state in GOING_ON:
+            if state in ACTIVE:
                 return Seen(state, [witness], in_background=False)
         passed: set[AnyTask] = set()
         state, found = self._walk(survey, [next(iter(self._strands))], passed)
@@ -83,7 +83,7 @@ class Lookout:
                 continue
             passed.add(task)
             state = self._state_of(task, survey)
-            if state in GOING_ON:  # one is enough to go on
+            if state in ACTIVE:  # one is enough to go on
                 return state, [task]
             ahead.extend(survey.waited_for)
             if state is not StrandState.BLOCKED:  # any strand may be the one to wake it

@@ -1,4 +1,4 @@
-"""What surrounds the operations of a run, for those who look at it from outside, such as a tracer."""
+"""The hooks around the operations of a run, for those who look at it from outside, such as a tracer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running body does besides effects and branches: ask, sleep, race, notify, read the clock.
+"""The operations of a running body besides effects and branches: ask, sleep, race, notify, read the clock.
 
 Every operation first looks its record up; only then may anything happen, and what has happened is
 recorded before the body sees it.

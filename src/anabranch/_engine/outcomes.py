@@ -1,4 +1,4 @@
-"""How a run of a call ends: with a value, with open asks, or where the record of a replay ends."""
+"""The ends of a run: with a value, with open asks, or where the record of a replay ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a call makes progress although its rounds are cut off.
+"""The measure of progress of a call whose rounds are cut off: whether it makes any.
 
 A round that is cut off does the same work again in the next one. That is legal, and of no use if
 it never comes further.

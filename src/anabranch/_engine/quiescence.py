@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch._engine import frames, waits
 from anabranch._engine.canary import check_support
-from anabranch._engine.needed import GOING_ON, Lookout, Seen
+from anabranch._engine.needed import ACTIVE, StrandSurvey, Seen
 from anabranch._engine.strand_states import StrandState
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
@@ -117,7 +117,7 @@ class Quiescence:
         patience: float | None = None,
     ) -> None:
         self._strands = strands
-        self._lookout = Lookout(strands)
+        self._strand_survey = StrandSurvey(strands)
         self._parked = parked
         self._owner = owner
         self._patience = PATIENCE if patience is None else patience
@@ -182,7 +182,7 @@ class Quiescence:
         self._check_due = False
         if self._stopped:
             return
-        if self._lookout.witness_is_ready() and not self._ending:
+        if self._strand_survey.witness_is_ready() and not self._ending:
             self.stir()
         else:
             self._survey()
@@ -193,13 +193,13 @@ class Quiescence:
         if not asked:
             self._begin_again()
             return
-        seen = self._lookout.look(asked.union(self._held))
+        seen = self._strand_survey.take(asked.union(self._held))
         if seen.state is StrandState.BLOCKED:
             if self._ending or not self._sleeps_shortly():
                 self._end(Quiet(certain=not self._held))
         elif self._ending or (waited and seen.in_background):
             self._end_after_steps(seen)
-        elif waited and seen.state not in GOING_ON:
+        elif waited and seen.state not in ACTIVE:
             self._end(Quiet(certain=False))
         else:
             self._go_on(seen, asked)
@@ -236,7 +236,7 @@ class Quiescence:
         if seen.in_background:
             self._graced = asked
             self._grace = self._grace or self._loop.call_later(GRACE, self._waited)
-        elif seen.state not in GOING_ON:
+        elif seen.state not in ACTIVE:
             seconds = SETTLE if seen.state is StrandState.SYNCHRONISING else UNSEEN
             self._settling = self._loop.call_later(seconds, self._waited)
 
@@ -257,7 +257,7 @@ class Quiescence:
         place = frames.place_of(frames.frames_of(seen.strands[0]))
         if seen.in_background:
             logger.debug("a round has ended while a task in the background was at %s", place)
-        cut_off = seen.state in GOING_ON and not seen.in_background
+        cut_off = seen.state in ACTIVE and not seen.in_background
         self._end(Quiet(certain=False, cut_off=place if cut_off else None))
 
     def _end(self, quiet: Quiet) -> None:

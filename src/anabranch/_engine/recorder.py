@@ -1,4 +1,4 @@
-"""What has happened is written by a recorder, such as a store, before the body sees it.
+"""The port of recorders: they write what has happened, in a store say, before the body sees it.
 
 Without a recorder the journal is all there is, and it travels with the client.
 """

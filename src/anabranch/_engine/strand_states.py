@@ -1,4 +1,4 @@
-"""What state a strand of a call is in, seen at one moment.
+"""The state of a strand of a call at one moment.
 
 A strand is *ready* (it will run), *blocked* (what it waits for can only come from an open ask or
 from strands that are blocked), *busy* (something outside the call will wake it: a socket, a

@@ -1,7 +1,8 @@
 """Strands: the tasks of a call, and the loop-wide task factory that learns of every new one.
 
-A task that a strand starts is a strand of the same call, with a scope of its own; every other task
-of the loop is left alone. A strand refers to what schedules it through :class:`StrandOwner` only.
+A task that a strand starts is a strand of the same call, with a scope of its own. What is started
+within a call, or closes a generator that was dropped, ends no loop (``exits.py``); every other task
+is left alone. A strand refers to what schedules it through :class:`StrandOwner` only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextvars import Context
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
+from anabranch._engine.exits import Guarded, runs_authors_code
 from anabranch._engine.scope import Scope
 from anabranch.errors import NonDeterminismError
 
@@ -153,6 +155,12 @@ class _Factory:
         if context is not None:
             options["context"] = context
         parent = strand_of(asyncio.current_task(loop))
+        if (
+            parent is not None
+            or runs_authors_code.get()
+            or type(coro).__name__ == _CLOSES_GENERATOR
+        ):
+            coro = Guarded(coro)  # which has the name of the coroutine
         if parent is None or parent.effects:
             return self._make(loop, coro, options)
         # A strand must be registered before its first step, so it never starts eagerly.
@@ -173,6 +181,10 @@ class _Factory:
         if self.previous is not None:
             return self.previous(loop, coro, **options)
         return _plain_task(loop, coro, options)
+
+
+_CLOSES_GENERATOR = "async_generator_athrow"
+"""The type of what the loop runs for a generator that was dropped: its end is an author's code."""
 
 
 def _plain_task(

@@ -1,4 +1,4 @@
-"""What a task or future waits for, read from the private state of asyncio.
+"""The waits of tasks and futures, read from the private state of asyncio.
 
 asyncio has no public answer to this question. ``asyncio.capture_call_graph`` (Python 3.14) answers
 the reverse one, which tasks await a known future: a wait for an ask *and* for something unknown

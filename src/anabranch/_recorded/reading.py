@@ -9,14 +9,21 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from anabranch._durable.entries import FAILED, answers_in, undone_id
+from anabranch._durable.call_states import UNDONE, CallState
+from anabranch._durable.entered import PAGE
+from anabranch._durable.entries import load_answers
 from anabranch._durable.notes import Notes, load_notes
 from anabranch._durable.states import latest_number
-from anabranch._durable.store import CallRecord, CallStore, LeaseRecord, RoundRecord
+from anabranch._durable.store import (
+    AnswerRecord,
+    CallRecord,
+    CallStore,
+    LeaseRecord,
+    RoundRecord,
+)
 from anabranch._engine import Journal
 from anabranch._engine.sleeping import wakes_at
 from anabranch._recorded.shapes import (
-    CallState,
     Holder,
     Listed,
     RecordedCall,
@@ -30,16 +37,13 @@ __all__ = ["listed", "read_call"]
 LINES = 50
 """The most lines of a call that are named."""
 
-_UNDONE = undone_id("")
-_STATES: dict[str, CallState] = {"done": "done", "failed": "failed", "expired": "expired"}
-
 
 def listed(record: CallRecord) -> Listed:
-    """Return a call as a list has it: whether an open one runs or waits is not looked up."""
+    """Return a call as a list has it."""
     return Listed(
         id=record.call_id,
         tool=record.tool,
-        state=_STATES.get(record.status, "open"),
+        state=record.state,
         started=record.started,
         deadline=record.deadline,
         principal=record.principal,
@@ -53,24 +57,28 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
     Raises:
         StoreError: the store failed.
     """
-    reading = _Reading(Steps(record.tool))
-    lease = await store.leased(record.call_id)
-    is_leased = lease is not None and lease.until > now
+    reading = _Reading(Steps(record.tool), await store.answers(record.call_id))
+    is_run = record.lease is not None and record.lease.until > now
     for number in range(await latest_number(store, record.call_id) + 1):
         entries = await store.entries(record.call_id, number)
-        reading.take(number, await store.round(record.call_id, number), entries, is_run=is_leased)
-    state = _state_of(record, reading, is_leased=is_leased)
-    over = record.status != "open"
-    unwound = reading.has_failed or record.status in {"failed", "expired"}
+        reading.take(number, await store.round(record.call_id, number), entries, is_run=is_run)
+    if record.failure is not None:
+        reading.error = error_text(json.loads(record.failure))
+    state = record.state
+    if state == CallState.RUNNING and not is_run:  # its process has died
+        state = CallState.READY
+    undone = await store.undone_steps(record.call_id)
+    unwound = state in {CallState.UNDOING, CallState.FAILED, *UNDONE}
+    waits = state == CallState.WAITING
     return RecordedCall(
         **listed(record).model_dump(exclude={"state"}),
         state=state,
         arguments=json.loads(record.arguments),
-        lease=_holder(lease),
+        lease=_holder(record.lease),
         rounds=reading.rounds,
-        steps=reading.steps.all(reading.undone, unwound=unwound, over=over),
-        waits_for=reading.pending if state == "waiting" else [],
-        waits_until=reading.until if state == "waiting" else None,
+        steps=reading.steps.all(undone, unwound=unwound, over=not state.is_open),
+        waits_for=reading.pending if waits else [],
+        waits_until=reading.until if waits else None,
         value=reading.value,
         error=reading.error,
         notices=reading.notices,
@@ -84,33 +92,28 @@ class _Reading:
     """What has been read so far."""
 
     steps: Steps
+    inbox: Mapping[str, AnswerRecord]
     rounds: list[RecordedRound] = field(default_factory=list[RecordedRound])
-    undone: set[str] = field(default_factory=set[str])
     pending: list[str] = field(default_factory=list[str])
     until: float | None = None
     value: JsonValue = None
     error: str | None = None
     notices: int = 0
-    has_failed: bool = False
     is_complete: bool = True
 
     def take(
         self, number: int, ended: RoundRecord | None, stored: Mapping[str, str], *, is_run: bool
     ) -> None:
         """Take round ``number``, which has ended or not."""
-        entries = {key: text for key, text in stored.items() if not key.startswith("!")}
-        self.undone |= {key.removeprefix(_UNDONE) for key in stored if key.startswith(_UNDONE)}
-        if FAILED in stored:
-            self.has_failed = True
-            self.error = error_text(json.loads(stored[FAILED]))
-        place = f"!entered:{number}:"
-        entered = [key.removeprefix(place) for key in stored if key.startswith(place)]
+        taken = {step: each for step, each in self.inbox.items() if each.round == number}
+        on_page = [step for step, each in taken.items() if each.by == PAGE]
         notes = load_notes("" if ended is None else ended.notes)
-        self.steps.answer(number, {**answers_in(stored, number), **notes.answers}, entered)
-        self.steps.record(number, {**entries, **notes.entries})
+        given = load_answers({step: each.text for step, each in taken.items()})
+        self.steps.answer(number, given, on_page)
+        self.steps.record(number, {**stored, **notes.entries})
         if ended is not None:
             self._end(ended, notes)
-        elif is_run or any(not key.startswith("!entered") for key in stored):
+        elif is_run or stored or taken:
             self.pending = []
             outcome: RoundOutcome = "running" if is_run else "interrupted"
             self.rounds.append(RecordedRound(number=number, outcome=outcome))
@@ -154,16 +157,6 @@ def _outcome(ended: RoundRecord, reply: Mapping[str, Any]) -> RoundOutcome:
     if ended.state:
         return "began here"
     return "failed" if reply.keys() & {"error", "foreign"} else "returned"
-
-
-def _state_of(record: CallRecord, reading: _Reading, *, is_leased: bool) -> CallState:
-    if record.status in _STATES:
-        return _STATES[record.status]
-    if is_leased:
-        return "running"
-    if reading.has_failed:
-        return "undoing"
-    return "waiting" if reading.pending else "interrupted"
 
 
 def _holder(lease: LeaseRecord | None) -> Holder | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from anabranch._durable.entries import merge
+from anabranch._durable.entries import load_answers, merge
 from anabranch._durable.notes import load_notes
 from anabranch._durable.rehearsal import Rehearsed, rehearse
 from anabranch._durable.states import latest_journal
@@ -116,7 +116,6 @@ async def replay_call(
         return found(ended="cannot be read", problem=str(problem))
     waits_for = set(journal.pending)
     outcome = await rehearse(tool, arguments, journal, runtime or Runtime())
-    # Of a call that an older release has ended, the last answers are not recorded.
     end = last if last is not None and not last.state and not waits_for else None
     if (drift := _drift(tool, end, outcome)) is not None:
         if runtime is None:
@@ -138,9 +137,11 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
     """
     journal = await latest_journal(store, record)
     if last is not None and not last.state:
-        notes = load_notes(last.notes)
-        journal.answer(notes.answers)
-        merge(journal, notes.entries)
+        inbox = await store.answers(record.call_id)
+        given = {step: each.text for step, each in inbox.items() if each.round == last.number}
+        journal.answer(load_answers(given))
+        merge(journal, await store.entries(record.call_id, last.number))
+        merge(journal, load_notes(last.notes).entries)
     return journal
 
 

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from anabranch._durable.call_states import CallState
+
 __all__ = [
-    "CallState",
     "Holder",
     "Listed",
     "RecordedCall",
@@ -16,12 +17,6 @@ __all__ = [
     "RoundOutcome",
     "UndoState",
 ]
-
-CallState = Literal[
-    "running", "waiting", "interrupted", "undoing", "done", "failed", "expired", "open"
-]
-"""What has become of a call. Of an open one: a process runs it; it waits for answers; its round was
-broken off, and is taken up by the next request; it has failed, and undos are left to be run."""
 
 UndoState = Literal["registered", "due", "done", "not needed"]
 

@@ -7,7 +7,7 @@ of them that has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -96,7 +96,7 @@ class Steps:
         elif entry.tokens is not None:
             step.entry.tokens = entry.tokens
 
-    def all(self, undone: set[str], *, unwound: bool, over: bool) -> list[RecordedStep]:
+    def all(self, undone: Collection[str], *, unwound: bool, over: bool) -> list[RecordedStep]:
         """Return the steps in order, what is inside of a branch after it.
 
         Args:
@@ -149,7 +149,7 @@ class Steps:
         )
 
     def _undo_of(
-        self, step_id: str, undone: set[str], *, unwound: bool, over: bool
+        self, step_id: str, undone: Collection[str], *, unwound: bool, over: bool
     ) -> dict[str, object]:
         known = self._known.get(step_id)
         if known is None or known.compensation is None:

@@ -1,6 +1,8 @@
-"""How a command ends early: each error becomes one sentence on stderr and an exit status."""
+"""The early ends of a command: each error becomes one sentence on stderr and an exit status."""
 
 from __future__ import annotations
+
+import signal
 
 __all__ = ["CommandError", "FailedError", "LeftError", "UsageError"]
 
@@ -16,12 +18,16 @@ class FailedError(CommandError):
 
 
 class LeftError(CommandError):
-    """The person left with Ctrl-C."""
+    """The person left with Ctrl-C, or another signal has ended the command.
+
+    The exit status is the one that a shell reports for a process which the signal has killed.
+    """
 
     status = 130
 
-    def __init__(self) -> None:
-        super().__init__("cancelled")
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__("cancelled" if number == signal.SIGINT else "terminated")
+        self.status = 128 + number
 
 
 class UsageError(CommandError):

@@ -1,17 +1,22 @@
 """Forms at the terminal: the questions of a tool, asked field by field.
 
 Esc cancels a form, Ctrl-D declines it; Ctrl-C leaves what has asked, as it does where no form is
-drawn. Only one form may be drawn at a time; callers ensure that with ``Console.question``. What a
+drawn. What was typed before a question was on the screen does not answer it. Only one form may be drawn at a time; callers ensure that with ``Console.question``. What a
 field accepts is decided in ``_form_fields``.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Literal, cast
 
 import questionary
 from prompt_toolkit.filters import Always
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
@@ -23,12 +28,17 @@ from anabranch._terminal.interrupts import interrupt
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 
+if sys.platform != "win32":
+    import termios
+
 __all__ = ["HINT", "DismissedError", "ask_consent", "ask_form", "ask_text"]
 
 HINT = "(Esc cancels, Ctrl-D declines)"
 
 MANY = 10
 """Choices that are too many to find one by looking: then what is typed filters them."""
+
+YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 ESCAPE_SECONDS = 0.1
 """How long an Esc waits for further bytes: arrow keys begin with one, too."""
@@ -62,6 +72,7 @@ async def ask_form(
     except ValidationError as error:
         raise AnswerError(f"this client cannot show the form: {describe(error)}") from error
     content = {} if typed is None or not only else dict(typed)
+    begins = True
     try:
         for name, field in form.properties.items():
             if only and name not in only:
@@ -69,7 +80,9 @@ async def ask_form(
             if typed is not None:
                 field = field.model_copy(update={"default": typed.get(name)})  # noqa: PLW2901
             content.pop(name, None)
-            value = await _ask_field(field, name, required=name in form.required)
+            required = name in form.required
+            value = await _ask_field(field, name, required=required, begins=begins)
+            begins = False
             if not isinstance(value, LeaveOut):
                 content[name] = value
         if not form.properties:
@@ -94,21 +107,38 @@ async def ask_text(message: str) -> str:
     Raises:
         DismissedError: the person gave none.
     """
-    return cast("str", await _run(questionary.text(printable(message))))
+    return cast("str", await _run(questionary.text(printable(message)), begins=True))
 
 
 async def _confirm(message: str) -> None:
-    if not await _run(questionary.confirm(printable(message), default=False)):
+    if not await _ask_yes_or_no(message):
         raise DismissedError("decline")
 
 
-async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | LeaveOut:
+async def _ask_yes_or_no(message: str, *, default: bool = False) -> bool:
+    """Ask for a whole word and Enter: the first letter of another word is no answer."""
+
+    def verdict(typed: str) -> bool | str:
+        return not typed.strip() or typed.strip().lower() in YES_OR_NO or "Type y or n, and Enter"
+
+    question = questionary.text(
+        printable(f"{message} {'(Y/n)' if default else '(y/N)'}"),
+        validate=verdict,
+        validate_while_typing=False,
+    )
+    typed = cast("str", await _run(question, begins=True))
+    return YES_OR_NO.get(typed.strip().lower(), default)
+
+
+async def _ask_field(
+    field: Field, name: str, *, required: bool, begins: bool
+) -> JsonValue | LeaveOut:
     label = printable(field.label(name, required=required))
     if field.type == "array":
-        return await _run(_checkbox(field, label))
+        return await _run(_checkbox(field, label), begins=begins)
     if field.type == "boolean" and (required or field.default is not None):
         # Without a default, Enter means no, so that a person agrees to nothing by accident.
-        return await _run(questionary.confirm(label, default=field.default is True))
+        return await _ask_yes_or_no(label, default=field.default is True)
     choices = [Choice(printable(option.label), option.const) for option in field.options]
     if field.type == "boolean":
         choices = [Choice("yes", value=True), Choice("no", value=False)]
@@ -117,9 +147,10 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
             choices.append(Choice("(leave out)", LEAVE_OUT))
         many = len(choices) > MANY
         chosen = next((each for each in choices if each.value == field.default), None)
-        return await _run(
-            questionary.select(label, choices, chosen, use_search_filter=many, use_jk_keys=not many)
+        question = questionary.select(
+            label, choices, chosen, use_search_filter=many, use_jk_keys=not many
         )
+        return await _run(question, begins=begins or field.type == "boolean")
 
     def verdict(typed: str) -> bool | str:
         try:
@@ -129,7 +160,7 @@ async def _ask_field(field: Field, name: str, *, required: bool) -> JsonValue | 
         return True
 
     prefilled = "" if field.default is None else printable(str(field.default))
-    typed = await _run(questionary.text(label, prefilled, validate=verdict))
+    typed = await _run(questionary.text(label, prefilled, validate=verdict), begins=begins)
     return field.read(cast("str", typed), required=required)
 
 
@@ -149,8 +180,10 @@ def _checkbox(field: Field, label: str) -> Question:
     )
 
 
-async def _run(question: Question) -> JsonValue | LeaveOut:
+async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
     """Draw a prompt and return its answer.
+
+    If a question ``begins``, or asks for consent, what was typed before it was drawn is dropped.
 
     Raises:
         DismissedError: the person dismissed it.
@@ -172,12 +205,21 @@ async def _run(question: Question) -> JsonValue | LeaveOut:
 
     application = question.application
     application.ttimeoutlen = ESCAPE_SECONDS
+    drop = partial(_drop_typed, application.input)
     for window in application.layout.find_all_windows():
         window.dont_extend_height = Always()  # a list that is filtered leaves no gap
     own = application.key_bindings
     application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
     try:
         # The signal stays with who runs this: it may have to end more than a form.
-        return cast("JsonValue | LeaveOut", await application.run_async(handle_sigint=False))
+        answer = await application.run_async(drop if begins else None, handle_sigint=False)
     except (KeyboardInterrupt, EOFError):  # Ctrl-Q in a list; the terminal is closed
         raise DismissedError("cancel") from None
+    return cast("JsonValue | LeaveOut", answer)
+
+
+def _drop_typed(typed_at: Input) -> None:
+    """Drop what has been typed and not read: by a prompt that has ended, or by none."""
+    clear_typeahead(typed_at)
+    if sys.platform != "win32" and os.isatty(typed_at.fileno()):
+        termios.tcflush(typed_at.fileno(), termios.TCIFLUSH)

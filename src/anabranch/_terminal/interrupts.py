@@ -1,7 +1,8 @@
-"""Ctrl-C: the first press cancels what runs and restores the terminal, a second one kills.
+"""Ctrl-C, SIGTERM and a closed terminal: the first cancels what runs, a second one kills.
 
 A prompt reads the terminal itself, where Ctrl-C is a key; :func:`interrupt` makes it the signal that
-it is elsewhere, so that there is one way out of a form, a reply and a running tool alike.
+it is elsewhere, so that there is one way out of a form, a reply and a running tool alike. Ctrl-C may
+end a part of a program (a turn of a chat); the other signals end all of it, in the same way.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -24,10 +25,13 @@ from anabranch._terminal.exits import LeftError
 if sys.platform != "win32":
     import termios
 
-__all__ = ["interrupt", "on_interrupt", "run_command", "woken_by_signals"]
+__all__ = ["Interrupts", "interrupt", "on_interrupt", "run_command", "woken_by_signals"]
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
+
+ENDING = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
+"""The signals beside Ctrl-C that end a command. The system sends SIGHUP when a terminal is closed."""
 
 PATIENCE = 1.0
 """Seconds after which the person is informed that something cannot be cut short."""
@@ -37,17 +41,18 @@ PLAIN = b"\x1b[?25h\x1b[?2004l"
 
 
 def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *Arguments) -> T:
-    """Return what ``work`` returns, run as by ``anyio.run``; Ctrl-C cancels it.
+    """Return what ``work`` returns, run as by ``anyio.run``; a signal that ends commands cancels it.
 
     In another thread than the main one, which alone receives signals, nothing cancels it.
 
     Raises:
-        LeftError: Ctrl-C was pressed. From then on, a further press kills, also while threads are
-            waited for at the end of the program.
+        LeftError: Ctrl-C was pressed, or another such signal has come. From then on, a further one
+            kills, also while threads are waited for at the end of the program.
     """
 
     async def main() -> T:
-        with anyio.CancelScope() as scope, on_interrupt(scope.cancel) as kill:
+        numbers = [signal.SIGINT, *filter(_is_default, ENDING)]
+        with anyio.CancelScope() as scope, on_interrupt(scope.cancel, numbers) as interrupts:
             try:
                 result = await work(*arguments)
             except Exception:
@@ -56,51 +61,77 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
             else:
                 if not scope.cancel_called:
                     return result
-        signal.signal(signal.SIGINT, kill)
-        raise LeftError
+        for number in numbers:
+            signal.signal(number, interrupts.kill)
+        raise LeftError(interrupts.received or signal.SIGINT)
 
     return anyio.run(main)
 
 
 @contextmanager
-def on_interrupt(act: Callable[[], object]) -> Generator[Callable[..., object]]:
+def on_interrupt(
+    act: Callable[[], object], numbers: Sequence[signal.Signals] = (signal.SIGINT,)
+) -> Generator[Interrupts]:
     """Within the block, the first Ctrl-C calls ``act`` in the running event loop, a second kills.
 
-    The handler that was installed before is restored at the end. The value is a signal handler
-    that kills. Only the main thread receives signals: in another, nothing is installed.
+    So does each other signal in ``numbers``. The handlers that were installed before are restored at
+    the end. Only the main thread receives signals: in another, nothing is installed.
     """
-    loop = asyncio.get_running_loop()
-    restore = _terminal_modes()
-    reminders: list[asyncio.TimerHandle] = []
-    pressed = False
-
-    def kill(number: int, frame: FrameType | None) -> NoReturn:
-        del number, frame
-        restore()
-        os._exit(LeftError.status)  # an exception would wait for threads
-
-    def first(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            kill(number, frame)
-        pressed = True
-        loop.call_soon_threadsafe(begin)
-
-    def begin() -> None:
-        act()
-        reminders.append(loop.call_later(PATIENCE, sys.stderr.write, STILL_RUNNING))
-
+    interrupts = Interrupts(act)
     if threading.current_thread() is not threading.main_thread():
-        yield kill
+        yield interrupts
         return
-    with woken_by_signals(loop):
-        before = signal.signal(signal.SIGINT, first)
+    with woken_by_signals(asyncio.get_running_loop()):
+        before = {number: signal.signal(number, interrupts.first) for number in numbers}
         try:
-            yield kill
+            yield interrupts
         finally:
-            signal.signal(signal.SIGINT, before)
-            for reminder in reminders:
-                reminder.cancel()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            interrupts.close()
+
+
+class Interrupts:
+    """The handlers of the signals that end something; ``received`` is the first such signal."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.received: int | None = None
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._restore = _terminal_modes()
+        self._reminder: asyncio.TimerHandle | None = None
+
+    def first(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: the first one begins the end."""
+        if self.received is not None:
+            self.kill(number, frame)
+        self.received = number
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def kill(self, number: int, frame: FrameType | None) -> NoReturn:
+        """End the process at once, and leave the terminal as it was."""
+        del frame
+        self._restore()
+        os._exit(LeftError(number).status)  # an exception would wait for threads
+
+    def close(self) -> None:
+        """Say no more that something cannot be cut short."""
+        if self._reminder is not None:
+            self._reminder.cancel()
+
+    def _begin(self) -> None:
+        self._act()
+        self._reminder = self._loop.call_later(PATIENCE, _say_still_running)
+
+
+def _say_still_running() -> None:
+    with suppress(OSError):  # the terminal is closed
+        sys.stderr.write(STILL_RUNNING)
+
+
+def _is_default(number: signal.Signals) -> bool:
+    """Whether a signal would end the process: nohup, or a host of this library, has not said more."""
+    return signal.getsignal(number) is signal.SIG_DFL
 
 
 @contextmanager
@@ -139,7 +170,8 @@ def _terminal_modes() -> Callable[[], None]:
     modes = termios.tcgetattr(terminal)
 
     def restore() -> None:
-        termios.tcsetattr(terminal, termios.TCSANOW, modes)
-        os.write(terminal, PLAIN)
+        with suppress(OSError, termios.error):  # the terminal is closed
+            termios.tcsetattr(terminal, termios.TCSANOW, modes)
+            os.write(terminal, PLAIN)
 
     return restore

@@ -60,16 +60,18 @@ from anabranch.agents._flows import (
     tree_of_thought,
 )
 from anabranch.agents._folding_tool import Folding
-from anabranch.agents._line_writer import QuestionAnsweredError
+from anabranch.agents._line_writer import QuestionAnsweredError, QuestionExpiredError
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
+from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._spent import Charge, SideUsage, Spent, UsageTotal
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import (
     ErrorReply,
     Given,
+    Left,
     Reply,
     TimeOver,
     question_of,
@@ -113,6 +115,7 @@ __all__ = [
     "Event",
     "Folding",
     "Given",
+    "Left",
     "Listener",
     "Meter",
     "Model",
@@ -124,7 +127,9 @@ __all__ = [
     "Price",
     "Question",
     "QuestionAnsweredError",
+    "QuestionExpiredError",
     "Recombined",
+    "RemoteLimits",
     "RemoteTools",
     "Reply",
     "RequestMessages",

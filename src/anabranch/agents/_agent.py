@@ -16,7 +16,12 @@ from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.agents._agent_dependencies import AgentDependencies, durability_of, offered
+from anabranch.agents._agent_dependencies import (
+    AgentDependencies,
+    durability_of,
+    offered,
+    require_parts,
+)
 from anabranch.agents._agent_tools import AgentTool, Continuation
 from anabranch.agents._answers import (
     Cancelling,
@@ -101,6 +106,7 @@ class Agent:
         code_version: str | None = None,
         shares_branches: bool = False,
     ) -> None:
+        require_parts("Agent()", store, model, capabilities)
         self.tools: ToolSet = ToolSet(tools)
         self.dependencies: AgentDependencies = AgentDependencies(
             store,
@@ -245,6 +251,7 @@ class Agent:
 
         Raises:
             QuestionAnsweredError: such an answer would be another one.
+            QuestionExpiredError: such an answer comes too late.
             ToolError: the question does not exist, or the agent does not have its tool.
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.
@@ -272,6 +279,7 @@ class Agent:
         Raises:
             QuestionAnsweredError: it has been answered differently, maybe just now in another
                 process.
+            QuestionExpiredError: its time is over, and its tool goes on without an answer.
             ToolError: as for :meth:`answer`.
         """
         question, around = await find_question(self.store, question_id, at)

@@ -1,4 +1,4 @@
-"""What all turns of one agent share: the store, the model, the person, limits, time and names."""
+"""The dependencies of all turns of one agent: store, model, person, limits, time and names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from anabranch._asking.host import Capabilities
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock
+from anabranch._wrong_kinds import has_methods, wrong_kind
 from anabranch.agents._append_queue import added_or_found
 from anabranch.agents._events import Listener, NodeAdded
 from anabranch.agents._ports import Model, Naming, name_after
@@ -24,7 +25,7 @@ from anabranch.limits import Limits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
-__all__ = ["AgentDependencies", "Suspension", "durability_of", "offered"]
+__all__ = ["AgentDependencies", "Suspension", "durability_of", "offered", "require_parts"]
 
 
 class Suspension:
@@ -132,6 +133,23 @@ class AgentDependencies:
 
 EXPIRE_AFTER = 86_400.0
 """Seconds until the question of a tool expires: a person may come back to it the next day."""
+
+
+def require_parts(where: str, store: object, model: object, capabilities: object) -> None:
+    """Check that what ``where`` was given is of the right kinds.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not has_methods(store, "create_thread", "append", "path"):
+        wanted = "a store of conversations first, for example open_tree_store('sqlite:///trees.db')"
+        raise wrong_kind(where, wanted, store)
+    if not has_methods(model, "sample"):
+        wanted = "a model second, for example open_model('anthropic:claude-sonnet-5-5')"
+        raise wrong_kind(where, wanted, model)
+    if not isinstance(capabilities, Capabilities | None):
+        wanted = "Capabilities, for example capabilities=Capabilities(elicitation=True)"
+        raise wrong_kind(where, wanted, capabilities)
 
 
 def durability_of(calls: CallStore | Durability | None) -> Durability | None:

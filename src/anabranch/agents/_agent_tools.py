@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from anabranch._asking.answerer import Answerer
@@ -20,7 +20,14 @@ from anabranch.agents._ports import Model
 from anabranch.agents._spent import UsageTotal
 from anabranch.agents._timeline import Timeline
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
-from anabranch.messages import ResultBlock, SampleReply, SampleRequest, ToolSpec, ToolUseBlock
+from anabranch.messages import (
+    ResultBlock,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolSpec,
+    ToolUseBlock,
+)
 from anabranch.tree import Node, Path
 
 __all__ = [
@@ -55,6 +62,12 @@ class Outcome:
     text: str
     is_error: bool = False
     blocks: tuple[ResultBlock, ...] = ()
+
+    def with_line(self, line: str) -> Outcome:
+        """Return it with a line at its end."""
+        if self.blocks:
+            return replace(self, blocks=(*self.blocks, TextBlock(text=f"\n{line}")))
+        return replace(self, text=f"{self.text}\n{line}")
 
 
 def failed(tool: str, error: Exception) -> Outcome:
@@ -132,6 +145,7 @@ class Continuation:
         return self.is_left or self.is_stopped
 
 
+@runtime_checkable
 class AgentTool(Protocol):
     """A tool that a model can call.
 

@@ -6,9 +6,14 @@ from itertools import takewhile
 
 from anabranch._asking.answerer import Absent
 from anabranch.agents._batch_line import ASIDE, BatchLine
-from anabranch.agents._line_writer import LineWriter, QuestionAnsweredError, surroundings_of
+from anabranch.agents._line_writer import (
+    LineWriter,
+    QuestionAnsweredError,
+    QuestionExpiredError,
+    surroundings_of,
+)
 from anabranch.agents._ports import Question
-from anabranch.agents._tool_questions import Reply, same_reply, stored_with
+from anabranch.agents._tool_questions import Reply, TimeOver, reply_of, same_reply, stored_with
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
@@ -48,11 +53,15 @@ async def store_answer(
 
     Raises:
         QuestionAnsweredError: it has another answer, and ``again`` is false.
+        QuestionExpiredError: its tool goes on without one, and ``again`` is false.
         ToolError: the question is closed, or the agent does not have its tool.
     """
     writer = await LineWriter.at(turn.timeline, around)
     _check_tool(turn, question, writer.line)
-    if not same_reply(await writer.answer(question, reply), reply):
+    stored = await writer.answer(question, reply)
+    if not same_reply(stored, reply):
+        if not again and isinstance(reply_of(stored), TimeOver):
+            raise QuestionExpiredError(question.id)
         if not again:
             raise QuestionAnsweredError(question.id)
         await writer.answer_differently(question, reply)

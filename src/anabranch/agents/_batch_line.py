@@ -38,14 +38,12 @@ class AnsweredRound:
         state: of the call, when it asked.
         answers: to what it asked, by step.
         other: whether these questions have been answered differently before.
-        began_live: whether an earlier release has run the call, and stored its state meanwhile.
         in_time: whether the answers were stored before a sleep ended beside the questions.
     """
 
     state: str
     answers: Mapping[str, Answer]
     other: bool
-    began_live: bool
     in_time: bool = False
 
 
@@ -77,10 +75,9 @@ class AskedRound:
         first, answers = self.questions[0], self.answers
         given = {str(q.data["step_id"]): recorded_reply(q, answers[q.id]) for q in self.questions}
         return AnsweredRound(
-            str(answers[first.id].data.get("state") or stored_with(first, "state")),
+            str(stored_with(first, "state")),
             {step_id: answer for step_id, answer in given.items() if answer is not None},
             other=any(is_other_answer(each) for each in answers.values()),
-            began_live="round" not in first.data,
             in_time=self.until < math.inf and all(map(self._is_in_time, answers.values())),
         )
 

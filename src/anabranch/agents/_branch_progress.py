@@ -1,4 +1,4 @@
-"""How far the branches below a tool use have come, read from the tree: they have no other state.
+"""The progress of the branches below a tool use, read from the tree: they have no other state.
 
 A branch goes on from its nodes, in whatever process. What a person says below one of them, or answers
 differently there, is beside its line.

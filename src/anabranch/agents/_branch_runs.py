@@ -32,7 +32,7 @@ from anabranch.errors import (
     ToolError,
 )
 from anabranch.models import INTERRUPTED, ModelError
-from anabranch.tree import Node
+from anabranch.tree import SHOWN, Node
 
 __all__ = ["BranchPath", "fail_branch", "run_branches"]
 
@@ -166,10 +166,13 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
         working.is_summarising = True
         if working.rolls_back:  # what tools returned last is too large, even for this
             last = timeline.last_request or start
-    data: dict[str, JsonValue] = {ERROR: str(limit)}
+    shown = f"(forced to return): {limit}"
+    data: dict[str, JsonValue] = {ERROR: str(limit), SHOWN: shown}
     prompt = timeline.dependencies.node(start.thread_id, last.id, "user", SUMMARISE, data=data)
     try:
-        end = await _in_time(turn, start, timeline.reply(await timeline.add(prompt)))
+        end = await _in_time(
+            turn, start, timeline.reply(await timeline.add(prompt), concludes=True)
+        )
     except Exception as error:  # noqa: BLE001 - what it has said before will do
         logger.debug("no summary of the branch at %r: %s", start.id, _message(error))
         return await run_shielded(_record_failure(turn, start, limit))

@@ -1,4 +1,4 @@
-"""What ``branch_self`` returns to the model: how its branches have ended, and what was made of that."""
+"""The result of ``branch_self`` as the model reads it: how its branches have ended, and what was made of that."""
 
 from __future__ import annotations
 

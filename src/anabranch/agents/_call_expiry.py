@@ -5,9 +5,11 @@ The reaper of ``_durable`` does that; here is what it needs to know of the conve
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
+from anabranch._durable.call_states import OPEN
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord
@@ -17,9 +19,12 @@ from anabranch.agents._expiry_times import not_before
 from anabranch.tool import Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
-__all__ = ["caller_in", "principal_of", "reaper_of", "runtime_at", "runtime_of"]
+__all__ = ["caller_in", "end_calls", "principal_of", "reaper_of", "runtime_at", "runtime_of"]
 
 _CALLER = "node:"
+
+ENDED_AT_ONCE = 100
+"""Calls that are ended at the same time."""
 
 
 def principal_of(caller: Node, thread: Thread) -> str:
@@ -75,6 +80,29 @@ async def _conversation_at(
         parent_messages=project(path.nodes, path.results),
         parent_system_prompt=None if thread is None else thread.system_prompt,
     )
+
+
+async def end_calls(
+    dependencies: AgentDependencies, tools: dict[str, Tool[Any]]
+) -> list[CallRecord]:
+    """End all open calls, and undo what they have done; return those of which something is left.
+
+    Raises:
+        ValueError: the agent has no store of calls.
+        StoreError: the store does not answer.
+    """
+    reaper, policy = reaper_of(dependencies, tools), dependencies.calls
+    left, last = list[CallRecord](), None
+    while policy is not None:
+        page = await policy.store.calls(ENDED_AT_ONCE, states=OPEN, after=last)
+        ours = [each for each in page if each.tool in tools]
+        await asyncio.gather(*(reaper.end(each.call_id) for each in ours))
+        known = [await policy.store.find(each.call_id) for each in page]
+        left += [each for each in known if each is not None and each.state.is_open]
+        if len(page) < ENDED_AT_ONCE:
+            break
+        last = page[-1]
+    return left
 
 
 def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> Reaper:

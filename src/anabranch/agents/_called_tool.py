@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +18,7 @@ from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.lines import name_line
 from anabranch._durable.service import CallService
+from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask, Journal, Notice
 from anabranch._engine.clock import pause
 from anabranch._engine.sleeping import wakes_at
@@ -58,6 +59,12 @@ class CalledTool:
         tool: the tool.
         concurrent_elicits: whether a call may ask several questions at a time.
         elicits_in_branches: whether sub-branches of it may ask, and not the tool itself alone.
+
+    Attributes:
+        tool: the tool.
+        spec: describes it to the model.
+        on_error: returns the outcome of a call that has raised an error. By default, the text of an
+            unexpected one goes to the log alone.
     """
 
     placeholder: str | None = None
@@ -72,6 +79,7 @@ class CalledTool:
         self.tool = tool
         self._concurrent = concurrent_elicits
         self._in_branches = elicits_in_branches
+        self.on_error: Callable[[str, Exception], Outcome] = failed
         self.spec: ToolSpec = ToolSpec(
             name=tool.name, description=tool.description, input_schema=tool.input_schema
         )
@@ -98,14 +106,14 @@ class CalledTool:
         thread = here.timeline.thread
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)
         service = CallService(runtime, dependencies.calls)
-        journal, answers = await _opened(here, service, job)
+        journal, answers = _opened(here, service)
         with call_in_logs(journal.line):
             try:
                 return await self._go_on(here, service, job, journal, answers)
             except ELSEWHERE:
                 raise
             except Exception as error:  # noqa: BLE001 - it is logged, as of this call
-                return failed(self.name, error)
+                return self.on_error(self.name, error)
 
     async def _go_on(
         self,
@@ -158,7 +166,7 @@ class CalledTool:
         async def watch(path: str, is_open: bool) -> None:  # noqa: FBT001 - a callback
             await here.emit(ToolBranched(here.caller.id, here.block, path, is_open))
 
-        dependencies = here.timeline.dependencies
+        dependencies, thread = here.timeline.dependencies, here.timeline.thread
         agents, suspension = dependencies.capabilities, dependencies.suspension
         offered = replace(
             agents,
@@ -168,9 +176,14 @@ class CalledTool:
         return Job(
             self.tool,
             self.tool.validate(here.block.input),
-            Host(offered, None if dependencies.samples_asked else _TurnModel(here), own=offered),
+            Host(
+                offered,
+                None if dependencies.samples_asked else _TurnModel(here),
+                own=offered,
+                principal=thread.owner or "",
+            ),
             deliver,
-            principal_of(here.caller, here.timeline.thread),
+            principal_of(here.caller, thread),
             lambda: not suspension.begun,
             watch,
             wakes=True,
@@ -199,9 +212,15 @@ class CalledTool:
             if not is_ended and here.continuation.is_over:
                 # A process that has died, or has not heard of it, has the lease still: the call's
                 # time is over, and who looks for such calls next ends it.
-                now = dependencies.clock.now()
-                await dependencies.calls.store.finish(journal.line, "open", deadline=now)
+                await self._end_later(
+                    dependencies.calls.store, journal.line, dependencies.clock.now()
+                )
         return Outcome(NO_RESULT, is_error=True)
+
+    async def _end_later(self, calls: CallStore, line: str, now: float) -> None:
+        record = await calls.find(line)
+        if record is not None and record.state.is_open:
+            await calls.hasten(line, now, record.state)
 
 
 async def check_version(here: ToolUse) -> None:
@@ -217,15 +236,13 @@ async def check_version(here: ToolUse) -> None:
         return
     line = _call_id(here) if here.answered is None else _loaded(here.answered).line
     record = await dependencies.calls.store.find(line)
-    if record is None or record.status != "open":
+    if record is None or not record.state.is_open:
         return
     if Runtime(version=dependencies.version).is_other(record.version):
         raise OtherVersionError(line, record.version)
 
 
-async def _opened(
-    here: ToolUse, service: CallService, job: Job
-) -> tuple[Journal, Mapping[str, Answer]]:
+def _opened(here: ToolUse, service: CallService) -> tuple[Journal, Mapping[str, Answer]]:
     """Return the journal of the call, and what the next round is given.
 
     Raises:
@@ -237,13 +254,9 @@ async def _opened(
         runtime = Runtime(clock=here.timeline.dependencies.clock)
         return new_journal(runtime, _call_id(here)), {}
     journal, answers = _loaded(answered), answered.answers
-    if not answered.began_live:
-        if answered.other and service.durability is None:  # no store knows the other answers
-            name_line(journal, answers)
-        return journal, answers
-    await service.find_line(job, journal, answers, differs=answered.other)
-    journal.answer(answers)
-    return journal, {}
+    if answered.other and service.durability is None:  # no store knows the other answers
+        name_line(journal, answers)
+    return journal, answers
 
 
 def _loaded(answered: AnsweredRound) -> Journal:

@@ -22,8 +22,15 @@ from anabranch.agents._branch_progress import BRANCH_ID, SHARE, BranchOutcome, B
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.agents._branch_shares import share_data
-from anabranch.agents._folding_input import CreateInput, FoldingTool, read_input, spec_of
-from anabranch.agents._folding_texts import seen_outside, so_far, task_text
+from anabranch.agents._branch_transcript import transcript_of
+from anabranch.agents._folding_input import (
+    CreateInput,
+    FoldingTool,
+    last_return,
+    read_input,
+    spec_of,
+)
+from anabranch.agents._folding_texts import done_last, seen_outside, so_far, task_text
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
@@ -39,7 +46,7 @@ from anabranch.folding import (
 )
 from anabranch.folding._memory_store import MemoryBranches
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node, project_each
+from anabranch.tree import SHOWN, Node, project_each
 
 __all__ = ["BranchCreate"]
 
@@ -82,7 +89,7 @@ class BranchCreate(FoldingTool):
             return await self._continued(here, tools, start, progress)
         await _check_turn(here)
         created = await self._created(here, wanted)
-        working = WorkingBranch(self.branches, created.branch)
+        working = WorkingBranch(self.branches_of(here), created.branch)
         async with self._closing(here, working):
             path, start = await store.path(here.caller.id), _start(here, created)
             [messages] = project_each(path.nodes, [start], path.results)
@@ -93,7 +100,7 @@ class BranchCreate(FoldingTool):
                 if share:
                     return AskedInBranches()
                 return await self._worked(here, tools, working, ([start], messages))
-        await self.branches.force(working.id, "another process has opened it")
+        await working.service.force(working.id, "another process has opened it")
         return await self.use(here)
 
     def _share(self, here: ToolUse, messages: RequestMessages) -> dict[str, JsonValue]:
@@ -101,7 +108,7 @@ class BranchCreate(FoldingTool):
 
         Those have one beside it, and a record that workers can read.
         """
-        if isinstance(self.branches.store, MemoryBranches):
+        if isinstance(self._branches.store, MemoryBranches):
             return {}
         count = sum(use.name == self.name for use in here.caller.tool_uses)
         return share_data(here, count, [messages], of=here.caller.id)
@@ -122,14 +129,13 @@ class BranchCreate(FoldingTool):
 
     async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
         """See :meth:`BranchingTool.fail`."""
-        await here.record(
-            seen_outside(await self.branches.force(str(start.data[BRANCH_ID]), reason))
-        )
+        forced = await self.branches_of(here).force(str(start.data[BRANCH_ID]), reason)
+        await here.record(seen_outside(forced))
 
     async def _created(self, here: ToolUse, wanted: CreateInput) -> CreatedBranch:
         within = here.timeline.branch_of_folding
         creating = partial(
-            self.branches.create,
+            self.branches_of(here).create,
             wanted.description,
             wanted.prompt,
             budget=wanted.budget,
@@ -138,18 +144,20 @@ class BranchCreate(FoldingTool):
             parent_branch_id=ROOT if within is None else within.id,
             session_id=here.timeline.thread.id,
             is_metered=False,
+            extract_memory=wanted.extract_memory,
         )
         return await (creating() if within is None else within.create(creating))
 
     async def _continued(
         self, here: ToolUse, tools: Mapping[str, AgentTool], start: Node, progress: BranchProgress
     ) -> Outcome | AskedInBranches:
-        branch = await self.branches.time_out(str(start.data[BRANCH_ID]))
+        branches = self.branches_of(here)
+        branch = await branches.time_out(str(start.data[BRANCH_ID]))
         if not branch.is_open:
             return seen_outside(branch)
-        how, working = here.continuation, WorkingBranch(self.branches, branch)
+        how, working = here.continuation, WorkingBranch(branches, branch)
         if (ended := progress.outcome(start)) is not None:  # and was about to be closed
-            return seen_outside(await self._ended(working, ended))
+            return seen_outside(await self._ended(here, working, ended))
         if not progress.going([start], how.within, is_asked=how.person is not None):
             return AskedInBranches()
         async with self._closing(here, working):
@@ -168,9 +176,9 @@ class BranchCreate(FoldingTool):
         await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
         [outcome] = outcomes.values()
         if not outcome.waits:
-            return seen_outside(await self._ended(working, outcome))
+            return seen_outside(await self._ended(here, working, outcome))
         if here.continuation.is_over:
-            return seen_outside(await self.branches.force(working.id, "its questions were left"))
+            return seen_outside(await working.service.force(working.id, "its questions were left"))
         return AskedInBranches()
 
     @asynccontextmanager
@@ -185,20 +193,29 @@ class BranchCreate(FoldingTool):
             reason = "interrupted" if interrupted else "it has failed"
             if not (interrupted and here.timeline.dependencies.suspension.begun):
                 with suppress(StoreError, FoldingError):  # the error itself is about to be raised
-                    await run_shielded(self.branches.force(working.id, reason))
+                    await run_shielded(working.service.force(working.id, reason))
             raise
 
-    async def _ended(self, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
+    async def _ended(self, here: ToolUse, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
         """Close the branch, unless it has returned by itself, and return its record."""
-        branches = self.branches
+        branches, done = working.service, await transcript_of(here, outcome.start, outcome.end)
         if working.returned is None and outcome.error is None and outcome.text.strip():
             said = outcome.text.strip()[: branches.settings.max_message_length]
             with suppress(BranchNotActiveError):  # it was closed meanwhile, with what it had
-                return (await branches.complete(said, branch_id=working.id, tokens=0)).branch
-        partial = so_far(outcome)
-        branch = await branches.time_out(working.id, partial)
+                ended = branches.complete(said, branch_id=working.id, tokens=0, transcript=done)
+                return (await ended).branch
+        last = last_return(outcome.end)
+        partial = so_far(outcome, last)
+        if partial is None and working.exhausted:
+            partial = done_last(done)
+        branch = await branches.time_out(working.id, partial, transcript=done)
+        if not branch.is_open:
+            return branch
         reason = working.exhausted or outcome.error or "it has returned nothing"
-        return await branches.force(working.id, reason, partial) if branch.is_open else branch
+        learns = last is not None and last.extract_memory
+        return await branches.force(
+            working.id, reason, partial, extract_memory=learns, transcript=done
+        )
 
 
 async def _progress(here: ToolUse) -> BranchProgress:
@@ -247,6 +264,10 @@ def _start(here: ToolUse, created: CreatedBranch) -> Node:
         here.caller.id,
         "branch",
         task_text(created.branch, created.injected),
-        data={"tool_use_id": here.block.id, BRANCH_ID: created.branch.id},
+        data={
+            "tool_use_id": here.block.id,
+            BRANCH_ID: created.branch.id,
+            SHOWN: created.branch.description,
+        },
         key=here.block.id,
     )

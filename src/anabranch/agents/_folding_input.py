@@ -1,17 +1,29 @@
-"""What the tools of ``Folding`` have in common: their inputs, as a model is shown and may write them."""
+"""The inputs of the tools of ``Folding``: as a model is shown them, and as it may write them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from anabranch.agents._agent_tools import ToolUse
+from anabranch.agents._working_branch import BRANCH_RETURN
 from anabranch.errors import ToolError
 from anabranch.folding import BranchService
 from anabranch.messages import ToolSpec
+from anabranch.tree import Node
 
-__all__ = ["CreateInput", "FoldingTool", "ReturnInput", "StatusInput", "read_input", "spec_of"]
+__all__ = [
+    "CreateInput",
+    "FoldingTool",
+    "ReturnInput",
+    "StatusInput",
+    "last_return",
+    "read_input",
+    "spec_of",
+]
 
 
 class _Input(BaseModel):
@@ -30,6 +42,9 @@ class CreateInput(_Input):
         bool, Field(description="Begin with what earlier work has taught about such subtasks.")
     ] = True
     timeout_seconds: Annotated[float | None, Field(description="Time that it has.")] = None
+    extract_memory: Annotated[
+        bool, Field(description="Let later subtasks learn from this one, however it ends.")
+    ] = False
     tools: Annotated[
         list[str] | None, Field(description="The tools that it may use; by default, all.")
     ] = None
@@ -62,12 +77,16 @@ class FoldingTool:
     placeholder: str | None = None
 
     def __init__(self, branches: BranchService) -> None:
-        self.branches = branches
+        self._branches = branches
 
     @property
     def name(self) -> str:
         """The name by which the model calls it."""
         return self.spec.name
+
+    def branches_of(self, here: ToolUse) -> BranchService:
+        """Return the branches of the conversation's owner, which are all that it can reach."""
+        return self._branches.of(here.timeline.thread.owner or "")
 
 
 def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
@@ -91,3 +110,12 @@ def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))
         raise ToolError(f"{name} was not run: {where}: {problem['msg']}. Correct it.") from None
+
+
+def last_return(node: Node) -> ReturnInput | None:
+    """Return how a reply returns from its branch, ``None`` if it does not, or not validly."""
+    for use in node.tool_uses:
+        if use.name == BRANCH_RETURN:
+            with suppress(ToolError):
+                return read_input(ReturnInput, use.input, BRANCH_RETURN)
+    return None

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from typing import NoReturn
 
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
-from anabranch.agents._branch_transcript import transcript
+from anabranch.agents._branch_progress import BRANCH_ID
+from anabranch.agents._branch_transcript import transcript_of
 from anabranch.agents._folding_create import BranchCreate
 from anabranch.agents._folding_input import (
     FoldingTool,
@@ -20,15 +22,14 @@ from anabranch.agents._folding_input import (
     read_input,
     spec_of,
 )
-from anabranch.agents._folding_texts import BRANCH_RETURN
-from anabranch.agents._working_branch import WorkingBranch
+from anabranch.agents._working_branch import BRANCH_RETURN, WorkingBranch
+from anabranch.engines import Engine
 from anabranch.folding import (
     BranchRecord,
     BranchService,
     NoActiveBranchError,
 )
 from anabranch.messages import ToolSpec
-from anabranch.tree import project
 
 __all__ = ["Folding"]
 
@@ -52,6 +53,10 @@ class Folding:
     def tools_beside(self, taken: Collection[str]) -> Sequence[AgentTool]:
         """Return the three tools, but for those whose names are ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
+
+    async def tend(self, engine: Engine, /) -> NoReturn:
+        """Close each branch soon after its time is over, also where nothing happens."""
+        await self.branches.run(engine)
 
 
 class _Return(FoldingTool):
@@ -79,11 +84,11 @@ class _Return(FoldingTool):
         working = here.timeline.branch_of_folding
         if working is None or working.is_fork:
             raise NoActiveBranchError(here.timeline.thread.id)
-        returned = await self.branches.complete(
+        returned = await self.branches_of(here).complete(
             wanted.message,
             branch_id=working.id,
             extract_memory=wanted.extract_memory,
-            transcript=await _transcript(here, working) if wanted.extract_memory else "",
+            transcript=await _done_in(here, working),
             tokens=0,
         )
         working.returned = returned.branch.result
@@ -111,14 +116,15 @@ class _Status(FoldingTool):
         wanted = read_input(StatusInput, here.block.input, self.name)
         working, thread_id = here.timeline.branch_of_folding, here.timeline.thread.id
         own = None if working is None else working.id
-        found = await self.branches.status(branch_id=wanted.branch_id or own, session_id=thread_id)
+        found = await self.branches_of(here).status(
+            branch_id=wanted.branch_id or own, session_id=thread_id
+        )
         record = BranchRecord.of(found) if found else BranchRecord(session_id=thread_id)
         return Outcome(json.dumps(record.model_dump(mode="json"), ensure_ascii=False))
 
 
-async def _transcript(here: ToolUse, working: WorkingBranch) -> str:
-    """Return what was done in a branch until now, without its task."""
+async def _done_in(here: ToolUse, working: WorkingBranch) -> str:
+    """Return what was done in a branch until now."""
     path = await here.timeline.dependencies.store.path(here.caller.id)
-    starts = [node.data.get("branch_id") == working.id for node in path.nodes]
-    messages = project(path.nodes[starts.index(True) :], path.results)
-    return transcript(messages[1:-1])  # the last one would answer this very use
+    start = next(node for node in path.nodes if node.data.get(BRANCH_ID) == working.id)
+    return await transcript_of(here, start, here.caller)

@@ -8,7 +8,7 @@ answer that begins another line has an id of its own, since it stands beside the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -31,7 +31,7 @@ from anabranch.agents._tool_questions import (
 from anabranch.errors import ToolError
 from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
 
-__all__ = ["LineWriter", "QuestionAnsweredError", "surroundings_of"]
+__all__ = ["LineWriter", "QuestionAnsweredError", "QuestionExpiredError", "surroundings_of"]
 
 
 class QuestionAnsweredError(ToolError):
@@ -39,6 +39,16 @@ class QuestionAnsweredError(ToolError):
 
     def __init__(self, question_id: str) -> None:
         super().__init__(f"The question {question_id!r} has been answered differently before.")
+
+
+class QuestionExpiredError(ToolError):
+    """The time for an answer to the question is over."""
+
+    def __init__(self, question_id: str) -> None:
+        super().__init__(
+            f"The time for an answer to the question {question_id!r} is over: its tool goes on"
+            " without one."
+        )
 
 
 class LineWriter:
@@ -176,13 +186,19 @@ class LineWriter:
         await self._timeline.dependencies.store.set_results([result])
         self.line = self.line.extended([], [result])
 
-    async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
-        """Add the node at which the model sees the results; ``None`` if another process has."""
+    async def finish(
+        self, results: Sequence[Result], used: SideUsage, more: Mapping[str, JsonValue]
+    ) -> Node | None:
+        """Add the node at which the model sees the results; ``None`` if another process has.
+
+        It has ``more`` data.
+        """
         usage, data = used.take()
 
         def ending(line: BatchLine) -> list[Node]:
             node = self._node(line.last, "results")
-            return [] if self.after is not None else [replace(node, usage=usage, data=data)]
+            ends = replace(node, usage=usage, data={**data, **more})
+            return [] if self.after is not None else [ends]
 
         added = await self._add(ending, results)
         return added[-1] if added else None

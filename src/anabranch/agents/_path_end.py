@@ -25,6 +25,7 @@ class PathEnd:
         branches: the first nodes of the branches with which workers can go on.
         questions: what waits for an answer, in the order of the line; then that in branches.
         until: when the first of their tools goes on without an answer; for most, never.
+        is_cut_off: whether a tool has neither returned nor asked: it sleeps, or was never begun.
     """
 
     around: Surroundings
@@ -33,6 +34,7 @@ class PathEnd:
     branches: Sequence[Node] = ()
     questions: Sequence[Node] = ()
     until: float = math.inf
+    is_cut_off: bool = False
 
     @classmethod
     async def read(
@@ -59,4 +61,6 @@ class PathEnd:
         here = progress.can_go_on(line, here=True) if shared else can_go_on
         branches = progress.elsewhere(line) if shared else ()
         questions, until = progress.questions(line), progress.until(line)
-        return cls(around, can_go_on, here or not line.unfinished, branches, questions, until)
+        cut_off = any(line.round_id(use.id) is None for use in line.unfinished)
+        here = here or not line.unfinished
+        return cls(around, can_go_on, here, branches, questions, until, cut_off)

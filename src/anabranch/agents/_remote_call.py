@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 from contextvars import copy_context
-from typing import Final
+from typing import Any, Final
 
 import mcp_types as types
 
@@ -21,6 +21,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._ports import Question
+from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_questions import shown
 from anabranch.agents._remote_result import outcome_of
 from anabranch.agents._remote_state import CallState, reply_in
@@ -69,7 +70,11 @@ class RemoteCall(Absent):
         tool: its name there.
         key: the call's idempotency key.
         here: the use of the tool.
-        answers: to what an earlier request has asked.
+        limits: of the call.
+        before: what the call is resumed from, and the answers to it; ``None`` if it begins.
+
+    Attributes:
+        begun: when it began.
     """
 
     def __init__(
@@ -78,8 +83,14 @@ class RemoteCall(Absent):
         tool: str,
         key: str,
         here: ToolUse,
-        answers: RoundOfAnswers | None = None,
+        limits: RemoteLimits,
+        before: tuple[CallState, RoundOfAnswers] | None = None,
     ) -> None:
+        state, answers = before or (CallState(server="", tool=""), None)
+        self.begun: float = state.begun or here.timeline.dependencies.clock.now()
+        self._limits = limits
+        self._samples = state.samples
+        self._notices = 0
         self._server = server
         self._tool = tool
         self._key = key
@@ -120,8 +131,7 @@ class RemoteCall(Absent):
                 return self._task.result()
             asks = tuple(ask for ask, _ in self._asked.values())
             name = await parked.park(self)
-            state = CallState(server=self._server.place, tool=self._tool, parked=name)
-            return Asked(asks, state.model_dump_json(exclude_none=True))
+            return Asked(asks, self._state(parked=name))
         except asyncio.CancelledError:
             await self.cancel()
             raise
@@ -140,19 +150,24 @@ class RemoteCall(Absent):
                 answers=answers,
             )
             if isinstance(result, types.CallToolResult):
-                return outcome_of(result)
+                return self._limits.checked(self._tool, outcome_of(result))
+            self._check_asked(len(result.model_dump_json()), len(result.input_requests or ()))
             questions = questions_of(result)
             responses = await answer_others(result, self)
             if asks := self._asks(questions, responses):
-                state = CallState(
-                    server=self._server.place,
-                    tool=self._tool,
-                    request_state=result.request_state,
-                    responses=responses,
-                )
-                return Asked(asks, state.model_dump_json(by_alias=True, exclude_none=True))
+                state = self._state(request_state=result.request_state, responses=responses)
+                return Asked(asks, state)
             answers = RoundOfAnswers(responses, result.request_state)
         raise ToolError(f"The tool {self._tool!r} has asked in more than {MAX_ROUNDS} rounds.")
+
+    def _state(self, **waits: Any) -> str:  # noqa: ANN401 - fields of the state
+        """Return what the call is resumed from."""
+        counted: dict[str, Any] = {"begun": self.begun, "samples": self._samples}
+        state = CallState(server=self._server.place, tool=self._tool, **counted, **waits)
+        return state.model_dump_json(by_alias=True, exclude_none=True)
+
+    def _check_asked(self, size: int, number: int = 1) -> None:
+        self._limits.check_question(self._tool, size, number)
 
     def _asks(
         self, questions: Mapping[str, Question], responses: dict[str, Response]
@@ -175,22 +190,27 @@ class RemoteCall(Absent):
         """Let the agent's model answer, as soon as a turn goes on with the call.
 
         Raises:
-            AnswerError: a limit of the turn is used up.
+            AnswerError: a limit of the call, or of the turn, is used up.
         """
         del step_id
         await self._attached.wait()
+        self._samples += 1
+        if self._samples > (most := self._limits.max_samples):
+            raise AnswerError(f"one call may ask the model {most} times, and this one has")
         try:
+            self._check_asked(len(request.model_dump_json()))
             return await self._here.sample(request)
-        except REFUSALS as refusal:
+        except (*REFUSALS, ToolError) as refusal:
             raise AnswerError(str(refusal)) from None
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
         """Wait until the person has answered, in this turn or a later one.
 
         Raises:
-            AnswerError: the question cannot be shown.
+            AnswerError: the question cannot be shown, or is too large.
         """
         try:
+            self._check_asked(len(request.model_dump_json()), len(self._asked) + 1)
             asked = self._shown(request)
         except ToolError as problem:
             raise AnswerError(str(problem)) from None
@@ -217,8 +237,11 @@ class RemoteCall(Absent):
 
     async def _emit(self, notice: Notice) -> None:
         """Emit in the turn that runs; between turns, no one listens."""
-        here = self._here
-        if self._attached.is_set():
+        here, most = self._here, self._limits.max_notices
+        self._notices += 1
+        if self._notices == most + 1:
+            notice = Notice(f"Of what the tool reports, {most} lines are shown.", "warning")
+        if self._attached.is_set() and self._notices <= most + 1:
             event = ToolNoticed(here.caller.id, here.block, notice)
             await asyncio.create_task(here.emit(event), context=self._context.copy())
 

@@ -1,4 +1,4 @@
-"""What an MCP server asks the person, as far as it can be shown to one."""
+"""An MCP server's questions to the person, as far as they can be shown to one."""
 
 from __future__ import annotations
 

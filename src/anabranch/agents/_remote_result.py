@@ -1,4 +1,4 @@
-"""What a tool of an MCP server has returned, as a model reads it."""
+"""The result of an MCP server's tool, as a model reads it."""
 
 from __future__ import annotations
 

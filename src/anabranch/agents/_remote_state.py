@@ -1,4 +1,4 @@
-"""What a call of a tool of an MCP server is resumed from; it never leaves this server."""
+"""The state from which a call of an MCP server's tool is resumed; it never leaves this server."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class CallState(BaseModel):
         parked: the name of a call that waits in this process; ``None`` in the modern era.
         request_state: the server's own state.
         responses: to what else the server has asked at the same time.
+        begun: when the call began, in seconds since the epoch.
+        samples: how often it has asked the model.
     """
 
     server: str
@@ -36,6 +38,8 @@ class CallState(BaseModel):
     parked: str | None = None
     request_state: str | None = None
     responses: dict[str, Response] = {}
+    begun: float | None = None
+    samples: int = 0
 
     def answered(self, answers: Mapping[str, Answer]) -> RoundOfAnswers:
         """Return the round with the person's answers."""

@@ -6,15 +6,20 @@ agent's notices, and its samples are answered by the agent's model within the li
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 import mcp_types as types
 from pydantic import ValidationError
 
+from anabranch._engine import Answer
+from anabranch._engine.clock import run_until
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._remote_call import ParkedCalls, RemoteCall
+from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_state import CallState
 from anabranch.errors import ToolError
+from anabranch.mcp._input_rounds import RoundOfAnswers
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ToolSpec
 
@@ -34,17 +39,24 @@ class RemoteTool:
         tool: as the server lists it.
         spec: as a model is sent it.
         parked: the calls that wait in this process.
+        limits: of each call.
     """
 
     placeholder: str | None = None
 
     def __init__(
-        self, server: ToolServer, tool: types.Tool, spec: ToolSpec, parked: ParkedCalls
+        self,
+        server: ToolServer,
+        tool: types.Tool,
+        spec: ToolSpec,
+        parked: ParkedCalls,
+        limits: RemoteLimits,
     ) -> None:
         self.tool = tool
         self.spec: ToolSpec = spec
         self._server = server
         self._parked = parked
+        self._limits = limits
 
     @property
     def name(self) -> str:
@@ -56,21 +68,62 @@ class RemoteTool:
 
         Raises:
             ToolError: the server cannot be reached, or has refused the call; or it waits for the
-                answers no more.
+                answers no more; or the call's time is over.
         """
         answered = here.answered
         if answered is None:
-            call = RemoteCall(self._server, self.tool.name, _key(here), here)
-            return await call.go_on(here, {}, self._parked)
+            return await self._until(here, self._call(here), {})
         state = self._loaded(answered.state)
+        if self._is_over(here, state):
+            if state.parked is not None and (left := self._parked.take(state.parked)) is not None:
+                await left.cancel()
+            raise self._late(here)
         if state.parked is None:
-            given = state.answered(answered.answers)
-            call = RemoteCall(self._server, self.tool.name, _key(here), here, given)
-            return await call.go_on(here, {}, self._parked)
+            before = state, state.answered(answered.answers)
+            return await self._until(here, self._call(here, before), {})
         waiting = self._parked.take(state.parked)
         if waiting is None:
             raise ToolError(_GONE)
-        return await waiting.go_on(here, answered.answers, self._parked)
+        return await self._until(here, waiting, answered.answers)
+
+    def _call(
+        self, here: ToolUse, before: tuple[CallState, RoundOfAnswers] | None = None
+    ) -> RemoteCall:
+        return RemoteCall(self._server, self.tool.name, _key(here), here, self._limits, before)
+
+    async def _until(
+        self, here: ToolUse, call: RemoteCall, answers: Mapping[str, Answer]
+    ) -> Outcome | Asked:
+        """Go on with a call until it ends, or asks, or the time of a tool's call is over.
+
+        Raises:
+            ToolError: it is over; the call is cancelled.
+        """
+        ends: list[Outcome | Asked] = []
+
+        async def go_on() -> None:
+            ends.append(await call.go_on(here, answers, self._parked))
+
+        dependencies = here.timeline.dependencies
+        clock, timeout = dependencies.clock, dependencies.tool_limits.timeout
+        await run_until(clock, None if timeout is None else call.begun + timeout, go_on())
+        if not ends:
+            raise self._late(here)
+        return ends[0]
+
+    def _is_over(self, here: ToolUse, state: CallState) -> bool:
+        dependencies = here.timeline.dependencies
+        timeout = dependencies.tool_limits.timeout
+        if timeout is None or state.begun is None:
+            return False
+        return state.begun + timeout <= dependencies.clock.now()
+
+    def _late(self, here: ToolUse) -> ToolError:
+        timeout = here.timeline.dependencies.tool_limits.timeout
+        return ToolError(
+            f"{self.name!r} has not ended within {timeout:g} s, and was cancelled. What it has done"
+            " until then is not known."
+        )
 
     def _loaded(self, text: str) -> CallState:
         try:

@@ -17,6 +17,7 @@ from anabranch._asking.host import Capabilities
 from anabranch._printable import printable
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import ParkedCalls
+from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_tool import RemoteTool
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
@@ -47,25 +48,36 @@ class RemoteTools:
         servers: each a URL, ``command:`` and the command that starts one, or whatever the SDK's
             client connects to.
         headers: sent with the requests to the URLs, which then have to be of one origin.
+        env: variables of the processes that ``command:`` starts. They inherit none but those that the
+            SDK names, such as ``PATH``.
         era: the protocol's era.
+        limits: of each call of their tools.
 
     Raises:
-        ValueError: one of ``servers`` is neither, or the headers would go to several servers.
+        ValueError: one of ``servers`` is neither, the headers would go to several servers, or no
+            command gets the variables.
     """
 
     def __init__(
         self,
         *servers: Connectable,
         headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
         era: Era = "auto",
+        limits: RemoteLimits | None = None,
     ) -> None:
         if headers and len({_origin(each) for each in servers if _is_url(each)}) != 1:
             raise ValueError("Headers are for one server. Give exactly one URL along with them.")
+        if env and not any(isinstance(each, str) and not _is_url(each) for each in servers):
+            raise ValueError(
+                "Variables are for servers that are started: give command:… with them."
+            )
         self._servers = [
-            ToolServer(_targets(each, headers or {}), _place(each), Capabilities(), era)
+            ToolServer(_targets(each, headers or {}, env or {}), _place(each), Capabilities(), era)
             for each in servers
         ]
         self._parked = ParkedCalls()
+        self._limits = limits or RemoteLimits()
         self._labels: list[str] = []
         self._names: dict[frozenset[str], dict[tuple[int, str], str]] = {}
         self._made: dict[str, RemoteTool] = {}
@@ -123,7 +135,7 @@ class RemoteTools:
         if made is None or made.tool is not tool:
             text = printable(tool.description or tool.title or "")
             spec = ToolSpec(name=name, description=text, input_schema=tool.input_schema)
-            made = self._made[name] = RemoteTool(server, tool, spec, self._parked)
+            made = self._made[name] = RemoteTool(server, tool, spec, self._parked, self._limits)
         return made
 
     def _zipped(self, names: Sequence[str]) -> Sequence[tuple[str, str]]:
@@ -168,7 +180,9 @@ def _place(server: Connectable) -> str:
     return str(getattr(server, "name", type(server).__name__))
 
 
-def _targets(server: Connectable, headers: Mapping[str, str]) -> Callable[[], Connectable]:
+def _targets(
+    server: Connectable, headers: Mapping[str, str], env: Mapping[str, str]
+) -> Callable[[], Connectable]:
     """Return what makes the target of each connection to ``server``."""
     if isinstance(server, StdioServerParameters):
         return partial(Started, server)
@@ -180,4 +194,4 @@ def _targets(server: Connectable, headers: Mapping[str, str]) -> Callable[[], Co
                 f"{server!r} is neither the URL of a server nor command:… to start one."
             )
         return partial(WithHeaders, server, headers)
-    return partial(Started, command_of(server))
+    return partial(Started, command_of(server, env))

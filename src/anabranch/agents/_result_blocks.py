@@ -1,4 +1,4 @@
-"""What a tool has returned, as the blocks of a result that a model is sent.
+"""The blocks of a tool result that a model is sent, made of what the tool returned.
 
 Images remain what they are, in the classes of this library and of MCP; a resource that holds one is
 that image. Everything else is text; a sound is named, since providers take none in a tool's result.

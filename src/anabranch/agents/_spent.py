@@ -1,4 +1,4 @@
-"""What a turn has used: tokens, cost and branches, as nodes store it, and sums of it.
+"""The tokens, cost and branches that a turn has used, as nodes store them, and sums of them.
 
 It counts what has been said and knows no limits.
 """

@@ -25,7 +25,7 @@ from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._spent import Charge, UsageTotal
-from anabranch.agents._working_branch import WorkingBranch
+from anabranch.agents._working_branch import WARNED, WorkingBranch
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -96,16 +96,22 @@ class Timeline:
         if replies:
             self.last_request, reply = path[replies[-1] - 1], path[replies[-1]]
             if self.branch_of_folding is not None:
+                self.branch_of_folding.has_warned = any(WARNED in node.data for node in path)
                 request = self._request(await self._messages_at(self.last_request))
                 self.branch_of_folding.continue_from(request, reply)
         await self.dependencies.listener(BranchResumed(tuple(path)))
 
     # -- requests to the model ---------------------------------------------------------------
 
-    async def reply(self, node: Node, messages: RequestMessages | None = None) -> Node:
+    async def reply(
+        self, node: Node, messages: RequestMessages | None = None, *, concludes: bool = False
+    ) -> Node:
         """Let the model reply at ``node`` once; return the node of its reply.
 
-        ``messages`` is the path to ``node`` as messages, where it is known already.
+        Args:
+            node: where.
+            messages: the path to ``node`` as messages, where it is known already.
+            concludes: whether this is its last reply in a branch, so that it can use no tools.
 
         Raises:
             TurnLimitError: a limit of the turn is used up.
@@ -114,6 +120,8 @@ class Timeline:
             Exception: what the model raises; text received before that is stored.
         """
         request = self._request(messages or await self._messages_at(node))
+        if concludes:
+            request = self._concluding(request)
         stream: SampleStream | None = None
         async with self._admitted(request) as admitted:
             try:
@@ -187,6 +195,11 @@ class Timeline:
             system_prompt=self.thread.system_prompt,
             tools=tuple(self.dependencies.tool_specs()) or None,
         )
+
+    def _concluding(self, request: SampleRequest) -> SampleRequest:
+        if self.branch_of_folding is not None:
+            return self.branch_of_folding.concluding(request)
+        return request.model_copy(update={"tool_choice": "none" if request.tools else None})
 
     def _admitted(
         self, request: SampleRequest, *, aside: bool = False

@@ -15,7 +15,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+
+from pydantic import JsonValue
 
 from anabranch._asking.answerer import Answerer
 from anabranch._engine import Notice
@@ -25,19 +28,21 @@ from anabranch.agents._agent_tools import (
     Asked,
     AskedInBranches,
     Asleep,
+    BranchingTool,
     Continuation,
     Outcome,
     ToolUse,
     failed,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
-from anabranch.agents._called_tool import check_version
+from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
-from anabranch.agents._tool_questions import TIME_OVER, answer_live
+from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
+from anabranch.agents._working_branch import WARNED
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
@@ -74,6 +79,7 @@ class ToolBatch:
         self._suspended: set[str] = set()
         self._elsewhere: AnabranchError | None = None
         self._side_usage = SideUsage()
+        self._has_warned = False
 
     @property
     def _line(self) -> BatchLine:
@@ -98,7 +104,8 @@ class ToolBatch:
                 raise self._elsewhere
             if not self._unfinished:
                 self._placeholder = None
-                ended = await self._writer.finish(self._shown(), self._side_usage)
+                data: dict[str, JsonValue] = {WARNED: True} if self._has_warned else {}
+                ended = await self._writer.finish(self._shown(), self._side_usage, data)
                 return ended or self._line.last
             if not self._writer.is_current:  # answers may have come from elsewhere meanwhile
                 await self._writer.refresh()
@@ -140,7 +147,7 @@ class ToolBatch:
                     return
                 continue
             try:
-                outcome = await self._outcome(use, round_)
+                outcome = self._in_time(await self._outcome(use, round_))
                 self._writer.is_current = False  # that took its time
             except ELSEWHERE as other:
                 self._elsewhere = other
@@ -163,16 +170,20 @@ class ToolBatch:
 
         Returns whether it is answered; otherwise, the tool waits.
         """
-        dependencies = self._timeline.dependencies
-        if self._continuation.person is not None:
-            await self._ask(self._continuation.person, round_)
+        dependencies, person = self._timeline.dependencies, self._continuation.person
+        is_late = dependencies.clock.now() >= round_.until and not self._continuation.is_over
+        if person is not None and not is_late:
+            await self._ask(person, round_)
             return True
         if round_.until == math.inf:
             return False
-        if dependencies.clock.now() < round_.until:
+        if not is_late:
             suspended = ToolSuspended(self._line.caller.id, use, round_.until, asks=True)
             await dependencies.listener(suspended)
             return False
+        working = self._timeline.branch_of_folding
+        if working is not None and not working.seconds_left:
+            return False  # the branch ends here, and the tool with it
         for question in round_.unanswered:
             await self._writer.answer(question, TIME_OVER)
         return True
@@ -182,7 +193,9 @@ class ToolBatch:
         async with self._asking:
             for question in round_.questions:
                 if question.id not in self._line.answers:
-                    await self._writer.answer(question, await answer_live(person, question))
+                    is_left = self._continuation.is_left
+                    given = LEFT if is_left else await answer_live(person, question)
+                    await self._writer.answer(question, given)
 
     async def _outcome(
         self, use: ToolUseBlock, round_: AskedRound | None
@@ -196,12 +209,25 @@ class ToolBatch:
                 return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
             if _is_cut(self._line.caller, use):
                 return Outcome(CUT, is_error=True)
+            if self._continuation.is_stopped and not isinstance(tool, CalledTool | BranchingTool):
+                return Outcome(NO_RESULT, is_error=True)  # it has nothing to undo
             return await tool.use(here)
         except ELSEWHERE:
             raise
         except Exception as error:  # noqa: BLE001 - it is logged
             # Each tool use needs a result, or no provider accepts the thread.
             return failed(use.name, error)
+
+    def _in_time(
+        self, outcome: Outcome | Asked | AskedInBranches | Asleep
+    ) -> Outcome | Asked | AskedInBranches | Asleep:
+        """Return what a tool waits for, until the deadline of its branch of folding at most."""
+        working = self._timeline.branch_of_folding
+        if working is None or not isinstance(outcome, Asked | Asleep):
+            return outcome
+        until = math.inf if outcome.until is None else outcome.until
+        deadline = self._timeline.dependencies.clock.now() + working.seconds_left
+        return replace(outcome, until=min(until, deadline))
 
     async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
         """Let those who watch know what ``use`` waits for, once."""
@@ -226,7 +252,10 @@ class ToolBatch:
     # -- results -----------------------------------------------------------------------------
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store an outcome."""
+        """Store an outcome; the first one after most of a branch's budget is used says so."""
+        working = self._timeline.branch_of_folding
+        if working is not None and (warning := await working.warning()) is not None:
+            outcome, self._has_warned = outcome.with_line(warning), True
         result = self._results[use.id] = self._result(use.id, outcome)
         await self._writer.record(result)
         await self._timeline.dependencies.listener(ToolEnded(use, result))

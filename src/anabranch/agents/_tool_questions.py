@@ -24,9 +24,11 @@ from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRe
 from anabranch.tree import Node
 
 __all__ = [
+    "LEFT",
     "TIME_OVER",
     "ErrorReply",
     "Given",
+    "Left",
     "Reply",
     "TimeOver",
     "answer_data",
@@ -60,10 +62,18 @@ class TimeOver:
 
 TIME_OVER = TimeOver()
 
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Stands for the answer to a question whose person has said something else: its tool reads ``cancel``."""
+
+
+LEFT = Left()
+
 Reply: TypeAlias = ElicitReply | SampleReply
 """What a question is answered with: by a person, or by the client's model."""
 
-Given: TypeAlias = Reply | ErrorReply | TimeOver
+Given: TypeAlias = Reply | ErrorReply | TimeOver | Left
 """An answer as it is stored."""
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
@@ -71,7 +81,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 Request: TypeAlias = ElicitRequest | UrlRequest | SampleRequest
 
 _FORM: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
-_QUESTION, _OTHER, _OVER = "question", "other", "time_over"
+_QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
 # -- what is asked -------------------------------------------------------------------------------
@@ -159,6 +169,8 @@ def answer_text(reply: Given) -> str:
         return "error"
     if isinstance(reply, TimeOver):
         return "no answer in time"
+    if isinstance(reply, Left):
+        return "left unanswered"
     return reply.action if reply.content is None else to_json(encodable(reply.content)).decode()
 
 
@@ -178,6 +190,8 @@ def reply_of(answer: Node) -> Given:
     given = {name: value for name, value in answer.data.items() if name not in beside}
     if _OVER in given:
         return TIME_OVER
+    if _LEFT in given:
+        return LEFT
     if "error" in given:
         return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
     model = ElicitReply if "action" in given else SampleReply
@@ -194,6 +208,8 @@ def recorded_reply(question: Node, answer: Node) -> Answer | None:
         return None
     if isinstance(reply, ErrorReply):
         return Answer(error=reply.error)
+    if isinstance(reply, Left):
+        reply = ElicitReply(action="cancel")
     if question.data.get("kind") == "sample" and isinstance(reply, ElicitReply):
         step_id, refused = str(question.data["step_id"]), "The request to the model was refused."
         return answer_of_error("sample", step_id, REFUSED, refused)
@@ -210,6 +226,8 @@ def _plain(reply: Given) -> dict[str, JsonValue]:
         return {"error": reply.error}
     if isinstance(reply, TimeOver):
         return {_OVER: True}
+    if isinstance(reply, Left):
+        return {_LEFT: True}
     return cast("dict[str, JsonValue]", reply.model_dump(mode="json", exclude_none=True))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from anabranch._code_version import code_version
+from anabranch._wrong_kinds import require_tools
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._called_tool import CalledTool
+from anabranch.engines import Engine
 from anabranch.messages import ToolSpec
 from anabranch.tool import Tool
 
@@ -26,6 +28,15 @@ class ToolSource(Protocol):
         ...
 
 
+@runtime_checkable
+class TendedSource(ToolSource, Protocol):
+    """Tools that need something done from time to time, such as to close what is out of time."""
+
+    async def tend(self, engine: Engine, /) -> NoReturn:
+        """Do it until cancelled; of all processes with this ``engine``, one does."""
+        ...
+
+
 class ToolSet(Mapping[str, AgentTool]):
     """The tools of an agent, as they are whenever one looks.
 
@@ -36,6 +47,7 @@ class ToolSet(Mapping[str, AgentTool]):
     def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
         self._own: dict[str, AgentTool] = {}
         self._sources: list[ToolSource] = []
+        require_tools("Agent()", given, ToolSource, AgentTool)
         for each in given:
             if isinstance(each, ToolSource):
                 self._sources.append(each)
@@ -45,6 +57,12 @@ class ToolSet(Mapping[str, AgentTool]):
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return what describes the tools to a model."""
         return tuple(tool.spec for tool in self._now().values())
+
+    def tended(self, engine: Engine) -> Iterator[Coroutine[Any, Any, NoReturn]]:
+        """Yield what sources need done, each until it is cancelled."""
+        for source in self._sources:
+            if isinstance(source, TendedSource):
+                yield source.tend(engine)
 
     def version(self, given: str | None) -> str:
         """Return the version of the code of anabranch tools: as ``given``, or a digest.

@@ -6,14 +6,15 @@ They are values, which count nothing: what has been used is ``_spent``, who may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from anabranch.agents._spent import Spent
 from anabranch.errors import AnabranchError
+from anabranch.limits import Limits
 from anabranch.messages import Usage
 
-__all__ = ["Price", "Share", "TurnLimitError", "TurnLimits"]
+__all__ = ["Price", "Share", "TurnLimitError", "TurnLimits", "of_tools"]
 
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""
@@ -71,6 +72,17 @@ class TurnLimits:
     timeout: float | None = None
     max_concurrent_requests: int = 100
     max_reply_tokens: int = 8_192
+
+    @classmethod
+    def of(cls, limits: Limits) -> TurnLimits:
+        """Return those limits of a turn that ``limits`` has, and the defaults for the others."""
+        given = {name: value for name, value in asdict(limits).items() if value is not None}
+        return cls(**given)
+
+
+def of_tools(limits: Limits) -> Limits:
+    """Return what ``limits`` of a turn are for each call of a tool: its tokens are the turn's."""
+    return replace(limits, max_tokens=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,16 @@ from anabranch.folding import (
     BudgetExhaustedError,
     CreatedBranch,
 )
+from anabranch.folding._tools import warning_of
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.tree import Node
 
-__all__ = ["REFUSALS", "WorkingBranch"]
+__all__ = ["BRANCH_RETURN", "REFUSALS", "WARNED", "WorkingBranch"]
+
+BRANCH_RETURN = "branch_return"
+"""The tool with which a model returns from its branch."""
+WARNED = "budget_warning"
+"""In the node of results in which the model was warned that most of its budget is used."""
 
 REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 """With what a request of a turn is refused."""
@@ -60,6 +66,7 @@ class WorkingBranch:
         rolls_back: whether even that has no room for what the request that was refused had added.
         returned: the message with which it has returned, ``None`` before.
         exhausted: why no further request was admitted, ``None`` if none was refused.
+        has_warned: whether the model has heard on this path that most of the budget is used.
     """
 
     def __init__(self, service: BranchService, branch: Branch) -> None:
@@ -71,6 +78,7 @@ class WorkingBranch:
         self.rolls_back: bool = False
         self.returned: str | None = None
         self.exhausted: str | None = None
+        self.has_warned: bool = False
         self._estimated: int | None = None  # tokens of the context so far, by our estimate
         self._reported: int | None = None  # and as the provider has counted them
         # Shared by all forks. While the lock is held, record and open requests are of one moment.
@@ -87,6 +95,29 @@ class WorkingBranch:
         fork = copy(self)
         fork.is_fork = True
         return fork
+
+    async def warning(self) -> str | None:
+        """Return what the model is to hear of the budget, once; ``None`` if there is nothing new."""
+        if self.has_warned:
+            return None
+        branch = await self.service.status(branch_id=self.id)
+        line = None if branch is None else warning_of(branch)
+        if line is None:
+            return None
+        self.has_warned = True
+        return "(Of this branch's budget, {})".format(
+            line.replace(f", and call {BRANCH_RETURN}", "") if self.is_fork else line
+        )
+
+    def concluding(self, request: SampleRequest) -> SampleRequest:
+        """Return the last request as it is sent: the model can do nothing but return.
+
+        A branch of ``branch_self`` has nothing to return from: its text is its answer.
+        """
+        only = tuple(each for each in request.tools or () if each.name == BRANCH_RETURN)
+        if self.is_fork or not only:
+            return request.model_copy(update={"tool_choice": "none" if request.tools else None})
+        return request.model_copy(update={"tools": only, "tool_choice": "required"})
 
     @asynccontextmanager
     async def admitted(

@@ -17,11 +17,9 @@ from anabranch.chat._commands.conversation_commands import call, say
 from anabranch.chat._session.input_line import read_line
 from anabranch.chat._session.session_cursor import SessionCursor
 from anabranch.chat._session.session_dependencies import SessionDependencies
-from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_output import EXPECTED, Output, SessionError, error_text
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
-from anabranch.errors import AnabranchError
-from anabranch.models import ModelError
 
 __all__ = ["Session"]
 
@@ -116,7 +114,6 @@ class Session:
 
 def _message(error: Exception) -> str:
     """Return the text to show for an error; an unexpected one is logged."""
-    if isinstance(error, AnabranchError | ModelError):
-        return str(error)
-    logger.error("a line of input has failed", exc_info=error)
-    return f"An unexpected error: {type(error).__name__}: {error}. The log has the details."
+    if not isinstance(error, EXPECTED):
+        logger.error("a line of input has failed", exc_info=error)
+    return error_text(error)

@@ -10,11 +10,12 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
+from anabranch._foreign_schema import misfits
 from anabranch._json_text import TooDeepError, read_json, read_json_at
 
-__all__ = ["read_pairs", "split_pairs"]
+__all__ = ["misfits_of", "read_pairs", "split_pairs"]
 
 _NAME = re.compile(r"\s*([^\s=]+=?)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
@@ -47,10 +48,11 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
 
     Raises:
         ValueError: pairs have no ``=``, names come twice, or texts are not what they should be;
-            all of them are named.
+            all of them are named, with the values that can be read and do not fit ``schema``.
     """
     arguments: dict[str, Any] = {}
     problems: list[str] = []
+    unread: set[str] = set()
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not (name and equals):
@@ -63,9 +65,19 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
                 arguments[name] = _read_value(name, text, schema)
             except ValueError as problem:
                 problems.append(str(problem))
+                unread.add(name)
     if problems:
-        raise ValueError(" ".join(problems))
+        # Whatever reads them next, and would name these, does not come to it.
+        read = {name: value for name, value in arguments.items() if name not in unread}
+        wrong = (f"{name}: {why}." for name, why in misfits_of(read, schema))
+        raise ValueError(" ".join([*problems, *wrong]))
     return arguments
+
+
+def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return which of ``values`` do not fit their parameters, and why."""
+    fields = {each: schema[each] for each in ("properties", "$defs") if each in schema}
+    return misfits(fields, values)
 
 
 def split_pairs(text: str) -> Iterator[str]:
@@ -136,21 +148,26 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
     raise ValueError(_wrong(name, text, types))
 
 
-def _types(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON types that a field allows; none if anything goes."""
-    reference: str = field.get("$ref", "")
-    if reference:
-        name = reference.rpartition("/")[2]
-        others = {each: definitions[each] for each in definitions if each != name}  # ends a cycle
-        yield from _types(definitions.get(name, {}), others)
-    declared: str | list[str] = field.get("type", [])
-    yield from [declared] if isinstance(declared, str) else declared
-    for choices in ("allOf", "anyOf", "oneOf"):
-        for choice in field.get(choices, ()):
-            yield from _types(choice, definitions)
-    if "type" not in field:
-        for value in (*field.get("enum", ()), *([field["const"]] if "const" in field else ())):
-            yield JSON_TYPES[type(value)]
+def _types(field: object, definitions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON types that a field allows; none if anything goes.
+
+    A schema may be another server's: each part of it is looked at once, wherever it is referred to.
+    """
+    left, seen = [field], set[str]()
+    while left:
+        if not isinstance(part := left.pop(), dict):
+            continue
+        known = cast("dict[str, Any]", part)
+        name = str(known.get("$ref", "")).rpartition("/")[2]
+        if name not in seen:
+            seen.add(name)
+            left.append(definitions.get(name))
+        declared: str | list[str] = known.get("type", [])
+        yield from [declared] if isinstance(declared, str) else declared
+        left += [each for choices in ("allOf", "anyOf", "oneOf") for each in known.get(choices, ())]
+        if "type" not in known:
+            values = (*known.get("enum", ()), *([known["const"]] if "const" in known else ()))
+            yield from (JSON_TYPES[type(value)] for value in values)
 
 
 def _fits(value: object, types: set[str]) -> bool:

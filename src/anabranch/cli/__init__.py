@@ -47,13 +47,18 @@ usage, 130 interrupted, 141 the reader of stdout has left.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from itertools import takewhile
 
 from cyclopts import CycloptsError
 
-from anabranch._extras import MissingExtraError
+from anabranch._extras import MissingExtraError, typed_command
 from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
 from anabranch.cli._commands import app
@@ -61,16 +66,26 @@ from anabranch.cli._configuration import configuration_files
 
 __all__ = ["main"]
 
+# Without it, the end of the interpreter looks through all objects of all modules, for a quarter of a
+# second in each process: a client waits for its server, and a person for both.
+atexit.register(gc.freeze)
+
 BROKEN_PIPE = 141
 """The status that a shell reports for a process which SIGPIPE has ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; ``sys.argv`` is read by default."""
+    typed = sys.argv[1:] if arguments is None else list(arguments)
+    return copy_context().run(_run, typed)  # what was typed is known to this command alone
+
+
+def _run(typed: list[str]) -> int:
     try:
         app.config = configuration_files()
+        typed_command.set(" ".join(["anabranch", *takewhile(str.isalpha, typed)]))
         app(
-            sys.argv[1:] if arguments is None else list(arguments),
+            typed,
             exit_on_error=False,
             print_error=False,
             result_action="return_none",
@@ -80,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except CommandError as error:
-        sys.stderr.write(printable(f"anabranch: {error}\n"))
+        with suppress(OSError):  # SIGHUP: the terminal is closed
+            sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
     except ImportError as error:  # of a command's module, which is loaded when it is used
         missing = error if isinstance(error, MissingExtraError) else error.__cause__

@@ -1,4 +1,4 @@
-"""Who answers a tool's questions, and which samples, as the options of a command say."""
+"""The answerer of a tool's questions and samples, as the options of a command choose it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def browse(thread: str | None, store: str | None) -> str | None:
 
     Raises:
         CommandError: there is no such thread, no terminal, or the extra ``tui`` is not installed;
-            or the person left with Ctrl-C.
+            the thread to continue has an owner; or the person left with Ctrl-C.
     """
     tree = await _tree(thread, store)
     with needs_extra("tui", "Browsing", UsageError, instead=INSTEAD):
@@ -57,6 +57,11 @@ async def browse(thread: str | None, store: str | None) -> str | None:
     node_id = await browser.run_async()
     if browser.return_code == LeftError.status:
         raise LeftError
+    if node_id is not None and tree.thread.owner is not None:
+        raise FailedError(
+            f"The conversation {tree.thread.id!r} belongs to somebody who uses a web application,"
+            " and is not continued here."
+        )
     return command_for(tree.thread.id, node_id, store) if node_id is not None else None
 
 

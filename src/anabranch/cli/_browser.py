@@ -26,9 +26,12 @@ from anabranch.tree import (
     Navigator,
     Node,
     Tree,
+    cut,
     glimpse,
     provider_blocks,
     results_preview,
+    state_of,
+    text_for_person,
 )
 
 __all__ = ["Browser"]
@@ -178,23 +181,36 @@ class Browser(App[str]):
             names.append(HEAD)
         branch = f"{self._navigator.branch_of(node.id)} " if self._opens_branch(node) else ""
         results = self._blocks[node.id] if node.kind == "results" else ()
-        text = results_preview(results, WIDTH) or glimpse(node, WIDTH)
+        text = results_preview(results, WIDTH) or self._glimpse(node)
         line = Text(
             printable(f"{branch}{node.kind}  "), style="bold" if node.role == "user" else ""
         )
         line.append(printable_line(text), style="not bold")
-        shown = printable_line(f"  ({', '.join(names)})") if names else ""
+        marks = [*filter(None, [cut(self._state(node), WIDTH)]), *names]
+        shown = printable_line(f"  ({', '.join(marks)})") if marks else ""
         line.append(shown, style="italic")
         return line.append(f"  {HERE}" if HEAD in names else "", style="bold")
+
+    def _state(self, node: Node) -> str:
+        return state_of(node, self._navigator.children, self._navigator.tree.results)
+
+    def _glimpse(self, node: Node) -> str:
+        text = text_for_person(node)
+        return glimpse(node, WIDTH) if text == node.text else cut(" ".join(text.split()), WIDTH)
 
     def _details(self, node: Node) -> Text:
         branch = self._navigator.branch_of(node.id)
         place = " · ".join(filter(None, [node.kind, branch, node.id]))
         details = Text(printable_line(place), style="bold")
+        if state := self._state(node):
+            details.append(f" · {printable_line(state)}")
+        text = text_for_person(node)
+        if text.strip():
+            details.append(f"\n\n{printable(text)}", style="not bold")
         for block in self._blocks[node.id]:
             match block:
                 case TextBlock():
-                    details.append(f"\n\n{printable(block.text)}", style="not bold")
+                    pass  # is above
                 case ToolUseBlock():
                     use = f"\n\n→ {block.name}({block.input})"
                     details.append(printable(use), style="not bold")

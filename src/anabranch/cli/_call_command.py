@@ -14,13 +14,14 @@ from mcp_types import CallToolResult, TextContent, Tool
 
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.answering_policy import AnsweringPolicy
+from anabranch._foreign_schema import UnusableSchemaError, check_schema
 from anabranch._json_text import read_json
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import NO_MODEL, Respondent
 from anabranch.cli._answering import new_policy, new_respondent
-from anabranch.cli._call_trace import CallTrace, watched
+from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import (
@@ -37,7 +38,9 @@ from anabranch.cli._options import (
     NoSamplesFor,
     Timeout,
     Token,
+    Variables,
     limits_of,
+    variables_of,
 )
 from anabranch.cli._output import print_json
 from anabranch.cli._target_options import Arguments, Target, ToolName
@@ -47,6 +50,7 @@ from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import call_tool, list_tools
 from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
 from anabranch.mcp._saga_client import SagaClient
+from anabranch.mcp._unfinished import UNFINISHED, is_unfinished
 
 __all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_of"]
 
@@ -77,6 +81,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
     timeout: Timeout = None,
     token: Token = None,
     header: Headers = None,
+    env: Variables = None,
     verbose: Annotated[
         bool,
         Parameter(
@@ -88,14 +93,17 @@ def call_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run the command."""
     limits, headers = limits_of(max_tokens, max_depth, timeout), headers_of(token, header or ())
+    variables = variables_of(env or ())
     log_to_stderr(logging.ERROR)  # connection problems are reported in this module's own words
     if tool is None:
         raise UsageError(
-            f"Name a TOOL. {overview(target, run_command(summaries_of, target, headers))}"
+            f"Name a TOOL. {overview(target, run_command(summaries_of, target, headers, variables))}"
         )
     policy = new_policy(no_samples_for, confirm=confirm_samples, most=max_samples)
     respondent = new_respondent(Console(), model, answers)
-    options = CallOptions(target, tool, values, json_text, era, policy, limits, headers, verbose)
+    options = CallOptions(
+        target, tool, values, json_text, era, policy, limits, headers, verbose, variables
+    )
     print_json(run_command(call, options, respondent))
 
 
@@ -112,6 +120,7 @@ class CallOptions:
     limits: Limits = UNLIMITED
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     verbose: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 async def call(options: CallOptions, respondent: Respondent) -> object:
@@ -133,12 +142,13 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
             result = await invoke(client, era, tool.name, arguments, answerer, key)
         return value_of(result, tool)
 
-    server, pauses = server_of(target, options.limits, options.headers), iter(PAUSES)
+    server = server_of(target, options.limits, options.headers, options.variables)
+    pauses = iter(PAUSES)
     try:
         while True:
             try:
-                opened = watched(server, CallTrace(respondent.say)) if options.verbose else server
-                value = await open_session(target, opened, answerer, act, era=era)
+                trace = CallTrace(respondent.say) if options.verbose else None
+                value = await open_session(target, server, answerer, act, era=era, trace=trace)
             except FailedError as error:
                 pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None
                 if pause is None:
@@ -177,11 +187,19 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
 
     Raises:
         UsageError: the server has no such tool.
+        FailedError: the tool's parameters have no valid schema.
     """
     tools = await list_tools(client)
     if name not in tools:
         offered = ", ".join(tools) or "nothing"
         raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
+    try:
+        check_schema(tools[name].input_schema)
+    except UnusableSchemaError as error:
+        unfit = (
+            f"The parameters of {name!r} have no valid schema ({error}): its server is at fault."
+        )
+        raise FailedError(unfit) from error
     return tools[name]
 
 
@@ -189,12 +207,14 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
     """Return what the tool returned: its structured content if it has any, else its text.
 
     Raises:
-        FailedError: it returned an error.
+        FailedError: it returned an error, or the call is not done.
     """
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
     if result.is_error:
         raise FailedError(text or f"The tool {tool.name} failed without a message.")
+    if is_unfinished(result.structured_content):
+        raise FailedError(text)
     if result.structured_content is not None:
         return _unwrapped(result.structured_content, tool)
     if _is_wrapped(tool):
@@ -226,7 +246,5 @@ def _is_wrapped(tool: Tool) -> bool:
     schema = tool.output_schema or {}
     title = str(schema.get("title", ""))
     named = title.endswith("Output") and title[:1].islower()
-    return bool(
-        schema.get("x-fastmcp-wrap-result")
-        or (named and list(schema.get("properties", {})) == ["result"])
-    )
+    fields = {*schema.get("properties", {})} - {UNFINISHED}
+    return bool(schema.get("x-fastmcp-wrap-result") or (named and fields == {"result"}))

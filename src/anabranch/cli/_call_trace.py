@@ -18,8 +18,6 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from anabranch.mcp._transports import WithHeaders
-
 __all__ = ["CallTrace", "traced", "watched"]
 
 Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -104,11 +102,11 @@ def _counted(things: Sized, word: str) -> str:
     return f"{len(things)} {word}" if len(things) == 1 else f"{len(things)} {word}s"
 
 
-def watched(server: str | Transport | StdioServerParameters, trace: CallTrace) -> Transport:
+def watched(server: Transport | StdioServerParameters, trace: CallTrace) -> Transport:
     """Return a connection to a server at a URL, or to be started, that ``trace`` describes."""
     if isinstance(server, StdioServerParameters):
         return traced(stdio_client(server), trace)
-    return traced(WithHeaders(server, {}) if isinstance(server, str) else server, trace)
+    return traced(server, trace)
 
 
 @asynccontextmanager

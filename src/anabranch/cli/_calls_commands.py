@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch._durable.call_states import NAMED, OPEN, UNDONE
 from anabranch._durable.store import CallRecord
 from anabranch._engine.clock import SystemClock
 from anabranch._recorded.finding import NoSuchCallError, find_call
@@ -54,8 +55,19 @@ def list_command(
     *,
     tool: Annotated[str | None, Parameter(help="Only calls of this tool.")] = None,
     status: Annotated[
-        Literal["open", "done", "failed", "expired"] | None,
-        Parameter(help="Only calls of this status."),
+        Literal[
+            "open",
+            "ready",
+            "running",
+            "waiting",
+            "undoing",
+            "done",
+            "failed",
+            "expired",
+            "stopped",
+        ]
+        | None,
+        Parameter(help="Only calls in this state; “open” stands for all that have not ended."),
     ] = None,
     limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
     after: Annotated[
@@ -68,8 +80,9 @@ def list_command(
 
     async def work(stores: Stores) -> list[CallRecord]:
         last = None if after is None else await find_call(stores.calls, after)
-        return await stores.calls.calls(limit, tool=tool, status=status, after=last)
+        return await stores.calls.calls(limit, tool=tool, states=states, after=last)
 
+    states = None if status is None else NAMED[status]
     if limit < 0:
         raise UsageError("--limit is a number of calls, 0 or more.")
     found = [listed(each) for each in _with_store(store, work)]
@@ -177,7 +190,7 @@ def undo_command(
 
     done = _with_store(store, work)
     print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
-    if done.state != "expired":
+    if done.state not in UNDONE:
         raise FailedError("Not everything is undone; the server's log says why. Try again.")
 
 
@@ -217,7 +230,7 @@ async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
     """Return every open call, or every one of a tool."""
     found: list[CallRecord] = []
     while page := await calls.calls(
-        PAGE, tool=tool, status="open", after=found[-1] if found else None
+        PAGE, tool=tool, states=OPEN, after=found[-1] if found else None
     ):
         found += page
     return found

@@ -35,7 +35,7 @@ def draw_list(calls: Sequence[Listed]) -> list[str]:
 def draw_call(call: RecordedCall) -> list[str]:
     """Return the lines of a call: what it is, its rounds, its steps as a tree."""
     waits = f" for {', '.join(call.waits_for)}" if call.waits_for else ""
-    end = "deleted after" if call.state in {"done", "failed", "expired"} else "expires"
+    end = "expires" if call.state.is_open else "deleted after"
     facts = {
         "began": _date(call.started),
         end: _date(call.deadline),

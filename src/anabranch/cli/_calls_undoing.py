@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from anabranch._durable.call_states import CallState
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
@@ -16,7 +17,7 @@ from anabranch._durable.store import CallRecord, CallStore
 from anabranch._opening import Runtime
 from anabranch._recorded.reading import read_call
 from anabranch._recorded.replaying import replay_call
-from anabranch._recorded.shapes import CallState, RecordedCall
+from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError
 from anabranch.cli._confirmation import confirm
 from anabranch.tool import Tool
@@ -56,7 +57,7 @@ async def undo_call(
     service = CallService(runtime or Runtime(), Durability(calls))
     clock = service.runtime.clock
     before = await read_call(calls, record, clock.now())
-    if record.status != "open" or before.state == "running":
+    if not before.state.is_open or before.state == CallState.RUNNING:
         raise FailedError(f"The call {record.call_id} is {before.state}: nothing was undone.")
     replayed = await replay_call(calls, record, tool, runtime)
     if not replayed.is_clean:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +24,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Folding, TurnLimits, ignore_event
+from anabranch.agents._turn_limits import of_tools
 from anabranch.chat import Plugin, SavedPrompts, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
@@ -48,8 +48,20 @@ from anabranch.cli._chat_tools import (
 )
 from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._memory import Remembering, learning, open_bank
-from anabranch.cli._options import WEB_TOKEN, AsJson, Model, Store, limits_of, store_url
+from anabranch.cli._options import (
+    WEB_TOKEN,
+    AsJson,
+    Model,
+    Store,
+    TurnMaxDepth,
+    TurnMaxTokens,
+    TurnTimeout,
+    Variables,
+    store_url,
+    turn_limits_of,
+)
 from anabranch.cli._output import print_text
+from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.memory import memory_tools
 from anabranch.models import ModelError
@@ -88,17 +100,9 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         str | None,
         Parameter(name=["--prompt", "-p"], help="Say this alone, print the answer alone, and end."),
     ] = None,
-    max_tokens: Annotated[
-        int | None,
-        Parameter(help="Tokens of one turn: of its replies, its branches and its tools together."),
-    ] = None,
-    max_depth: Annotated[
-        int | None,
-        Parameter(help="How deeply the branches of a turn, and of a tool, may be nested."),
-    ] = None,
-    timeout: Annotated[
-        float | None, Parameter(help="Seconds that one branch, or one call of a tool, may take.")
-    ] = None,
+    max_tokens: TurnMaxTokens = None,
+    max_depth: TurnMaxDepth = None,
+    timeout: TurnTimeout = None,
     url: Annotated[
         str | None,
         Parameter(help="The address of a running anabranch web, to chat with that instead."),
@@ -121,14 +125,13 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     ] = False,
     json: AsJson = False,
     header: ServerHeaders = None,
+    env: Variables = None,
     folding: Foldable = False,
     memory: Remembering = False,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    limits = limits_of(max_tokens, max_depth, timeout)
-    if max_tokens == 0:
-        raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
+    limits = turn_limits_of(max_tokens, max_depth, timeout)
     if prompt is not None and script is not None:
         raise UsageError("--prompt and --script are both what is said. Leave one of them out.")
     if detach and (url is None or prompt is None):
@@ -151,10 +154,12 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         prompt,
         header or (),
         detach,
+        env or (),
     )
     if url is not None:
-        if header:
-            raise UsageError("--header is for a server among the targets. Leave it out with --url.")
+        if header or env:
+            named = "--header" if header else "--env"
+            raise UsageError(f"{named} is for a server among the targets. Leave it out with --url.")
         from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
 
         chat_at_url(url, token, options, as_json=json)
@@ -164,7 +169,7 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     # A terminal shows all questions as forms, under the rules of their tools' plugins.
     tools = [
         tool
-        for each in tools_of(targets, header or ())
+        for each in tools_of(targets, header or (), env or ())
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
     run_command(chat, options, tools, Console())
@@ -210,7 +215,9 @@ async def _chat(
             options, tools, console, lines, stores, screen, replies.columns
         )
         session = await _session(options, dependencies, screen)
-        expiring.append(asyncio.ensure_future(session.state.agent.expire_calls()))
+        agent = session.state.agent
+        jobs = [agent.expire_calls(), *agent.tools.tended(InProcessEngine())]
+        expiring += map(asyncio.ensure_future, jobs)
         if options.prompt is not None:
             await _answer(session, options.prompt)
             return
@@ -254,33 +261,40 @@ def _dependencies(
     except ModelError as error:
         raise UsageError(str(error)) from error
     calls, store = stores
-    given = {name: value for name, value in asdict(options.limits).items() if value is not None}
     return SessionDependencies(
         store,
         model,
         model_name=options.model or "none",
         tools=tools,
-        person=ChatAnswerer(console, respondent, lines),
+        person=ChatAnswerer(console, respondent, lines, screen.place_of),
         listener=ignore_event if options.prompt else screen.on_event,
         models=models,
         prompts=SavedPrompts(data_folder() / "prompts.json"),
         calls=calls,
-        limits=TurnLimits(**given),
-        # The tokens of tools are among those of the turn, which a person can change.
-        tool_limits=replace(options.limits, max_tokens=None),
+        limits=TurnLimits.of(options.limits),
+        tool_limits=of_tools(options.limits),
         system_prompt=options.system,
         columns=columns,
     )
 
 
 async def _thread_id(store: TreeStore, name: str) -> str:
-    """Return the id of the thread that ``name`` stands for; one that does not exist is begun."""
+    """Return the id of the thread that ``name`` stands for; one that does not exist is begun.
+
+    Raises:
+        UsageError: several begin like this, or it has an owner; or there is no latest.
+    """
     try:
-        found = await find_thread(store, name)
+        found = await find_thread(store, name, without_owner=True)
     except AmbiguousIdError as error:
         raise UsageError(str(error)) from error
     if found is None and name == LATEST:
         raise UsageError("There is no conversation yet. Leave out --thread to begin one.")
+    if found is None and await store.thread(name) is not None:
+        raise UsageError(
+            f"The conversation {name!r} belongs to somebody who uses a web application, and is not"
+            f" continued here. anabranch tree show {name} shows it; give another --thread."
+        )
     return found or name
 
 

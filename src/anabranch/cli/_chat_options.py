@@ -1,4 +1,4 @@
-"""How to chat, as it was typed: the options of a chat, and the source of its lines."""
+"""The options of a chat as they were typed, and the source of its lines."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class ChatOptions:
         prompt: the one message of a chat that ends with its answer.
         detach: whether the chat ends before its answer, which the server goes on with.
         headers: what is sent with the requests to the targets' servers.
+        variables: of the targets' servers that are started.
     """
 
     targets: Sequence[str] = ()
@@ -59,6 +60,7 @@ class ChatOptions:
     prompt: str | None = None
     headers: Sequence[str] = ()
     detach: bool = False
+    variables: Sequence[str] = ()
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
@@ -79,8 +81,8 @@ def replies_to(lines: InputLines, console: Console) -> Replies:
 def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
     """Return the command that continues a thread as ``options`` say; ``None`` if it is not stored.
 
-    What is set in the environment is there the next time, too. The values of headers, which may be
-    secrets, are left out.
+    What is set in the environment is there the next time, too. The values of headers and variables,
+    which may be secrets, are left out.
     """
     if options.store is not None and options.store.startswith("memory:"):
         return None
@@ -93,6 +95,9 @@ def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
             words += [name, given]
     for header in options.headers:
         words += ["--header", f"{header.partition(':')[0]}: …"]
+    for variable in options.variables:
+        name, equals, _ = variable.partition("=")
+        words += ["--env", f"{name}=…" if equals else name]
     for name, value in asdict(options.limits).items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", f"{value:g}"]

@@ -1,4 +1,4 @@
-"""What a chat is made of in a process of its own: tools, model, stores, memory and engine."""
+"""The parts of a chat in a process of its own: tools, model, stores, memory and engine."""
 
 from __future__ import annotations
 
@@ -81,10 +81,11 @@ class ChatParts:
         await self.trees.close()
 
 
-def open_parts(
+def open_parts(  # noqa: PLR0913 - options
     targets: Sequence[str],
     *,
     header: Sequence[str] | None,
+    env: Sequence[str] | None = None,
     model: str | None,
     store: str | None,
     engine: str | None,
@@ -97,9 +98,9 @@ def open_parts(
     Raises:
         UsageError: one of them cannot be made.
     """
-    given = header or ()
+    given = bool(targets or header or env)
     tools: list[ChatTool | Plugin[Any]] = (
-        tools_of(targets, given) if targets or given else [BranchSelf(), game()]
+        tools_of(targets, header or (), env or ()) if given else [BranchSelf(), game()]
     )
     replies = _model(model, targets)
     url, learner = store_url(store), open_sampler(model) if memory else None

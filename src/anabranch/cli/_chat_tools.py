@@ -13,6 +13,7 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._options import variables_of
 from anabranch.cli._target_options import Completed
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.errors import ToolError
@@ -40,7 +41,9 @@ ServerHeaders: TypeAlias = Annotated[
 ]
 
 
-def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTool | Plugin[Any]]:
+def tools_of(
+    targets: Sequence[str], headers: Iterable[str] = (), env: Iterable[str] = ()
+) -> list[ChatTool | Plugin[Any]]:
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
 
     A plugin is in the place of its tool.
@@ -62,8 +65,10 @@ def tools_of(targets: Sequence[str], headers: Iterable[str] = ()) -> list[ChatTo
         *found.connectable,
     ]
     try:
-        given = headers_of(None, headers)
-        return [*tools, RemoteTools(*servers, headers=given)] if servers or given else [*tools]
+        sent, variables = headers_of(None, headers), variables_of(env)
+        if not (servers or sent or variables):
+            return [*tools]
+        return [*tools, RemoteTools(*servers, headers=sent, env=variables)]
     except ValueError as error:
         raise UsageError(str(error)) from error
 

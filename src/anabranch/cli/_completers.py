@@ -1,4 +1,4 @@
-"""What a shell completes beyond the words of the commands: files of a TARGET, its tools, their parameters.
+"""The completions of a shell beyond the words of the commands: files of a TARGET, its tools, their parameters.
 
 A target that is code is loaded for it; of a server at a URL its tools are asked, for a moment. A
 command that starts a server is not run: only a call does that.

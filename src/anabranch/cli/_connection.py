@@ -6,20 +6,26 @@ than the call. A connection that fails is reported in one sentence.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
 
 import anyio
 from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerParameters
 from mcp_types import CONNECTION_CLOSED
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer
+from anabranch._engine.combine import cancel_and_wait
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch.cli._call_trace import CallTrace, watched
 from anabranch.cli._keys import CALL_KEY, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_server, is_url, split_target
@@ -34,23 +40,32 @@ __all__ = ["open_session", "server_of"]
 
 T = TypeVar("T")
 
+FAREWELL = 2.0
+"""Seconds that the end of a connection may take when a command is interrupted."""
+
 
 def server_of(
-    target: str, limits: Limits = UNLIMITED, headers: Mapping[str, str] | None = None
-) -> str | WithHeaders | StdioServerParameters:
+    target: str,
+    limits: Limits = UNLIMITED,
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> WithHeaders | StdioServerParameters:
     """Return what the SDK's client is to connect to.
 
-    ``limits`` are for a server that is started here, ``headers`` for one that runs.
+    ``limits`` are for a server that is started here, ``headers`` for one that runs, and the
+    variables ``env`` for one that a command starts.
 
     Raises:
-        UsageError: there is no such file or module, or what is given is for the other kind.
+        UsageError: there is no such file or module, or what is given is for another kind.
     """
+    if env and not target.startswith(COMMAND):
+        raise UsageError("--env is for a server that a command starts: command:….")
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
                 f"{target} runs already, with limits of its own. Give yours to anabranch serve."
             )
-        return WithHeaders(target, headers) if headers else target
+        return WithHeaders(target, headers or {})
     if headers:
         raise UsageError("--token and --header are for a server at a URL.")
     if target.startswith(COMMAND):
@@ -59,7 +74,7 @@ def server_of(
                 "Limits are for a TARGET that anabranch serves; this command does not."
             )
         try:
-            return command_of(target)
+            return command_of(target, env)
         except ValueError as error:
             raise UsageError(str(error)) from error
     split_target(target)
@@ -74,29 +89,74 @@ async def open_session(
     act: Callable[[Client], Awaitable[T]],
     *,
     era: Era = "auto",
+    trace: CallTrace | None = None,
 ) -> T:
     """Connect to ``server``, the server of ``target``; return what ``act`` returns.
+
+    ``trace`` describes the messages of a server of :func:`server_of`. If this is cancelled, ``act`` is
+    cancelled first, while the connection is there to say so: the server undoes what it has done.
 
     Raises:
         CommandError: ``act`` raised it; or the connection could not be made, broke, or carried
             something other than MCP.
     """
     connected = False
-    try:
-        async with connect(server, answerer, era="auto" if era == "saga" else era) as client:
+    opened = _traced(server, trace)
+    acting = anyio.CancelScope()
+
+    async def connect_and_act() -> T:
+        nonlocal connected
+        async with connect(opened, answerer, era="auto" if era == "saga" else era) as client:
             connected = True
-            if era == "saga":
-                await _require_sagas(client)
-            return await act(client)
+            with acting:
+                if era == "saga":
+                    await _require_sagas(client)
+                return await act(client)
+            await _flush(client)
+            raise asyncio.CancelledError
+
+    session = asyncio.ensure_future(connect_and_act())
+    try:
+        await asyncio.wait({session})
+        return session.result()
+    except asyncio.CancelledError:
+        acting.cancel()
+        logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # of late messages: tracebacks
+        with anyio.CancelScope(shield=True):
+            if connected:
+                await asyncio.wait({session}, timeout=FAREWELL)
+            await cancel_and_wait([session])
+        raise
     except Exception as error:
         known = _explain(error, target)
         if known is None:
             raise
         if not connected and not is_server(target):
             known = await _why_it_did_not_start(target)
+        elif isinstance(server, WithHeaders) and (refusal := await server.last_words()):
+            known = FailedError(f"Cannot use {target}: {refusal}.")
         elif not connected and target not in str(known):  # in the server's own words
             known = FailedError(f"Cannot connect to {target}: {known}")
         raise known from error
+
+
+def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
+    """Return a server whose messages are described, if it is one of :func:`server_of`."""
+    if trace is None or not isinstance(server, WithHeaders | StdioServerParameters):
+        return server
+    return watched(server, trace)
+
+
+async def _flush(client: Client) -> None:
+    """Wait until the server has what was sent before, such as a cancellation.
+
+    The SDK ends a connection over HTTP with what is on its way. Since 2026-07-28 a request is
+    cancelled by the end of its own connection.
+    """
+    if client.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        return
+    with suppress(MCPError), anyio.move_on_after(FAREWELL):
+        await client.session.send_ping()
 
 
 async def _require_sagas(client: Client) -> None:

@@ -5,6 +5,7 @@ on ``self``; ``client`` asks the model and the person, and only plain data reach
 """
 
 import random
+from functools import cache
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -27,6 +28,16 @@ class CardChoice(BaseModel):
     """What the person is asked."""
 
     number: int = Field(alias="cardNumber", title="Card number", ge=1, le=10)
+
+
+@cache
+def choice_among(count: int) -> type[CardChoice]:
+    """Return what the person is asked of ``count`` cards."""
+
+    class Choice(CardChoice):
+        number: int = Field(alias="cardNumber", title="Card number", ge=1, le=count)
+
+    return Choice
 
 
 class Pick(BaseModel):
@@ -73,13 +84,11 @@ class PickCard(HandoffTool):
         question = f"Pick a card!   {cards}"
         if analysis:
             question = f"The model says: {analysis}\n\n{question}"
-        while True:
-            answer = await ctx.elicit(self.card, question)
-            if not isinstance(answer, Accepted):
-                return Pick(analysis=analysis)
-            if answer.content.number <= len(hand.cards):
-                return Pick(card=hand.cards[answer.content.number - 1], analysis=analysis)
-            question = f"There are only {len(hand.cards)} cards.   {cards}"
+        choice = Elicitation(self.card.key, choice_among(len(hand.cards)))
+        answer = await ctx.elicit(choice, question)
+        if not isinstance(answer, Accepted):
+            return Pick(analysis=analysis)
+        return Pick(card=hand.cards[answer.content.number - 1], analysis=analysis)
 
     async def after(self, hand: Hand, picked: Pick) -> Outcome:
         """Return the outcome."""

@@ -1,4 +1,4 @@
-"""Where a server is reached, by how many processes, and what each of them spends on its clients."""
+"""The endpoint of a server: where it is reached, by how many processes, and what each spends on its clients."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from anabranch.cli._http_server import listen
 
 __all__ = ["Endpoint"]
 
+LEAST = 8
+"""The least share of a caller: a client needs a few connections."""
 PORTS = range(2**16)
 _WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -50,6 +52,16 @@ class Endpoint:
     def connections(self) -> int:
         """How many connections a process serves at the same time."""
         return default_connections() if self.max_connections is None else self.max_connections
+
+    @property
+    def share(self) -> int:
+        """How many of the connections one caller may hold, where that may be a host of many people."""
+        return max(LEAST, self.connections // 2)
+
+    @property
+    def person_share(self) -> int:
+        """How many of the connections one person may hold."""
+        return max(LEAST, self.connections // 4)
 
     def check(self) -> None:
         """Refuse what cannot be meant.

@@ -5,20 +5,26 @@ Their settings are those of the environment, after those of the file that it nam
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, NoReturn, TypeAlias
 
 from cyclopts import Parameter
 
+from anabranch._engine.combine import cancel_and_wait
+from anabranch._shielded import run_shielded
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._memory import open_scrubber
+from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.folding import BankMemory, BranchService, FoldingSettings
 from anabranch.memory import ReasoningBank
 from anabranch.stores import open_branch_store
 from anabranch.tree import TreeStore
 
-__all__ = ["Foldable", "open_branches"]
+__all__ = ["Foldable", "expiring", "open_branches"]
 
 _QUEUED = (
     "Branches that return with extract_memory are queued until `anabranch memory distill`, or a"
@@ -59,3 +65,18 @@ def open_branches(
         )
     except (OSError, ValueError, StoreError) as error:
         raise UsageError(str(error)) from error
+
+
+@asynccontextmanager
+async def expiring(branches: BranchService | None, engine: Engine | None) -> AsyncGenerator[None]:
+    """Close branches whose time is over while the context lasts.
+
+    Of the processes that share an engine, one does; without one, each does.
+    """
+    tasks: list[asyncio.Task[NoReturn]] = []
+    if branches is not None:
+        tasks.append(asyncio.create_task(branches.run(engine or InProcessEngine())))
+    try:
+        yield
+    finally:
+        await run_shielded(cancel_and_wait(tasks))

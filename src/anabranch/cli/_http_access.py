@@ -1,4 +1,4 @@
-"""Who may reach a server over HTTP: the names and origins that its requests may carry.
+"""The hosts and origins that requests over HTTP may carry.
 
 A browser that follows a name to this machine (DNS rebinding) sends that name as ``Host``. So a
 request passes only if its ``Host``, and its ``Origin`` if it has one, are known.
@@ -18,18 +18,22 @@ from anabranch._health import Health, Watched
 from anabranch.cli._fastmcp_server import fastmcp_app
 from anabranch.cli._http_requests import Requests
 from anabranch.cli._http_sessions import Sessions
+from anabranch.cli._http_shares import SharedRequests
 from anabranch.cli._http_tokens import authenticated
 from anabranch.cli._targets import is_fastmcp
 
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
-__all__ = ["ANY", "LOCAL", "SESSION_TTL", "Access", "checks_tokens", "is_loopback"]
+__all__ = ["ANY", "LOCAL", "SESSION_TTL", "SHARE", "Access", "checks_tokens", "is_loopback"]
 
 ANY: Final = "*"
 
 SESSION_TTL = 1800.0
 """Seconds after which a session ends that has no request in flight."""
+
+SHARE: Final = 256
+"""Requests of one caller that are in progress at the same time."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -75,11 +79,17 @@ class Access:
         )
 
     def app(
-        self, server: AnyServer, host: str, *, session_ttl: float | None = SESSION_TTL
+        self,
+        server: AnyServer,
+        host: str,
+        *,
+        session_ttl: float | None = SESSION_TTL,
+        share: int = SHARE,
     ) -> ASGIApp:
         """Return the application that serves ``server`` to them.
 
-        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none.
+        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none. Of
+        one caller, ``share`` requests may be in progress.
         """
         if is_fastmcp(server):
             app = fastmcp_app(server, self.settings(), session_ttl)
@@ -90,7 +100,9 @@ class Access:
                 session_idle_timeout=session_ttl,
                 transport_security=self.settings(),
             )
-        served: ASGIApp = Requests(Sessions(_Explained(app)))
+        is_open = not (self.tokens or checks_tokens(server))
+        shared = SharedRequests(Sessions(_Explained(app)), share, by_token=not is_open)
+        served: ASGIApp = Requests(shared)
         if self.tokens and not checks_tokens(server):
             served = authenticated(served, self.tokens)
         return Watched(served, Health.of(server))

@@ -2,6 +2,9 @@
 
 uvicorn limits neither: it waits for the head of a request for as long as the connection lasts, and
 counts connections only when a request has come. So one client could hold every file descriptor.
+
+Beyond the limit there are a few *spare* connections, for health checks alone: a server that is busy
+is not dead. Their number is small, so a new one takes the place of the oldest that has asked nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +13,16 @@ import asyncio
 import errno
 import logging
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from anabranch._health import asks_for_health
+from anabranch._throttled_warning import ThrottledWarning
 from anabranch.mcp._options import GRACE
 
 __all__ = [
@@ -34,6 +41,12 @@ BACKLOG = 128
 
 MOST = 512
 """Connections that a process serves by default, where it may open twice as many files."""
+
+SPARE = 16
+"""Connections beyond the limit, on which only health checks are answered."""
+
+SPARED = 1.0
+"""Seconds for the head of a request on one of these."""
 
 REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 22\r\n"
@@ -77,42 +90,46 @@ class Bounds:
     access_log: bool = False
 
 
-class Seldom:
-    """A line of the log that is written once a minute, however often there is a reason for it."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def warn(self, text: str, *values: object) -> None:
-        """Write it, unless that was done within the last minute."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + 60
-            logger.warning(text, *values)
-
-
 class _Connection(H11Protocol):
-    """A connection that is refused above the limit, and closed when no request comes."""
+    """A connection that is closed when no request comes; above the limit, one for health checks."""
 
     bounds: Bounds
-    refused: Seldom
+    refused: ThrottledWarning
+    spare: dict[_Connection, None]
+    """Those above the limit, in the order in which they came."""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.bounds.connections:
-            self.refused.warn(
-                "connections are refused above %d; see --max-connections", self.bounds.connections
-            )
-            transport.write(REFUSAL)
-            transport.close()
-        else:
+        if len(self.connections) - len(self.spare) <= self.bounds.connections:
             self._await_request(_BUSY)
+            return
+        self.app = _HealthAlone(self.app, self._report)
+        idle = [each for each in self.spare if not each.has_asked]
+        if len(self.spare) >= SPARE:
+            (idle[0] if idle else self).refuse()
+        if not transport.is_closing():
+            self.spare[self] = None
+            self._timer = self.loop.call_later(min(SPARED, self.bounds.head), self.refuse)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.spare.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a request has begun on it."""
+        return cast("RequestResponseCycle | None", self.cycle) is not None
+
+    def refuse(self) -> None:
+        """Close a spare connection that has asked nothing."""
+        self.spare.pop(self, None)
+        if not self.has_asked and not self.transport.is_closing():
+            self._report()
+            self.transport.write(REFUSAL)
+            self.transport.close()
 
     def _await_request(self, before: object) -> None:
         """Close the connection if it is idle, and was so ``before``, after the same request."""
@@ -124,10 +141,40 @@ class _Connection(H11Protocol):
         now = cycle if idle else _BUSY
         self._timer = self.loop.call_later(self.bounds.head, self._await_request, now)
 
+    def _report(self) -> None:
+        self.refused.warn(
+            "connections are refused above %d; see --max-connections", self.bounds.connections
+        )
+
+
+class _HealthAlone:
+    """An application that only health checks reach, one on each connection."""
+
+    def __init__(self, app: Any, report: Callable[[], None]) -> None:  # noqa: ANN401 - uvicorn's
+        self._app = app
+        self._report = report
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not asks_for_health(scope):
+            self._report()
+            refusal = PlainTextResponse(
+                "Too many connections.\n", 503, {"retry-after": "1", "connection": "close"}
+            )
+            await refusal(scope, receive, send)
+            return
+
+        async def once(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, once)
+
 
 def connection_class(bounds: Bounds) -> type[H11Protocol]:
     """Return the class of a server's connections, for ``uvicorn.Config(http=)``."""
-    members = {"bounds": bounds, "refused": Seldom()}
+    spare: dict[_Connection, None] = {}
+    members = {"bounds": bounds, "refused": ThrottledWarning(logger), "spare": spare}
     return cast("type[H11Protocol]", type("Connection", (_Connection,), members))
 
 
@@ -136,7 +183,7 @@ def report_exhaustion_seldom(loop: asyncio.AbstractEventLoop) -> None:
 
     asyncio tries again each second, and reports each attempt with a traceback.
     """
-    exhausted = Seldom()
+    exhausted = ThrottledWarning(logger)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

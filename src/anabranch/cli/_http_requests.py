@@ -1,4 +1,4 @@
-"""What a server takes from its clients over HTTP, before any of it reaches the SDK.
+"""The checks of requests over HTTP, before any of them reaches the SDK.
 
 A request that is not received in time, or not to its end, never becomes a call.
 """

@@ -8,7 +8,7 @@ import sys
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._options import AsJson, Headers, Token
+from anabranch.cli._options import AsJson, Headers, Token, Variables, variables_of
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._target_options import Target, ToolName
 from anabranch.cli._tool_summaries import chosen, summaries_of
@@ -24,10 +24,12 @@ def inspect_command(
     json: AsJson = False,
     token: Token = None,
     header: Headers = None,
+    env: Variables = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    tools = run_command(summaries_of, target, headers_of(token, header or ()))
+    headers = headers_of(token, header or ())
+    tools = run_command(summaries_of, target, headers, variables_of(env or ()))
     shown = tools if tool is None else [chosen(tools, target, tool)]
     if json or not sys.stdout.isatty():
         values = [each.to_json() for each in shown]

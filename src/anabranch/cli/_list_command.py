@@ -8,7 +8,7 @@ import sys
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._options import AsJson, Headers, Token
+from anabranch.cli._options import AsJson, Headers, Token, Variables, variables_of
 from anabranch.cli._output import print_json, print_text
 from anabranch.cli._target_options import Target
 from anabranch.cli._tool_summaries import overview, summaries_of
@@ -17,11 +17,18 @@ __all__ = ["list_command"]
 
 
 def list_command(
-    target: Target, /, *, json: AsJson = False, token: Token = None, header: Headers = None
+    target: Target,
+    /,
+    *,
+    json: AsJson = False,
+    token: Token = None,
+    header: Headers = None,
+    env: Variables = None,
 ) -> None:
     """Run the command."""
     log_to_stderr(logging.ERROR)
-    tools = run_command(summaries_of, target, headers_of(token, header or ()))
+    headers = headers_of(token, header or ())
+    tools = run_command(summaries_of, target, headers, variables_of(env or ()))
     if json or not sys.stdout.isatty():
         print_json([each.to_json() for each in tools])
     else:

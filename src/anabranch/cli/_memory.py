@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
+from pydantic import ValidationError
 
 from anabranch._asking.sampling import Sampler
 from anabranch._engine.combine import cancel_and_wait
@@ -17,12 +18,12 @@ from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError
-from anabranch.memory import Distiller, ReasoningBank, Scrubber
+from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber
 from anabranch.memory._distilling import POLL
 from anabranch.stores import open_memory_store
 from anabranch.tree import TreeStore
 
-__all__ = ["Remembering", "learning", "open_bank", "open_scrubber"]
+__all__ = ["Remembering", "SharedMemory", "learning", "open_bank", "open_scrubber"]
 
 _JOB = "branches to learn from"
 
@@ -38,6 +39,15 @@ Remembering: TypeAlias = Annotated[
 ]
 
 
+SharedMemory: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="With --memory: the name of a project whose memories all callers share, and may record"
+        ' with scope="project". Without it, callers with tokens of their own share none.',
+    ),
+]
+
+
 def open_scrubber() -> Scrubber:
     """Return what searches texts for secrets, before branches or the memory store any.
 
@@ -49,16 +59,25 @@ def open_scrubber() -> Scrubber:
     return Scrubber()
 
 
-def open_bank(store: str | TreeStore) -> ReasoningBank:
+def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBank:
     """Return the memory in the store at a URL, or beside that of conversations.
 
+    Callers share the project ``shared``; each may write there, and memories of their own.
+
     Raises:
-        UsageError: the URL is invalid, or the search for secrets is not installed.
+        UsageError: the URL or the name is invalid, or the search for secrets is not installed.
     """
     try:
-        return ReasoningBank(open_memory_store(store), scrubber=open_scrubber())
+        scopes = Scopes(project=shared or "")
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise UsageError(f"--shared-memory {shared!r} is no name: {problem}.") from error
+    try:
+        memories = open_memory_store(store)
     except StoreError as error:
         raise UsageError(str(error)) from error
+    writes: list[Level] | None = ["person", "project"] if shared else None
+    return ReasoningBank(memories, scopes=scopes, writes=writes, scrubber=open_scrubber())
 
 
 @asynccontextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -35,8 +37,14 @@ __all__ = [
     "Store",
     "Timeout",
     "Token",
+    "TurnMaxDepth",
+    "TurnMaxTokens",
+    "TurnTimeout",
+    "Variables",
     "limits_of",
     "store_url",
+    "turn_limits_of",
+    "variables_of",
 ]
 
 MODEL = "ANABRANCH_MODEL"
@@ -107,6 +115,15 @@ Headers: TypeAlias = Annotated[
         negative=(),
     ),
 ]
+Variables: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--env",
+        help="A variable for the servers that command:… starts: NAME to pass it on, or NAME=value. They"
+        " inherit PATH, HOME and the like, and no other. May be repeated.",
+        negative=(),
+    ),
+]
 ArgumentsJson: TypeAlias = Annotated[
     str | None,
     Parameter(name="--json", help="Arguments as a JSON object; name=value overrides it."),
@@ -163,6 +180,29 @@ Timeout: TypeAlias = Annotated[
     float | None, Parameter(help="Seconds that one call may take, waiting for answers included.")
 ]
 
+TurnMaxTokens: TypeAlias = Annotated[
+    int | None,
+    Parameter(help="Tokens of one turn: of its replies, its branches and its tools together."),
+]
+TurnMaxDepth: TypeAlias = Annotated[
+    int | None, Parameter(help="How deeply the branches of a turn, and of a tool, may be nested.")
+]
+TurnTimeout: TypeAlias = Annotated[
+    float | None, Parameter(help="Seconds that one branch, or one call of a tool, may take.")
+]
+
+
+def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
+    """Return the limits that were given for turns, and for the calls of their tools.
+
+    Raises:
+        UsageError: one of them limits nothing that there is.
+    """
+    limits = limits_of(max_tokens, max_depth, timeout)
+    if max_tokens == 0:
+        raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
+    return limits
+
 
 def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
     """Return the limits that were given.
@@ -175,6 +215,25 @@ def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | No
         if value is not None and not 0 <= value < math.inf:
             raise UsageError(f"{option} must be a number from 0 up, not {value:g}.")
     return Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
+
+
+def variables_of(given: Iterable[str]) -> dict[str, str]:
+    """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``.
+
+    Raises:
+        UsageError: one is no variable, or is not set.
+    """
+    variables: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not name or "\0" in each:
+            raise UsageError("--env takes the name of a variable, or NAME=value.")
+        if not equals and name not in os.environ:
+            raise UsageError(
+                f"The variable {name} of --env is not set. Set it, or give {name}=value."
+            )
+        variables[name] = value if equals else os.environ[name]
+    return variables
 
 
 def store_url(given: str | None) -> str:

@@ -25,9 +25,10 @@ from anabranch._author_frames import format_for_author, is_authors
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import AgentTool, CalledTool, RemoteTools
+from anabranch.agents._agent_tools import Outcome, failed
 from anabranch.cli._chat_tools import check_names
 from anabranch.cli._targets import Found, load
-from anabranch.errors import ToolError
+from anabranch.errors import AnabranchError, ToolError
 
 __all__ = ["ReloadedTools"]
 
@@ -183,7 +184,18 @@ def _called(found: Found) -> list[AgentTool]:
         UsageError: two have the same name.
     """
     plugged = {id(plugin.mcp) for plugin in found.plugins}
-    tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
+    tools = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
     tools += (tool for plugin in found.plugins for tool in plugin.server.tools)
     check_names(tools)
-    return tools
+    for tool in tools:
+        tool.on_error = _shown_to_author
+    return [*tools]
+
+
+def _shown_to_author(tool: str, error: Exception) -> Outcome:
+    """Return the outcome of a call that has raised ``error``: who sees it is the tool's author."""
+    outcome = failed(tool, error)
+    if isinstance(error, AnabranchError) and error.__cause__ is None:
+        return outcome  # it was raised to be read
+    lines = format_for_author(type(error), error, error.__traceback__).rstrip()
+    return Outcome(f"{outcome.text}\n\n{lines}", is_error=True)

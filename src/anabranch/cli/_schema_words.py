@@ -34,6 +34,8 @@ _BOUNDS = (
     ("minProperties", "maxProperties", " entries"),
 )
 _DEPTH = 4
+MOST_VARIANTS = 20
+"""Variants that are put into words, at each of the levels."""
 
 
 def schema_words(schema: object, definitions: Schema, *, depth: int = 0) -> str:
@@ -55,7 +57,10 @@ def schema_words(schema: object, definitions: Schema, *, depth: int = 0) -> str:
     for combined in ("anyOf", "oneOf"):
         if isinstance(variants := known.get(combined), list):
             given = cast("list[object]", variants)
-            words = [schema_words(each, definitions, depth=depth + 1) for each in given]
+            words = [
+                schema_words(each, definitions, depth=depth + 1) for each in given[:MOST_VARIANTS]
+            ]
+            words += ["…"] if len(given) > MOST_VARIANTS else []
             return " or ".join(dict.fromkeys(words))
     return _plain(known, definitions, depth)
 

@@ -37,7 +37,7 @@ from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
 from anabranch.cli._keys import CALL_KEY, read_keys
-from anabranch.cli._memory import Remembering
+from anabranch.cli._memory import Remembering, SharedMemory
 from anabranch.cli._options import (
     STORE,
     AccessLog,
@@ -203,6 +203,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     timeout: Timeout = None,
     folding: Foldable = False,
     memory: Remembering = False,
+    shared_memory: SharedMemory = None,
     engine: EngineName = None,
     version: CodeVersion = None,
 ) -> None:
@@ -242,6 +243,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
         limits=limits,
         folding=folding,
         memory=memory,
+        shared_memory=shared_memory,
     )
 
 
@@ -256,6 +258,7 @@ def serve(  # noqa: PLR0913 - what the command line gives
     limits: Limits = UNLIMITED,
     folding: bool = False,
     memory: bool = False,
+    shared_memory: str | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or the person stops it.
 
@@ -267,6 +270,8 @@ def serve(  # noqa: PLR0913 - what the command line gives
             "serve needs a TARGET: a Python file, a module, or module:attribute; or --folding, or"
             " --memory."
         )
+    if shared_memory is not None and not memory:
+        raise UsageError("--shared-memory names what --memory shares. Give it with --memory.")
     _check(endpoint, persistence)
     if folding and endpoint.workers > 1 and persistence.store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
@@ -276,7 +281,16 @@ def serve(  # noqa: PLR0913 - what the command line gives
         read_keys(os.environ, console.say, audience=name or identity_of(targets) or "agents")
     )
     recipe = ServerRecipe(
-        tuple(targets), model, keys, persistence, name, asking, limits, folding, memory
+        tuple(targets),
+        model,
+        keys,
+        persistence,
+        name,
+        asking,
+        limits,
+        folding,
+        memory,
+        shared_memory,
     )
     made = recipe.make_server()
     server, unused, around, note = made
@@ -307,10 +321,13 @@ async def _serve_stdio(server: AnyServer, around: AbstractAsyncContextManager[ob
 
 
 async def _run(server: AnyServer) -> None:
-    if is_fastmcp(server):
-        await server.run_stdio_async(show_banner=False)
-    else:
-        await server.run_stdio_async()
+    try:
+        if is_fastmcp(server):
+            await server.run_stdio_async(show_banner=False)
+        else:
+            await server.run_stdio_async()
+    except* BrokenPipeError:
+        pass  # the client has died; the SDK's server has ended its calls all the same
 
 
 def _check(endpoint: Endpoint, persistence: Persistence) -> None:
@@ -354,9 +371,15 @@ def _serve_http(
 
         if endpoint.workers > 1:
             worker = WorkerApp(
-                recipe, host, endpoint.access, seal_probe(made.server), endpoint.log_format
+                recipe,
+                host,
+                endpoint.access,
+                seal_probe(made.server),
+                endpoint.log_format,
+                endpoint.share,
             )
             run_workers(worker, listener, endpoint.workers, bounds, on_started=on_started)
         else:
-            app = endpoint.access.app(made.server, host, session_ttl=endpoint.session_ttl)
+            ttl, share = endpoint.session_ttl, endpoint.share
+            app = endpoint.access.app(made.server, host, session_ttl=ttl, share=share)
             serve_app(app, listener, bounds, on_started=on_started, around=made.around)

@@ -1,4 +1,4 @@
-"""How ``anabranch serve`` makes its server, in this process and in each worker's.
+"""The recipe of ``anabranch serve``: it makes the server, in this process and in each worker's.
 
 What the command line gives completes the servers that the targets make themselves; what they set
 themselves is reported, and not replaced.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +28,8 @@ from anabranch.cli._combined_server import (
     server_options,
 )
 from anabranch.cli._fastmcp_server import assemble_fastmcp, foreign
-from anabranch.cli._folding import open_branches
-from anabranch.cli._http_access import Access
+from anabranch.cli._folding import expiring, open_branches
+from anabranch.cli._http_access import SHARE, Access
 from anabranch.cli._http_tokens import TOKEN
 from anabranch.cli._keys import KEYS
 from anabranch.cli._memory import learning, open_bank
@@ -57,8 +57,8 @@ class MadeServer(NamedTuple):
     Attributes:
         server: the server.
         unused: the options that the targets' own servers have set themselves.
-        around: is to be entered while the server runs: its memory learns meanwhile, and its engine
-            is closed at its end.
+        around: is to be entered while the server runs: its memory learns meanwhile, its branches are
+            closed in time, and its engine is closed at its end.
         note: what else the person should know of it.
     """
 
@@ -81,6 +81,7 @@ class ServerRecipe:
     limits: Limits = UNLIMITED
     folding: bool = False
     memory: bool = False
+    shared_memory: str | None = None
 
     def make_server(self) -> MadeServer:
         """Return it."""
@@ -97,9 +98,11 @@ class ServerRecipe:
             found = load(self.targets)
         bank, learner = None, sampler if self.memory else None
         if self.memory or (self.folding and store):
-            bank = open_bank(store or store_url(None))
+            bank = open_bank(store or store_url(None), self.shared_memory)
+        branches = None
         if self.folding:
-            found.add(*folding_tools(open_branches(store, bank, learns=learner is not None)))
+            branches = open_branches(store, bank, learns=learner is not None)
+            found.add(*folding_tools(branches))
         if self.memory and bank is not None:
             found.add(*memory_tools(bank))
         if (found.servers or found.fastmcp) and self.name is not None:
@@ -111,7 +114,9 @@ class ServerRecipe:
         )
         given = sampler or store or self.limits != UNLIMITED
         note = foreign(found) if given else ""
-        around = _closing(options.engine, learning(bank, learner, options.engine))
+        engine = options.engine
+        jobs = learning(bank, learner, engine), expiring(branches, engine)
+        around = _closing(engine, *jobs)
         return MadeServer(server, unused, around, note)
 
 
@@ -125,6 +130,7 @@ class WorkerApp:
     probe: str
     """Sealed by the server of the parent process."""
     log_format: LogFormat = "text"
+    share: int = SHARE
 
     def __call__(self) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
         """Return it, and what is to be entered while it is served."""
@@ -138,7 +144,7 @@ class WorkerApp:
             )
         # A session of the handshake era lives in one process, and its next request may reach
         # another worker, so no sessions are offered.
-        return self.access.app(server, self.host, session_ttl=None), around
+        return self.access.app(server, self.host, session_ttl=None, share=self.share), around
 
 
 def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
@@ -152,11 +158,13 @@ def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, Tree
 
 @asynccontextmanager
 async def _closing(
-    engine: Engine | None, learns: AbstractAsyncContextManager[None]
+    engine: Engine | None, *jobs: AbstractAsyncContextManager[None]
 ) -> AsyncGenerator[None]:
-    """Learn inside the block, and close the engine after it."""
+    """Do the jobs inside the block, and close the engine after it."""
     try:
-        async with learns:
+        async with AsyncExitStack() as running:
+            for job in jobs:
+                await running.enter_async_context(job)
             yield
     finally:
         if engine is not None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
-from anabranch.chat._name_value import read_pairs
+from anabranch.chat._name_value import misfits_of, read_pairs
 
 __all__ = ["read_arguments"]
 
@@ -37,7 +37,9 @@ def read_arguments(
             for name in given
             if name not in known and not schema.get("additionalProperties")
         ]
-        raise UsageError(" ".join([str(error), *missing, *unknown])) from None
+        others = {name: arguments[name] for name in {*arguments} - {*_names(typed)}}
+        wrong = [f"{name}: {why}." for name, why in misfits_of(others, schema)]
+        raise UsageError(" ".join([str(error), *wrong, *missing, *unknown])) from None
 
 
 def _names(pairs: Iterable[str]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""What can be said of a tool before it is called: parameters, questions, requirements, limits.
+"""The summary of a tool before it is called: parameters, questions, requirements, limits.
 
 A target that is code is loaded, and nothing in it is called. A server that is running lists its
 tools; what its tools ask is not part of that list.
@@ -126,17 +126,21 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from (f"    {line}" for line in found)
 
 
-async def summaries_of(target: str, headers: Mapping[str, str]) -> list[ToolSummary]:
+async def summaries_of(
+    target: str, headers: Mapping[str, str], env: Mapping[str, str] | None = None
+) -> list[ToolSummary]:
     """Return the tools of ``target``, in its order.
 
     Raises:
         CommandError: the target cannot be loaded or reached.
     """
     if is_server(target):
-        server = server_of(target, headers=headers)
+        server = server_of(target, headers=headers, env=env)
         return await open_session(target, server, Absent(), _listed)
     if headers:
         raise UsageError("--token and --header are for a server at a URL.")
+    if env:
+        raise UsageError("--env is for a server that a command starts: command:….")
     found = load([target])
     own = [_of_tool(tool) for tool in found.tools]
     servers = [[_of_listing(each) for each in await s.list_tools()] for s in found.servers]

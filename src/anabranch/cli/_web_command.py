@@ -7,14 +7,17 @@ first look needs neither a key nor a network.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import quote
+import secrets
+import sys
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._chat_parts import ChatParts, open_parts
+from anabranch.agents import TurnLimits
+from anabranch.agents._turn_limits import of_tools
+from anabranch.cli._chat_parts import open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._engine_option import EngineName
@@ -23,10 +26,19 @@ from anabranch.cli._http_access import Access, is_loopback
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import WEB_TOKEN, AccessLog, CodeVersion, LogForm, Model, Store
-
-if TYPE_CHECKING:
-    from anabranch.chat._web.memory_room import MemoryOf
+from anabranch.cli._options import (
+    WEB_TOKEN,
+    AccessLog,
+    CodeVersion,
+    LogForm,
+    Model,
+    Store,
+    TurnMaxDepth,
+    TurnMaxTokens,
+    TurnTimeout,
+    Variables,
+    turn_limits_of,
+)
 
 __all__ = ["web_command"]
 
@@ -56,7 +68,11 @@ def web_command(  # noqa: PLR0913 - options
             " the command line: the environment variable is safer.",
         ),
     ] = None,
+    max_tokens: TurnMaxTokens = None,
+    max_depth: TurnMaxDepth = None,
+    timeout: TurnTimeout = None,
     header: ServerHeaders = None,
+    env: Variables = None,
     access_log: AccessLog = False,
     log_format: LogForm = "text",
     folding: Foldable = False,
@@ -78,13 +94,15 @@ def web_command(  # noqa: PLR0913 - options
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
-    _check_token(endpoint, token)
+    made = _made_token(endpoint, token)
     if max_backlog is not None and max_backlog < 1:
         raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
+    limits = turn_limits_of(max_tokens, max_depth, timeout)
     parts = open_parts(
         targets,
         header=header,
+        env=env,
         model=model,
         store=store,
         engine=engine,
@@ -95,18 +113,19 @@ def web_command(  # noqa: PLR0913 - options
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/"
-        if token:
-            address += f"?token={quote(token)}"
         app = make_chat_app(
             parts.trees,
             parts.model,
             parts.tools,
+            limits=TurnLimits.of(limits),
+            tool_limits=of_tools(limits),
             calls=parts.calls,
             recorded_calls=calls,
-            memory=_memory_of(parts),
-            token=token,
+            memory=parts.bank if parts.memory else None,
+            token=token or made,
             hosts=[*LOOPBACK, *allowed_host],
             rates=None if is_loopback(host) else RateLimits(),
+            max_streams=endpoint.person_share,
             engine=parts.engine,
             concurrency=CONCURRENCY if parts.engine is None else None,
             max_backlog=max_backlog,
@@ -116,20 +135,32 @@ def web_command(  # noqa: PLR0913 - options
             app,
             listener,
             Bounds(endpoint.connections, access_log=access_log),
-            on_started=lambda: Console().say(f"The chat is at {address}"),
+            on_started=lambda: _report_start(address, token, made),
             around=parts.open(works=parts.engine is None),
         )
 
 
-def _memory_of(parts: ChatParts) -> MemoryOf | None:
-    bank = parts.bank if parts.memory else None
-    return None if bank is None else lambda _: bank
+def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
+    """Return a token where one is needed and was not given; ``None`` if none is to be made.
 
-
-def _check_token(endpoint: Endpoint, token: str | None) -> None:
-    if token is None and not is_loopback(endpoint.host):
+    Raises:
+        UsageError: the one that was given is empty; or no one would see the one that is made, for
+            what is no terminal may be stored and read by others.
+    """
+    if token is not None and not token.strip():
+        raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
+    if token is not None or is_loopback(endpoint.host):
+        return None
+    if not sys.stderr.isatty():
         raise UsageError(
             f"Others than this machine reach {endpoint.host}: set a token ({WEB_TOKEN}, or --token)."
         )
-    if token is not None and not token.strip():
-        raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
+    return secrets.token_urlsafe()
+
+
+def _report_start(address: str, token: str | None, made: str | None) -> None:
+    """Say where the chat is. A token that was given is a secret of who gave it, and is not shown."""
+    console = Console()
+    console.say(f"The chat is at {address}" + (f"?token={made}" if made else ""))
+    if token:
+        console.say("A browser needs its token once: add ?token= and the token to the address.")

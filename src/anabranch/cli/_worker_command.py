@@ -19,13 +19,26 @@ from anabranch._extras import needs_extra
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import woken_by_signals
+from anabranch.agents import TurnLimits
+from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
 from anabranch.cli._engine_option import RESTATE, EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
-from anabranch.cli._options import CodeVersion, LogForm, Model, Store
+from anabranch.cli._options import (
+    CodeVersion,
+    LogForm,
+    Model,
+    Store,
+    TurnMaxDepth,
+    TurnMaxTokens,
+    TurnTimeout,
+    Variables,
+    turn_limits_of,
+)
 from anabranch.errors import StoreError
+from anabranch.limits import Limits
 
 __all__ = ["worker_command"]
 
@@ -48,7 +61,11 @@ def worker_command(  # noqa: PLR0913 - options
     grace: Annotated[
         float, Parameter(help="Seconds that it has to end: effects that have begun are completed.")
     ] = 10,
+    max_tokens: TurnMaxTokens = None,
+    max_depth: TurnMaxDepth = None,
+    timeout: TurnTimeout = None,
     header: ServerHeaders = None,
+    env: Variables = None,
     folding: Foldable = False,
     memory: Remembering = False,
     log_format: LogForm = "text",
@@ -66,9 +83,11 @@ def worker_command(  # noqa: PLR0913 - options
         )
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
+    limits = turn_limits_of(max_tokens, max_depth, timeout)
     parts = open_parts(
         targets,
         header=header,
+        env=env,
         model=model,
         store=store,
         engine=engine,
@@ -81,10 +100,12 @@ def worker_command(  # noqa: PLR0913 - options
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(_work, parts, concurrency, per_person, grace)
+    anyio.run(_work, parts, limits, concurrency, per_person, grace)
 
 
-async def _work(parts: ChatParts, concurrency: int, per_person: int | None, grace: float) -> None:
+async def _work(
+    parts: ChatParts, limits: Limits, concurrency: int, per_person: int | None, grace: float
+) -> None:
     """Work until the process is asked to end."""
     with needs_extra("chat", "A worker", UsageError):
         from anabranch.chat._web.conversations import Conversations  # noqa: PLC0415 - an extra
@@ -92,6 +113,8 @@ async def _work(parts: ChatParts, concurrency: int, per_person: int | None, grac
         parts.trees,
         parts.model,
         parts.tools,
+        limits=TurnLimits.of(limits),
+        tool_limits=of_tools(limits),
         calls=parts.calls,
         engine=parts.engine,
         code_version=parts.version,

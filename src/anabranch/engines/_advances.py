@@ -29,9 +29,7 @@ class _Running:
     """An advance in progress, and the wakes that came meanwhile."""
 
     wake: Wake
-    task: asyncio.Task[object] | None
     again: dict[str, Wake] = field(default_factory=dict[str, Wake])
-    is_dropped: bool = False
 
 
 class Advances:
@@ -51,10 +49,6 @@ class Advances:
         self._running: dict[str, _Running] = {}
         self._failures: dict[str, int] = {}
 
-    def is_running(self, call: str) -> bool:
-        """Whether a call is being advanced."""
-        return call in self._running
-
     async def run(self, wake: Wake, advance: Advance) -> list[Wake]:
         """Advance a call; return the wakes that are due afterwards.
 
@@ -67,12 +61,10 @@ class Advances:
             if (wake.turn, wake.not_before) != (running.wake.turn, running.wake.not_before):
                 running.again[wake.turn] = wake
             return []
-        running = self._running[wake.call] = _Running(wake, asyncio.current_task())
+        running = self._running[wake.call] = _Running(wake)
         try:
-            following = await self._advanced(wake, advance)
+            later = await self._advanced(wake, advance)
         except asyncio.CancelledError:
-            if running.is_dropped:
-                return []
             for each in (wake, *running.again.values()):
                 self._interrupted(each)
             raise
@@ -80,7 +72,7 @@ class Advances:
             del self._running[wake.call]
         now = self._clock.now()
         again = [replace(each, not_before=now) for each in running.again.values()]
-        return [*([] if following is None else [following]), *again]
+        return [*later, *again]
 
     async def run_due(self, wake: Wake, advance: Advance) -> list[Wake]:
         """Advance a call until nothing is due for it at once; return the wakes for later.
@@ -99,10 +91,11 @@ class Advances:
                     later.append(each)
         return later
 
-    async def _advanced(self, wake: Wake, advance: Advance) -> Wake | None:
+    async def _advanced(self, wake: Wake, advance: Advance) -> list[Wake]:
+        """Advance a call; return its wake for later if that fails."""
         try:
             with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
-                following = await advance(wake)
+                await advance(wake)
         except Exception as error:
             # Whatever it was, the call must go on; what cannot be mended, its store ends.
             failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1
@@ -112,17 +105,9 @@ class Advances:
                 logger.warning("%s: %s", again, error)
             else:
                 logger.exception("%s", again)
-            return replace(wake, not_before=self._clock.now() + later)
+            return [replace(wake, not_before=self._clock.now() + later)]
         self._failures.pop(wake.call, None)
-        return following
-
-    def cancel(self, call: str) -> None:
-        """Cancel the advance of a call, if there is one; nothing follows it."""
-        self._failures.pop(call, None)
-        running = self._running.get(call)
-        if running is not None and running.task is not None:
-            running.is_dropped = True
-            running.task.cancel()
+        return []
 
 
 _failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", default=frozenset())

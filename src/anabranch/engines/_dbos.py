@@ -1,4 +1,4 @@
-"""The engine on DBOS: a queue in the Postgres that is there, with delays, limits and priorities.
+"""The engine on DBOS: a queue in the Postgres that is there, with delays and limits.
 
 A wake is a workflow of one line, whose name follows from the wake: the same wake is the same
 workflow. The body of a call is never a workflow, and a step of a call never one of DBOS's: what
@@ -32,7 +32,7 @@ from anabranch._engine.clock import Clock, SystemClock, pause
 from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
-from anabranch.engines._dbos_queues import options_of, prefix_of, queue_of, register_queues
+from anabranch.engines._dbos_queues import options_of, queue_of, register_queues
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
 from anabranch.engines._living_workers import LivingWorkers
 from anabranch.errors import StoreError
@@ -99,22 +99,6 @@ class DBOSEngine:
         else:
             enqueued = cast("Awaitable[object]", client.enqueue_async(options, asdict(wake)))
             await self._asking(enqueued)
-
-    async def cancel(self, call: str) -> None:
-        """See :meth:`Engine.cancel`."""
-        client = await self._connected()
-        self._advances.cancel(call)
-        open_ = await self._asking(
-            client.list_workflows_async(
-                workflow_id_prefix=prefix_of(call),
-                status=[*WAITING, *RUNNING],
-                load_input=False,
-                load_output=False,
-            )
-        )
-        if open_:
-            ids = [each.workflow_id for each in open_]
-            await self._asking(client.cancel_workflows_async(ids))
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""
@@ -199,7 +183,7 @@ class DBOSEngine:
     ) -> bool:
         """Put a wake into the queue in which it belongs; false if it comes from there."""
         is_ours = wake.version in {"", tools[wake.tool]}
-        is_limited = limits.per_share is not None or wake.tool in limits.per_tool
+        is_limited = limits.per_share is not None
         if is_ours and (is_counted or not wake.version or not is_limited):
             return False
         again = replace(wake, not_before=self._clock.now())
@@ -211,7 +195,6 @@ class DBOSEngine:
         client, options = await self._connected(), options_of(wake, self._clock.now())
         options["queue_name"] = queue_of(wake.tool, "")
         options["workflow_id"] = f"{options.get('workflow_id')}/counted"
-        del options["priority"]
         enqueued = cast(
             "Awaitable[object]", client.enqueue_async(options, asdict(wake), is_counted=True)
         )

@@ -13,7 +13,7 @@ from anabranch._durable.engine import Wake, WorkLimits
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW
 from anabranch.engines._names import shortened
 
-__all__ = ["options_of", "prefix_of", "queue_of", "register_queues"]
+__all__ = ["options_of", "queue_of", "register_queues"]
 
 POLL, POLL_VERSION = 0.1, 1.0
 """Seconds from one look into a queue to the next; DBOS has no other way to notice a wake.
@@ -27,22 +27,13 @@ def options_of(wake: Wake, now: float) -> EnqueueOptions:
     options = EnqueueOptions(
         workflow_name=WORKFLOW,
         queue_name=queue_of(wake.tool, wake.version),
-        workflow_id=f"{prefix_of(wake.call)}{shortened(wake.turn)}@{wake.not_before!r}",
+        workflow_id=f"{shortened(wake.call)}/{shortened(wake.turn)}@{wake.not_before!r}",
         queue_partition_key=shortened(wake.share) or "-",
-        priority=max(wake.priority, 0) + 1,
         serialization_type=WorkflowSerializationFormat.PORTABLE,
     )
     if wake.not_before > now:
         options["delay_seconds"] = wake.not_before - now
     return options
-
-
-def prefix_of(call: str) -> str:
-    """Return how the names of a call's wakes begin, and those of no other call.
-
-    DBOS looks for it as a pattern, so it must have no character that stands for others.
-    """
-    return f"{shortened(call)}/"
 
 
 async def register_queues(
@@ -55,22 +46,15 @@ async def register_queues(
     names: list[str] = []
     for tool, own in tools.items():
         for version in sorted({"", own}):
-            most, share = (None, None) if version else (limits.per_tool.get(tool), limits.per_share)
             names.append(queue_of(tool, version))
             await client.register_queue_async(
                 names[-1],
-                global_concurrency=most,
-                worker_concurrency=_least(limits.concurrency, most),
-                partition_concurrency=_least(share, most),
+                worker_concurrency=limits.concurrency,
+                partition_concurrency=None if version else limits.per_share,
                 polling_interval_sec=POLL_VERSION if version else POLL,
                 on_conflict="always_update",
             )
     return names
-
-
-def _least(limit: int | None, most: int | None) -> int | None:
-    """Return a limit as it is within that of its queue: DBOS refuses a larger one."""
-    return limit if limit is None or most is None else min(limit, most)
 
 
 def queue_of(tool: str, version: str) -> str:

@@ -43,12 +43,6 @@ class InProcessEngine:
         self._check_open()
         self._add(wake)
 
-    async def cancel(self, call: str) -> None:
-        """See :meth:`Engine.cancel`."""
-        self._check_open()
-        self._waiting.drop(call)
-        self._advances.cancel(call)
-
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
     ) -> NoReturn:
@@ -92,16 +86,12 @@ class InProcessEngine:
 
     def _next(self, tools: Mapping[str, str], limits: WorkLimits) -> Wake | None:
         """Take the next wake that this worker may advance."""
-        by_tool = Counter(wake.tool for wake in self._running.values())
         by_share = Counter(wake.share for wake in self._running.values())
 
         def allowed(wake: Wake) -> bool:
             is_ours = wake.tool in tools and wake.version in {"", tools[wake.tool]}
-            most = limits.per_tool.get(wake.tool)
-            share_is_full = (
-                limits.per_share is not None and by_share[wake.share] >= limits.per_share
-            )
-            return is_ours and not share_is_full and (most is None or by_tool[wake.tool] < most)
+            most = limits.per_share
+            return is_ours and (most is None or by_share[wake.share] < most)
 
         return self._waiting.take(self._clock.now(), allowed, by_share)
 

@@ -48,9 +48,8 @@ class RestateEngine:
     """An engine for any number of workers on one cluster of Restate.
 
     A call's wakes come one at a time, over all workers. Versions have services of their own. What
-    Restate does not have: limits over all workers of how many calls of a tool, or of a share, are
-    advanced at the same time, and an order by priority. Priorities count among what waits in one
-    worker, and those limits are refused unless this worker is the only one.
+    Restate does not have: a limit over all workers of how many calls of a share are advanced at the
+    same time. It is refused unless this worker is the only one.
 
     Until a first worker has registered for a tool and version, Restate refuses its wakes. They wait in
     this process, and are lost with it.
@@ -90,27 +89,12 @@ class RestateEngine:
         self._clock = clock or SystemClock()
         self._held: dict[tuple[str, str], Wake] = {}
         self._sending: asyncio.Task[None] | None = None
-        self._workers: list[RestateWorker] = []
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
         """See :meth:`Engine.wake`; ``within`` is ignored."""
         del within
         if not await self._sent(wake):
             self._hold(wake)
-
-    async def cancel(self, call: str) -> None:
-        """See :meth:`Engine.cancel`."""
-        for key in [key for key in self._held if key[0] == call]:
-            del self._held[key]
-        for worker in self._workers:
-            await worker.cancel(call)
-        begun = await self._api.select(
-            "id, status",
-            "sys_invocation",
-            f"{self._ours()} AND target_service_key = '{encoded(call)}' AND status <> 'completed'",
-        )
-        for each in sorted(begun, key=lambda each: each["status"] in TAKEN):
-            await self._api.kill(each["id"])  # first what waits, else it would begin
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`; what waits for its turn in a worker counts as running."""
@@ -132,10 +116,10 @@ class RestateEngine:
                 limits that Restate does not have.
         """
         self._api.check_open()
-        if not self._is_alone and (limits.per_tool or limits.per_share is not None):
+        if not self._is_alone and limits.per_share is not None:
             raise StoreError(
-                "Restate has no limits for a tool or a share over all workers: leave them out, or"
-                " make the only worker with RestateEngine(…, alone=True)."
+                "Restate has no limit for a share over all workers: leave it out, or make the only"
+                " worker with RestateEngine(…, alone=True)."
             )
         services = [
             service_of(self._prefix, tool, version)
@@ -148,19 +132,15 @@ class RestateEngine:
         worker = RestateWorker(self._prefix, advance, self._clock)
         served = [*services, tick_of(self._prefix)]
         registration = Registration(self._api, address, served, self._clock)
-        self._workers.append(worker)
-        try:
-            async with worker.serving(listening, services):
-                await registration.begin()
-                await self._send_held()
-                await registration.wait_for_arrivals(worker)
-                staying = asyncio.ensure_future(registration.stay())
-                try:
-                    await worker.work(tools, limits)
-                finally:
-                    await cancel_and_wait([staying])
-        finally:
-            self._workers.remove(worker)
+        async with worker.serving(listening, services):
+            await registration.begin()
+            await self._send_held()
+            await registration.wait_for_arrivals(worker)
+            staying = asyncio.ensure_future(registration.stay())
+            try:
+                await worker.work(tools, limits)
+            finally:
+                await cancel_and_wait([staying])
 
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
@@ -210,7 +190,7 @@ class RestateEngine:
             await run_job("wakes for which there was no worker", self._send_held)
 
     async def _send_held(self) -> None:
-        for key, wake in sorted(self._held.items(), key=lambda held: held[1].priority):
+        for key, wake in list(self._held.items()):
             if self._held.get(key) is wake and await self._sent(wake):
                 self._held.pop(key, None)
 

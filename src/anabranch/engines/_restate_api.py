@@ -20,7 +20,7 @@ __all__ = ["RestateApi", "Sent", "checked_url"]
 TIMEOUT = 30.0
 """Seconds for an answer. Before Restate answers a registration, it asks the worker what it has."""
 
-NOT_FOUND, CONFLICT = 404, 409
+NOT_FOUND = 404
 
 Sent: TypeAlias = Literal["accepted", "repeated", "unserved"]
 """Whether Restate took what was sent, had it already, or knows no worker for it."""
@@ -111,12 +111,6 @@ class RestateApi:
         )
         rows: object = self._read(answer).get("rows")
         return cast("list[dict[str, Any]]", rows) if isinstance(rows, list) else []
-
-    async def kill(self, invocation: str) -> None:
-        """End an invocation, begun or not; nothing happens if it has ended."""
-        await self._ask(
-            "PATCH", f"{self._admin}/invocations/{invocation}/kill", allowed={NOT_FOUND, CONFLICT}
-        )
 
     def check_open(self) -> None:
         """Raise a ``StoreError`` after :meth:`close`."""

@@ -1,4 +1,4 @@
-"""What things are called at Restate: services, objects and wakes."""
+"""The names of services, objects and wakes at Restate."""
 
 from __future__ import annotations
 

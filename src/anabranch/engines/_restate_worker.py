@@ -67,7 +67,7 @@ def delay_of(wake: Wake, clock: Clock) -> float:
     return max(wake.not_before - clock.now(), 0.0)
 
 
-class _Brought:
+class _DeliveredWake:
     """A wake that Restate has brought, until the wakes that follow it are known."""
 
     def __init__(self, wake: Wake) -> None:
@@ -94,25 +94,18 @@ class RestateWorker:
         self._clock = clock
         self._turns = InProcessEngine(clock)
         self._advances = Advances(clock)
-        self._brought: dict[_Key, _Brought] = {}
+        self._delivered: dict[_Key, _DeliveredWake] = {}
         self._loop = asyncio.get_running_loop()
         self._ends = False
 
     @property
     def keys(self) -> set[str]:
         """The objects of Restate whose wakes are here."""
-        return {encoded(call) for call, _ in self._brought}
+        return {encoded(call) for call, _ in self._delivered}
 
     async def work(self, tools: Mapping[str, str], limits: WorkLimits) -> NoReturn:
         """Advance what is brought, until cancelled; what has not ended then comes again."""
         await self._turns.work(tools, self._in_turn, limits)
-
-    async def cancel(self, call: str) -> None:
-        """Drop the wakes of a call that are here, and cancel its advance."""
-        for (of, _), brought in list(self._brought.items()):
-            if of == call:
-                brought.end([])
-        await self._turns.cancel(call)
 
     async def bring(self, wake: Wake) -> list[Wake]:
         """Have a wake advanced; return those that follow it.
@@ -122,20 +115,20 @@ class RestateWorker:
         if self._ends:
             return [self._again(wake)]
         key = (wake.call, name_of(wake))
-        brought = self._brought.get(key)
-        if brought is None:
-            brought = self._brought[key] = _Brought(wake)
-            brought.following.add_done_callback(lambda _: self._brought.pop(key))
+        delivered = self._delivered.get(key)
+        if delivered is None:
+            delivered = self._delivered[key] = _DeliveredWake(wake)
+            delivered.following.add_done_callback(lambda _: self._delivered.pop(key))
             # Restate has waited for its time, by a clock that may be ahead of this one.
             await self._turns.wake(replace(wake, turn=name_of(wake), not_before=0.0))
-        return await asyncio.shield(brought.following)
+        return await asyncio.shield(delivered.following)
 
     async def _in_turn(self, wake: Wake) -> None:
-        brought = self._brought[wake.call, wake.turn]
+        delivered = self._delivered[wake.call, wake.turn]
         try:
-            brought.end(await self._advances.run(brought.wake, self._advance))
+            delivered.end(await self._advances.run(delivered.wake, self._advance))
         except asyncio.CancelledError:
-            brought.end([self._again(brought.wake)])
+            delivered.end([self._again(delivered.wake)])
             raise
 
     def _again(self, wake: Wake) -> Wake:
@@ -170,8 +163,8 @@ class RestateWorker:
             yield
         finally:
             self._ends = True
-            for brought in list(self._brought.values()):
-                brought.end([self._again(brought.wake)])
+            for delivered in list(self._delivered.values()):
+                delivered.end([self._again(delivered.wake)])
             server.should_exit = True
             await run_shielded(asyncio.to_thread(thread.join))
             listening.close()

@@ -1,7 +1,7 @@
 """Wakes that wait in this process, and which of them is next.
 
-Of the wakes whose time has come, the one of the lowest priority number is next; among equals the
-one whose share has the fewest running, then the one that came first.
+Of the wakes whose time has come, the one whose share has the fewest running is next; among equals
+the one that came first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WaitingWakes:
         self._wakes: dict[str, dict[str, Wake]] = {}
         self._count = 0
         self._sleeping: list[tuple[float, int, Wake]] = []
-        self._lanes: dict[_Lane, list[tuple[int, int, Wake]]] = {}
+        self._lanes: dict[_Lane, list[tuple[int, Wake]]] = {}
         self._order = count()
         self._outdated = 0
 
@@ -52,12 +52,6 @@ class WaitingWakes:
         heapq.heappush(self._sleeping, (wake.not_before, next(self._order), wake))
         self._outdate(known is not None)
 
-    def drop(self, call: str) -> None:
-        """Remove the wakes of a call."""
-        dropped = len(self._wakes.pop(call, {}))
-        self._count -= dropped
-        self._outdate(dropped)
-
     def take(
         self, now: float, allowed: Callable[[Wake], bool], running: Counter[str]
     ) -> Wake | None:
@@ -72,8 +66,8 @@ class WaitingWakes:
         self._rouse(now)
         first = min(
             (
-                (priority, running[wake.share], order, lane)
-                for lane, (priority, order, wake) in self._heads()
+                (running[wake.share], order, lane)
+                for lane, (order, wake) in self._heads()
                 if allowed(wake)
             ),
             default=None,
@@ -96,9 +90,9 @@ class WaitingWakes:
             _, order, wake = heapq.heappop(self._sleeping)
             if self._waits(wake):
                 lane = (wake.share, wake.tool, wake.version)
-                heapq.heappush(self._lanes.setdefault(lane, []), (wake.priority, order, wake))
+                heapq.heappush(self._lanes.setdefault(lane, []), (order, wake))
 
-    def _heads(self) -> Iterator[tuple[_Lane, tuple[int, int, Wake]]]:
+    def _heads(self) -> Iterator[tuple[_Lane, tuple[int, Wake]]]:
         """Yield the first wake of each lane that has one."""
         for lane, wakes in list(self._lanes.items()):
             while wakes and not self._waits(wakes[0][-1]):
@@ -128,5 +122,5 @@ class WaitingWakes:
         self._count -= 1
 
     def _waits(self, wake: Wake) -> bool:
-        """Whether it waits still: it was neither dropped nor replaced by one of an earlier time."""
+        """Whether it waits still: it was not replaced by one of an earlier time."""
         return self._wakes.get(wake.call, {}).get(wake.turn) is wake

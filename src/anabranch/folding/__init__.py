@@ -42,7 +42,7 @@ from anabranch.folding._errors import (
     UnknownBranchError,
 )
 from anabranch.folding._ledger import ROOT, BranchEvent, EventKind
-from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
+from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
 from anabranch.folding._records import OPEN, TRANSITIONS, Branch, Session, Status
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
@@ -82,6 +82,7 @@ __all__ = [
     "InvalidBudgetError",
     "InvalidTextError",
     "InvalidTimeoutError",
+    "MemoryOfCallers",
     "NoActiveBranchError",
     "ReturnedBranch",
     "Scrubber",

@@ -67,6 +67,8 @@ def admit(
         timeout_seconds=new.timeout_seconds,
         deadline=deadline if parent is None else min(deadline, parent.deadline),
         created_at=now,
+        extract_memory=new.extract_memory,
+        owner=new.owner,
     )
     return Admitted(
         branch=branch,

@@ -1,4 +1,4 @@
-"""A :class:`~anabranch.memory.ReasoningBank` as the memory of branches."""
+"""The memories of :mod:`anabranch.memory` as those of branches: each caller's branches have their own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ from typing import Literal
 
 from anabranch.folding._ports import InjectedItem
 from anabranch.folding._records import Branch
-from anabranch.memory import FinishedBranch, ReasoningBank
+from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 
 __all__ = ["BankMemory"]
 
 
 class BankMemory:
-    """What a bank has learned, for branches to begin with and to add to."""
+    """What banks have learned, for branches to begin with and to add to.
 
-    def __init__(self, bank: ReasoningBank) -> None:
-        self._bank = bank
+    Args:
+        banks: the memories of all callers.
+        principal: whose branches it serves; by default, those of callers who are not distinguished.
+    """
+
+    def __init__(self, banks: Banks, principal: str | None = None) -> None:
+        self._banks = banks
+        self._principal = principal
+
+    def of(self, principal: str | None) -> BankMemory:
+        """Return the memory for the branches of one caller."""
+        return BankMemory(self._banks, principal)
 
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
         """Return the memories that help most with ``text`` within ``allowance`` tokens."""
-        found = await self._bank.recall(
+        found = await self._bank().recall(
             text, allowance=allowance, limit=limit, min_confidence=min_confidence
         )
         return [
@@ -31,6 +41,7 @@ class BankMemory:
                 title=item.title,
                 content=f"{item.description}\n{item.content}",
                 tokens=item.tokens,
+                scope=item.scope,
             )
             for item in found.items
         ]
@@ -41,7 +52,7 @@ class BankMemory:
             "failed": "failed",
             "timeout": "timeout",
         }
-        return await self._bank.queue(
+        return await self._bank().queue(
             FinishedBranch(
                 branch_id=branch.id,
                 description=branch.description,
@@ -52,3 +63,6 @@ class BankMemory:
                 injected=branch.injected_memories,
             )
         )
+
+    def _bank(self) -> ReasoningBank:
+        return bank_of(self._banks, self._principal)

@@ -167,7 +167,7 @@ class TooManyBranchesError(FoldingError):
     code: str = "FOLD013"
     kind: ClassVar[ErrorKind] = "retryable"
 
-    def __init__(self, scope: Literal["session", "instance"], limit: int) -> None:
+    def __init__(self, scope: Literal["session", "caller", "instance"], limit: int) -> None:
         super().__init__(
             f"The {scope} has {limit} branches open, which is the limit. Return from one of them"
             " first, or do the subtask here.",

@@ -1,11 +1,19 @@
-"""What a branch begins with, and what is learned from it: the memory, which never fails a branch."""
+"""Injection: a memory as branches use it, which never fails a branch and never holds one for long.
+
+A memory may be any object, so it is asked in a task of its own. One that does not answer in time is
+cancelled and left behind, whether it ends then or not. While too many such tasks are alive, the memory
+is not asked.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from copy import copy
+from typing import Any, TypeVar
 
-from anabranch.folding._ports import BranchMemory, InjectedItem
+from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
 
@@ -13,18 +21,36 @@ __all__ = ["Injection"]
 
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
+T = TypeVar("T")
+
+LEARNING = 30.0
+"""Seconds that a memory has to queue a branch, whose transcript it may have to search for secrets."""
+
+HANGING = 20
+"""How many tasks of a memory may be left behind at a time."""
+
 
 class Injection:
     """A memory as branches use it.
 
     Args:
-        settings: say how much a branch may begin with.
+        settings: say how much a branch may begin with, and how long it waits for that.
         memory: has it; ``None`` has nothing, and learns nothing.
     """
 
-    def __init__(self, settings: FoldingSettings, memory: BranchMemory | None) -> None:
+    def __init__(
+        self, settings: FoldingSettings, memory: BranchMemory | MemoryOfCallers | None
+    ) -> None:
         self._settings = settings
         self._memory = memory
+        self._principal: str | None = None
+        self._hanging: set[asyncio.Task[Any]] = set()
+
+    def of(self, principal: str | None) -> Injection:
+        """Return the memory for the branches of one caller, where callers have their own."""
+        view = copy(self)
+        view._principal = principal or None  # noqa: SLF001 - of this class
+        return view
 
     @property
     def is_possible(self) -> bool:
@@ -39,12 +65,13 @@ class Injection:
         if self._memory is None or allowance <= 0:
             return ()
         try:
-            items = await self._memory.recall(
+            asking = self._own(self._memory).recall(
                 f"{branch.description} {branch.prompt}",
                 allowance=allowance,
                 limit=settings.memory_max_items,
                 min_confidence=settings.memory_min_confidence,
             )
+            items = await self._in_time(asking, settings.memory_timeout_seconds)
         except Exception:
             logger.exception("branch %r begins without memories", branch.id)
             return ()
@@ -55,10 +82,40 @@ class Injection:
         if self._memory is None:
             return False
         try:
-            return await self._memory.queue(branch, transcript or branch.partial or "")
+            asking = self._own(self._memory).queue(branch, transcript or branch.partial or "")
+            return await self._in_time(asking, LEARNING)
         except Exception:
             logger.exception("branch %r was not queued for distillation", branch.id)
             return False
+
+    def _own(self, memory: BranchMemory | MemoryOfCallers) -> BranchMemory:
+        if len(self._hanging) >= HANGING:
+            raise TimeoutError(f"{HANGING} earlier requests to the memory hang")
+        return memory.of(self._principal) if isinstance(memory, MemoryOfCallers) else memory
+
+    async def _in_time(self, asking: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Return what the memory answers.
+
+        Raises:
+            TimeoutError: it does not answer in time.
+            Exception: what it raises.
+        """
+        task = asyncio.ensure_future(asking)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+            if task.done():
+                return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                self._hanging.add(task)
+                task.add_done_callback(self._left)
+        raise TimeoutError(f"the memory has not answered within {seconds:g} s")
+
+    def _left(self, task: asyncio.Task[Any]) -> None:
+        self._hanging.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not report it as forgotten
 
 
 def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:

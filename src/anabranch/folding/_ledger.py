@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from anabranch.folding._admission import admit
-from anabranch.folding._branch_store import BranchRows
 from anabranch.folding._errors import (
     BranchNotActiveError,
     NoActiveBranchError,
@@ -20,11 +19,11 @@ from anabranch.folding._errors import (
     TooManyBranchesError,
     UnknownBranchError,
 )
-from anabranch.folding._owners import checked_owner, shown_name
+from anabranch.folding._owners import OwnedRows, account_name, shown_name
 from anabranch.folding._records import Branch, NewBranch, Session, Status, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["ROOT", "BranchEvent", "EventKind", "Ledger"]
+__all__ = ["ROOT", "BranchEvent", "EventKind", "Ledger", "checked_branch"]
 
 EventKind: TypeAlias = Literal[
     "created", "budget_warning", "completed", "forced", "timeout", "failed"
@@ -47,7 +46,7 @@ class Ledger:
     """The branches that one transaction works on.
 
     Args:
-        rows: the transaction.
+        rows: the transaction, and in it what belongs to who asks.
         settings: the limits.
         now: the time of all that happens in it.
 
@@ -55,7 +54,7 @@ class Ledger:
         events: what has happened, in order; to be sent once the transaction is committed.
     """
 
-    def __init__(self, rows: BranchRows, settings: FoldingSettings, now: float) -> None:
+    def __init__(self, rows: OwnedRows, settings: FoldingSettings, now: float) -> None:
         self._rows = rows
         self._settings = settings
         self._now = now
@@ -63,27 +62,20 @@ class Ledger:
 
     # -- which branch is meant ---------------------------------------------------------------
 
-    def find(self, branch_id: str | None, session_id: str | None, principal: str | None) -> str:
-        """Return the id of a branch that ``principal`` names; by default, the session's innermost.
+    def find(self, branch_id: str | None, session_id: str | None) -> str:
+        """Return the id of the branch that is named; by default, the session's innermost.
 
         Raises:
             FoldingError: there is no such branch, or it belongs to another session.
         """
         if branch_id is not None:
-            found = self._rows.branch(branch_id)
-            return checked_owner(found, branch_id, session_id, principal).id
+            return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
         inner = None if session_id is None else self.innermost(session_id)
         if inner is None:
             raise NoActiveBranchError(None if session_id is None else shown_name(session_id))
         return inner.id
 
-    def placed(
-        self,
-        new: NewBranch,
-        parent_id: str | None,
-        session_id: str | None,
-        principal: str | None,
-    ) -> NewBranch:
+    def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
         """Return a branch with its parent, by default the session's innermost, and its session.
 
         Raises:
@@ -92,8 +84,8 @@ class Ledger:
         if parent_id == ROOT:
             parent_id = None
         elif parent_id is not None:
-            parent = self._rows.branch(parent_id)
-            session_id = checked_owner(parent, parent_id, session_id, principal).session_id
+            parent = checked_branch(self._rows.branch(parent_id), parent_id, session_id)
+            session_id = parent.session_id
         elif session_id is not None and (inner := self.innermost(session_id)) is not None:
             parent_id = inner.id
         if parent_id is None and session_id is None:
@@ -116,12 +108,14 @@ class Ledger:
             id=new.session_id, budget_total=new.session_budget, touched_at=now
         )
         admitted = admit(new, parent, session, self._settings, now)
+        account = self._owner_account(admitted.branch, 1, self._settings.max_concurrent_per_caller)
         instance = self._settings.max_concurrent_per_instance
         if not rows.count_open(1, instance):
             raise TooManyBranchesError("instance", instance)
         if admitted.parent is not None:
             rows.put_branch(admitted.parent)
-        rows.put_session(admitted.session)
+        for session in filter(None, (account, admitted.session)):
+            rows.put_session(session)
         branch = admitted.branch
         branch = self._activate(branch, (), new.tokens) if new.is_ready else self._put(branch)
         return branch, admitted.parent_left
@@ -168,17 +162,24 @@ class Ledger:
             BranchNotActiveError: it has ended.
         """
         branch = self._charged(self._active(branch_id), tokens)
-        returning = replace(branch, extract_memory=extract_memory)
+        returning = _to_learn_from(branch, extract_memory)
         return self._close(returning, "completed", result=message, error=None)
 
-    def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
+    def force(
+        self,
+        branch_id: str,
+        reason: str,
+        partial: str | None = None,
+        *,
+        extract_memory: bool = False,
+    ) -> Branch:
         """Close a branch with what it has so far; one that is closed stays as it is."""
         branch = self._locked(branch_id)
         if not branch.is_open:
             return branch
         if partial is not None:
             branch = replace(branch, partial=partial)
-        return self._force(branch, reason)
+        return self._force(_to_learn_from(branch, extract_memory), reason)
 
     def expire(self, branch_id: str, partial: str | None = None) -> Branch:
         """Close a branch whose time is over; any other stays as it is."""
@@ -271,6 +272,9 @@ class Ledger:
     def _refund(self, closed: Branch) -> None:
         """Charge the parent of a closed branch with what this has used, and free the rest."""
         rows = self._rows
+        owner = self._owner_account(closed, -1)  # in this order everywhere: both of them lock
+        if owner is not None:
+            rows.put_session(owner)
         rows.count_open(-1)
         session = rows.session(closed.session_id)
         if session is not None:
@@ -284,9 +288,44 @@ class Ledger:
         if parent is not None:
             self._put(self._charged(parent, closed.budget_used, closed.budget_total))
 
+    def _owner_account(
+        self, branch: Branch, change: int, limit: int | None = None
+    ) -> Session | None:
+        """Return the account of the owner of a branch with so many more that are open.
+
+        ``None`` for callers that are not distinguished.
+
+        Raises:
+            TooManyBranchesError: that exceeds ``limit``.
+        """
+        name = account_name(branch.session_id)
+        if name is None:
+            return None
+        account = self._rows.session(name) or Session(id=name, budget_total=None, touched_at=0)
+        count = account.open + change
+        if limit is not None and count > limit:
+            raise TooManyBranchesError("caller", limit)
+        # It is not deleted as long as the branch may be open.
+        until = max(account.touched_at, branch.deadline)
+        return replace(account, open=max(0, count), touched_at=until)
+
     def _put(self, branch: Branch) -> Branch:
         self._rows.put_branch(branch)
         return branch
+
+
+def checked_branch(found: Branch | None, branch_id: str, session_id: str | None) -> Branch:
+    """Return a branch that was looked for by its id, and within a session if one is named.
+
+    Raises:
+        UnknownBranchError: there is none.
+        SessionMismatchError: it belongs to another session.
+    """
+    if found is None:
+        raise UnknownBranchError(branch_id)
+    if session_id is not None and found.session_id != session_id:
+        raise SessionMismatchError(branch_id)
+    return found
 
 
 _KINDS: dict[Status, EventKind] = {
@@ -294,6 +333,11 @@ _KINDS: dict[Status, EventKind] = {
     "timeout": "timeout",
     "failed": "failed",
 }
+
+
+def _to_learn_from(branch: Branch, asked: bool) -> Branch:  # noqa: FBT001
+    """Return the branch as it is to be learned from: as it was asked for before, or is now."""
+    return replace(branch, extract_memory=branch.extract_memory or asked)
 
 
 def _budget_error(branch: Branch) -> str:

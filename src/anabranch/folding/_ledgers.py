@@ -1,20 +1,21 @@
-"""Operations on branches, each with a ledger of its own in one transaction, and the events after it.
+"""Operations on the branches of one owner, each with a ledger in one transaction, and its events.
 
-It also closes branches whose time is over: all views of a service share it, and with it when that was
-last done.
+Nothing else reads or writes the store, so no operation reaches what another owner has. It also closes
+branches whose time is over, whatever their owner: all views of a service share when that was last done.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from anabranch._engine.clock import Clock
 from anabranch.folding._branch_store import BranchRows, BranchStore
 from anabranch.folding._errors import FoldingError, UnknownBranchError
 from anabranch.folding._ledger import BranchEvent, Ledger
+from anabranch.folding._owners import HOST, OwnedRows, Owner
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._telemetry import record
@@ -26,8 +27,16 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 INTERVAL = 60.0
-"""Seconds between two looks for branches whose time is over."""
+"""Seconds between two looks for branches whose time is over, where nothing looks for them
+periodically; and between two deletions of old ones."""
 BATCH = 100
+
+
+class Done(NamedTuple, Generic[T]):
+    """What an operation has returned, and whether the branch that it has ended is learned from."""
+
+    value: T
+    is_learned: bool
 
 
 class Ledgers:
@@ -38,6 +47,8 @@ class Ledgers:
         settings: their limits.
         clock: gives the time.
         listener: receives each event once it is stored; what it raises is logged.
+        learn: learns from a branch that has ended, and from what was done in it, if that was asked
+            for; returns whether it will.
     """
 
     def __init__(
@@ -46,50 +57,74 @@ class Ledgers:
         settings: FoldingSettings,
         clock: Clock,
         listener: Callable[[BranchEvent], None] | None,
+        learn: Callable[[Branch, str], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
         self._listener = listener
+        self._learn = learn
         self._looked_at = float("-inf")
+        self._pruned_at = float("-inf")
 
-    async def do(self, operation: Callable[[Ledger], T]) -> T:
-        """Return what ``operation`` returns in one transaction, and report what it has done.
+    async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
+        """Return a branch of an owner, ``None`` if there is none."""
+        found = await self._store.branch(branch_id)
+        return found if found and owner.owns(found.session_id) else None
+
+    async def branches(self, owner: Owner, session_id: str) -> list[Branch]:
+        """Return all branches of a session that an owner names, the oldest first."""
+        return await self._store.branches(owner.stored_name(session_id))
+
+    async def do(
+        self, owner: Owner, operation: Callable[[Ledger], T], transcript: str = ""
+    ) -> Done[T]:
+        """Do an ``operation`` in one transaction, and report what it has done.
+
+        It sees what ``owner`` has. ``transcript`` says what was done in the branch that it ends.
 
         A refusal is committed as well, and raised then: before it, time may have closed a branch.
         """
         now, settings = self._clock.now(), self._settings
 
         def work(rows: BranchRows) -> tuple[T | FoldingError, list[BranchEvent]]:
-            ledger = Ledger(rows, settings, now)
+            ledger = Ledger(OwnedRows(rows, owner), settings, now)
             try:
                 return operation(ledger), ledger.events
             except FoldingError as refusal:
                 return refusal, ledger.events
 
         value, events = await self._store.transaction(work)
+        is_learned = False
         for event in events:
             self._report(event)
+            if not event.branch.is_open and event.branch.extract_memory:
+                # The branch itself ends after those inside of it.
+                own = transcript if event is _last_end(events) else ""
+                is_learned = await self._learn(event.branch, own)
         if isinstance(value, FoldingError):
             raise value
-        return value
+        return Done(value, is_learned)
 
     async def look_for_overdue(self) -> None:
         """Close branches whose time is over, if this was not done just before."""
         if self._clock.now() - self._looked_at >= INTERVAL:
             await self.expire()
 
-    async def expire(self) -> int:
-        """Close all branches whose time is over, and delete old ones; return how many were closed."""
-        closed, now = 0, self._clock.now()
+    async def expire(self) -> list[Branch]:
+        """Close all branches whose time is over, and delete old ones; return those that were closed."""
+        closed: list[Branch] = []
+        now = self._clock.now()
         self._looked_at = now
         while overdue := await self._store.overdue(now, BATCH):
             for name in overdue:
-                branch = await self.do(partial(_expired, branch_id=name))
-                closed += branch is not None
-        before = now - self._settings.delete_after_seconds
-        while await self._store.prune(before, BATCH) == BATCH:
-            pass
+                done = await self.do(HOST, partial(_expired, branch_id=name))
+                closed += [] if done.value is None else [done.value]
+        if now - self._pruned_at >= INTERVAL:
+            self._pruned_at = now
+            before = now - self._settings.delete_after_seconds
+            while await self._store.prune(before, BATCH) == BATCH:
+                pass
         return closed
 
     def _report(self, event: BranchEvent) -> None:
@@ -100,6 +135,10 @@ class Ledgers:
             self._listener(event)
         except Exception:
             logger.exception("the listener failed at %s of branch %r", event.kind, event.branch.id)
+
+
+def _last_end(events: Sequence[BranchEvent]) -> BranchEvent | None:
+    return next((each for each in reversed(events) if not each.branch.is_open), None)
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:

@@ -1,14 +1,14 @@
-"""What folding needs of others: a memory to begin branches with, and a search for secrets."""
+"""The ports of folding: a memory to begin branches with, and a search for secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from anabranch.folding._records import Branch
 
-__all__ = ["BranchMemory", "InjectedItem", "Scrubber"]
+__all__ = ["BranchMemory", "InjectedItem", "MemoryOfCallers", "Scrubber"]
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns a text without its secrets. What it raises keeps the text from leaving its branch."""
@@ -23,6 +23,7 @@ class InjectedItem:
         id: its id, by which feedback on it can be given.
         title: its title.
         content: its text.
+        scope: with whom it is shared, such as ``person`` or ``org``; empty if that is not known.
         tokens: what it takes of the branch's budget, its title included.
     """
 
@@ -31,10 +32,15 @@ class InjectedItem:
     title: str
     content: str
     tokens: int
+    scope: str = ""
 
 
 class BranchMemory(Protocol):
-    """Where branches find what others have learned, and leave what they have."""
+    """Where branches find what others have learned, and leave what they have.
+
+    One that has a method ``of``, as :class:`MemoryOfCallers`, is asked for the memory of each caller.
+    One that has not is one memory for all.
+    """
 
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
@@ -50,4 +56,13 @@ class BranchMemory(Protocol):
 
         ``transcript`` is what is known of what was done in it, with whatever secrets that has.
         """
+        ...
+
+
+@runtime_checkable
+class MemoryOfCallers(Protocol):
+    """A memory in which each caller has their own."""
+
+    def of(self, principal: str | None) -> BranchMemory:
+        """Return the memory of a principal, or of everyone where callers are not distinguished."""
         ...

@@ -67,7 +67,8 @@ class Branch:
         completed_at: when it was closed, ``None`` while it is open.
         partial: what it has reported so far, which is its result if it is forced to return.
         warned: whether the warning at 80 % of the budget was given.
-        extract_memory: whether it is to be distilled into memories.
+        extract_memory: whether it is to be distilled into memories, however it ends.
+        owner: the principal whose it is; ``None`` if the host has created it.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Branch:
     partial: str | None = None
     warned: bool = False
     extract_memory: bool = False
+    owner: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -129,6 +131,8 @@ class NewBranch:
         timeout_seconds: as in the record.
         tokens: what it uses at once: those of its description and prompt.
         is_ready: whether it is active at once; otherwise it is activated later.
+        extract_memory: as in the record.
+        owner: as in the record.
         parent_reserved: what open requests of its parent may still take.
     """
 
@@ -142,6 +146,8 @@ class NewBranch:
     timeout_seconds: float
     tokens: int
     is_ready: bool
+    extract_memory: bool = False
+    owner: str | None = None
     parent_reserved: int = 0
 
 

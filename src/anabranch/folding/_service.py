@@ -1,9 +1,9 @@
 """``BranchService``: branches as the tools of every host use them, over one store.
 
 It checks what it is given, hands it to the ledger in one transaction, and reports afterwards what has
-happened. Any number of processes may have a service over one store. A service has no task in the
-background: a branch whose time is over is closed when it is next looked at, when another one needs its
-place, or by :meth:`BranchService.expire`.
+happened. Any number of processes may have a service over one store. A service starts no task: a branch
+whose time is over is closed when it is next looked at, when another one needs its place, or while
+:meth:`BranchService.run` does so in its host.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import NoReturn, TypeVar
 
 from anabranch._asking.tokens import estimate_tokens
+from anabranch._durable.engine import Engine
 from anabranch._engine.clock import Clock, SystemClock
 from anabranch.folding._branch_store import BranchStore
 from anabranch.folding._errors import (
@@ -22,16 +24,21 @@ from anabranch.folding._errors import (
     TooManyBranchesError,
 )
 from anabranch.folding._injection import Injection
-from anabranch.folding._ledger import BranchEvent, Ledger
+from anabranch.folding._ledger import BranchEvent, Ledger, checked_branch
 from anabranch.folding._ledgers import Ledgers
 from anabranch.folding._memory_store import MemoryBranches
-from anabranch.folding._owners import checked_owner, stored_name
-from anabranch.folding._ports import BranchMemory, InjectedItem, Scrubber
+from anabranch.folding._owners import Owner
+from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
 from anabranch.folding._records import Branch, NewBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._texts import BranchTexts, checked_id
 
 __all__ = ["BranchService", "CreatedBranch", "ReturnedBranch"]
+
+T = TypeVar("T")
+
+EXPIRE_EVERY = 1.0
+"""Seconds from one look for branches whose time is over to the next, where that is done always."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class BranchService:
         store: BranchStore | None = None,
         settings: FoldingSettings | None = None,
         *,
-        memory: BranchMemory | None = None,
+        memory: BranchMemory | MemoryOfCallers | None = None,
         scrub: Scrubber | None = None,
         clock: Clock | None = None,
         listener: Callable[[BranchEvent], None] | None = None,
@@ -90,16 +97,18 @@ class BranchService:
         self._injection = Injection(self.settings, memory)
         self._texts = BranchTexts(self.settings, scrub)
         self._clock = clock or SystemClock()
-        self._ledgers = Ledgers(self.store, self.settings, self._clock, listener)
+        self._ledgers = Ledgers(self.store, self.settings, self._clock, listener, self._learn)
         self.principal: str | None = None
 
     def of(self, principal: str) -> BranchService:
         """Return this service for one of its callers, who finds its own sessions and branches alone.
 
-        ``principal`` is empty for callers that are not distinguished.
+        Its branches begin with the caller's memories. ``principal`` is empty for callers that are not
+        distinguished.
         """
         view = copy(self)
         view.principal = principal
+        view._injection = self._injection.of(principal)  # noqa: SLF001 - of this class
         return view
 
     async def create(  # noqa: PLR0913 - a branch and its place, by keyword
@@ -114,6 +123,7 @@ class BranchService:
         session_id: str | None = None,
         is_metered: bool = True,
         parent_reserved: int = 0,
+        extract_memory: bool = False,
     ) -> CreatedBranch:
         """Create a branch, and let it begin with what the memory has for it.
 
@@ -130,6 +140,7 @@ class BranchService:
             is_metered: whether a session that is new has the budget of the settings; otherwise
                 the tokens of its branches are limited elsewhere.
             parent_reserved: tokens of the parent that its open requests may still take.
+            extract_memory: let the memory learn from it, however it ends.
 
         Raises:
             FoldingError: it is invalid, or a limit does not allow it; nothing was created.
@@ -143,7 +154,7 @@ class BranchService:
         prompt = await texts.checked("prompt", prompt, settings.max_prompt_length)
         new = NewBranch(
             id=f"br_{secrets.token_urlsafe(9)}",
-            session_id=stored_name(self.principal, f"fs_{secrets.token_urlsafe(12)}"),
+            session_id=self._owner.stored_name(f"fs_{secrets.token_urlsafe(12)}"),
             session_budget=self.settings.session_budget if is_metered else None,
             parent_id=None,
             description=description,
@@ -152,27 +163,29 @@ class BranchService:
             timeout_seconds=timeout,
             tokens=estimate_tokens(description) + estimate_tokens(prompt),
             is_ready=not recalls,
+            extract_memory=extract_memory,
+            owner=self.principal,
             parent_reserved=parent_reserved,
         )
         parent_id = checked_id("parent_branch_id", parent_branch_id)
-        stored, principal = self._session(session_id), self.principal
+        stored = self._session(session_id)
         await self._ledgers.look_for_overdue()
 
         def creating(ledger: Ledger) -> tuple[Branch, int | None]:
-            return ledger.create(ledger.placed(new, parent_id, stored, principal))
+            return ledger.create(ledger.placed(new, parent_id, stored))
 
         try:
-            branch, left = await self._ledgers.do(creating)
+            branch, left = await self._do(creating)
         except TooManyBranchesError:
-            if not await self.expire():
+            if not await self._ledgers.expire():
                 raise
-            branch, left = await self._ledgers.do(creating)
+            branch, left = await self._do(creating)
         items: Sequence[InjectedItem] = ()
         if recalls:
             items = await self._injection.recall(branch, new.tokens)
             tokens = new.tokens + sum(item.tokens for item in items)
             names = [item.id for item in items]
-            branch = await self._ledgers.do(lambda ledger: ledger.activate(new.id, names, tokens))
+            branch = await self._do(lambda ledger: ledger.activate(new.id, names, tokens))
         return CreatedBranch(branch, items, left)
 
     async def complete(
@@ -201,11 +214,14 @@ class BranchService:
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
         find = self._finding(branch_id, session_id)
-        branch = await self._ledgers.do(
-            lambda ledger: ledger.complete(find(ledger), clean, used, extract_memory=extract_memory)
+        done = await self._ledgers.do(
+            self._owner,
+            lambda ledger: ledger.complete(
+                find(ledger), clean, used, extract_memory=extract_memory
+            ),
+            transcript,
         )
-        queued = extract_memory and await self._injection.queue(branch, transcript)
-        return ReturnedBranch(branch, queued)
+        return ReturnedBranch(done.value, done.is_learned and done.value.extract_memory)
 
     async def charge(
         self,
@@ -232,18 +248,36 @@ class BranchService:
             raise InvalidBudgetError("tokens", tokens, 0, None)
         find = self._finding(branch_id, session_id)
         draft = await self._texts.draft(partial)
-        return await self._ledgers.do(
+        return await self._do(
             lambda ledger: ledger.charge(find(ledger), tokens, draft, forces=forces)
         )
 
-    async def force(self, branch_id: str, reason: str, partial: str | None = None) -> Branch:
+    async def force(
+        self,
+        branch_id: str,
+        reason: str,
+        partial: str | None = None,
+        *,
+        extract_memory: bool = False,
+        transcript: str = "",
+    ) -> Branch:
         """Close a branch with what it has so far; one that is closed stays as it is.
+
+        Args:
+            branch_id: the branch.
+            reason: why.
+            partial: what it has so far; by default, what it has reported last.
+            extract_memory: let the memory learn from it, also if that was not asked for before.
+            transcript: as in :meth:`complete`.
 
         Raises:
             UnknownBranchError: there is no such branch.
         """
         clean, draft = await self._texts.scrubbed("error", reason), await self._texts.draft(partial)
-        return await self._ledgers.do(lambda ledger: ledger.force(branch_id, clean, draft))
+        return await self._do(
+            lambda ledger: ledger.force(branch_id, clean, draft, extract_memory=extract_memory),
+            transcript,
+        )
 
     async def status(
         self, *, branch_id: str | None = None, session_id: str | None = None
@@ -255,44 +289,74 @@ class BranchService:
         """
         find = self._finding(branch_id, session_id)
         await self._ledgers.look_for_overdue()
-        if branch_id is None and session_id is not None:
-            stored = stored_name(self.principal, session_id)
-            return await self._ledgers.do(lambda ledger: ledger.innermost(stored))
-        found = None if branch_id is None else await self.store.branch(branch_id)
+        stored = self._session(session_id)
+        if branch_id is None and stored is not None:
+            return await self._do(lambda ledger: ledger.innermost(stored))
+        found = None if branch_id is None else await self._ledgers.branch(self._owner, branch_id)
         if found is None or (found.is_open and found.deadline <= self._clock.now()):
-            return await self._ledgers.do(lambda ledger: ledger.expire(find(ledger)))
-        return checked_owner(found, found.id, self._session(session_id), self.principal)
+            return await self._do(lambda ledger: ledger.expire(find(ledger)))
+        return checked_branch(found, found.id, stored)
 
     async def branches(self, session_id: str) -> list[Branch]:
         """Return the branches of a session, the oldest first, without those that are archived."""
         since = self._clock.now() - self.settings.archive_after_seconds
-        found = await self.store.branches(session_id)
+        found = await self._ledgers.branches(self._owner, session_id)
         return [each for each in found if each.completed_at is None or each.completed_at > since]
 
     def seconds_left(self, branch: Branch) -> float:
         """Return the time that a branch has left, by the clock that its deadline is of."""
         return max(0.0, branch.deadline - self._clock.now())
 
-    async def time_out(self, branch_id: str, partial: str | None = None) -> Branch:
+    async def time_out(
+        self, branch_id: str, partial: str | None = None, *, transcript: str = ""
+    ) -> Branch:
         """Close a branch if its time is over, with what it has so far; return its record.
+
+        Args:
+            branch_id: the branch.
+            partial: what it has so far.
+            transcript: as in :meth:`complete`.
 
         Raises:
             UnknownBranchError: there is no such branch.
         """
         draft = await self._texts.draft(partial)
-        return await self._ledgers.do(lambda ledger: ledger.expire(branch_id, draft))
+        return await self._do(lambda ledger: ledger.expire(branch_id, draft), transcript)
 
     async def expire(self) -> int:
-        """Close all branches whose time is over, and delete old ones; return how many were closed."""
-        return await self._ledgers.expire()
+        """Close all branches whose time is over, and delete old ones; return how many were closed.
+
+        The view of a caller counts its own.
+        """
+        closed = await self._ledgers.expire()
+        return sum(self._owner.owns(branch.session_id) for branch in closed)
+
+    async def run(self, engine: Engine) -> NoReturn:
+        """Close each branch soon after its time is over, until cancelled.
+
+        Of all processes with this ``engine``, one does.
+        """
+        await engine.every("branches out of time", EXPIRE_EVERY, self.expire)
 
     async def close_session(self, session_id: str, reason: str = "the session has ended") -> int:
         """Force all open branches of a session to return, the innermost first; return how many."""
-        closed = 0
-        while branch := await self._ledgers.do(lambda ledger: ledger.innermost(session_id)):
+        closed, stored = 0, self._owner.stored_name(session_id)
+        while branch := await self._do(lambda ledger: ledger.innermost(stored)):
             await self.force(branch.id, reason)
             closed += 1
         return closed
+
+    @property
+    def _owner(self) -> Owner:
+        return Owner(self.principal)
+
+    async def _do(self, operation: Callable[[Ledger], T], transcript: str = "") -> T:
+        return (await self._ledgers.do(self._owner, operation, transcript)).value
+
+    async def _learn(self, branch: Branch, transcript: str) -> bool:
+        """Let the memory of its owner learn from a branch, also when another has ended it."""
+        view = self if branch.owner is None else self.of(branch.owner)
+        return await view._injection.queue(branch, transcript)  # noqa: SLF001 - of this class
 
     # -- checks ------------------------------------------------------------------------------
 
@@ -313,9 +377,9 @@ class BranchService:
     def _session(self, session_id: str | None) -> str | None:
         """Return the name under which a session is stored that a caller names."""
         checked = checked_id("session_id", session_id)
-        return None if checked is None else stored_name(self.principal, checked)
+        return None if checked is None else self._owner.stored_name(checked)
 
     def _finding(self, branch_id: str | None, session_id: str | None) -> Callable[[Ledger], str]:
         """Return what finds the id of a branch that a caller names."""
         this, stored = checked_id("branch_id", branch_id), self._session(session_id)
-        return lambda ledger: ledger.find(this, stored, self.principal)
+        return lambda ledger: ledger.find(this, stored)

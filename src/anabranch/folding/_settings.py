@@ -42,6 +42,8 @@ class FoldingSettings(BaseModel):
         default_timeout_seconds: time of a branch that asks for none in particular.
         max_timeout_seconds: the most that one may ask for.
         max_concurrent_per_session: branches of one session that may be open at the same time.
+        max_concurrent_per_caller: the same for all sessions of one caller, where callers are
+            distinguished: none of them takes all places of the store.
         max_concurrent_per_instance: the same for all sessions of one store.
         max_created_per_minute: branches that one session may create in a minute.
         max_description_length: characters of a description.
@@ -50,6 +52,7 @@ class FoldingSettings(BaseModel):
         injection_budget_ratio: the share of a budget that memories may take at the beginning.
         memory_min_confidence: how reliable a memory must be to be used.
         memory_max_items: how many are used at most.
+        memory_timeout_seconds: how long a branch waits for them, before it begins without any.
         summary_budget_ratio: the share of a budget that is held back for a last summary.
         archive_after_seconds: when a closed branch is no longer listed with its session.
         delete_after_seconds: when it is deleted.
@@ -64,6 +67,7 @@ class FoldingSettings(BaseModel):
     default_timeout_seconds: Seconds = 300
     max_timeout_seconds: Seconds = 600
     max_concurrent_per_session: Count = 10
+    max_concurrent_per_caller: Count = 25
     max_concurrent_per_instance: Count = 100
     max_created_per_minute: Count = 600
     max_description_length: Count = 500
@@ -72,6 +76,7 @@ class FoldingSettings(BaseModel):
     injection_budget_ratio: Ratio = 0.2
     memory_min_confidence: Ratio = 0.7
     memory_max_items: Count = 10
+    memory_timeout_seconds: Seconds = 2
     summary_budget_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.15
     archive_after_seconds: Seconds = 3_600
     delete_after_seconds: Seconds = 86_400

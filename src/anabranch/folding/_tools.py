@@ -40,6 +40,7 @@ class InjectedContext(BaseModel):
     id: str
     title: str
     content: str
+    scope: str = ""
     tokens: int
 
 
@@ -90,12 +91,6 @@ class BranchRecord(BaseModel):
     @classmethod
     def of(cls, branch: Branch) -> Self:
         """Return the record of a branch."""
-        warning = None
-        if branch.is_open and branch.warned:
-            warning = (
-                f"{branch.budget_used} of {branch.budget_total} tokens are used: finish, and call"
-                " branch_return."
-            )
         same = {name: getattr(branch, name) for name in _SAME}
         return cls(
             **same,
@@ -104,7 +99,7 @@ class BranchRecord(BaseModel):
             injected_memories=list(branch.injected_memories),
             created_at=_time(branch.created_at),
             completed_at=_time(branch.completed_at),
-            warning=warning,
+            warning=warning_of(branch),
         )
 
 
@@ -113,6 +108,14 @@ _SAME = (
     "budget_used", "budget_reserved", "budget_remaining", "timeout_seconds", "status", "result",
     "error",
 )  # fmt: skip
+
+
+def warning_of(branch: Branch) -> str | None:
+    """Return what a model is to hear of a branch that has used most of its budget."""
+    if not (branch.is_open and branch.warned):
+        return None
+    used = f"{branch.budget_used} of {branch.budget_total} tokens are used"
+    return f"{used}: finish, and call branch_return."
 
 
 def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
@@ -124,7 +127,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
     service = branches or BranchService()
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
-    async def branch_create(
+    async def branch_create(  # noqa: PLR0913 - its parameters are the tool's
         ctx: BranchContext,
         description: Annotated[str, Field(description="What the subtask is, in a sentence.")],
         prompt: Annotated[str, Field(description="What the subtask has to do.")],
@@ -142,6 +145,9 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
             ),
         ] = None,
         session_id: SessionId = None,
+        extract_memory: Annotated[
+            bool, Field(description="Let later subtasks learn from this one, however it ends.")
+        ] = False,
     ) -> BranchCreated:
         """Begin a subtask in a branch of its own, within a budget of tokens and a time.
 
@@ -155,6 +161,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
             timeout_seconds=timeout_seconds,
             parent_branch_id=parent_branch_id,
             session_id=session_id,
+            extract_memory=extract_memory,
         )
         branch = created.branch
         return BranchCreated(
@@ -245,7 +252,12 @@ def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
 def _memories(items: Sequence[InjectedItem]) -> list[InjectedContext]:
     return [
         InjectedContext(
-            type=item.type, id=item.id, title=item.title, content=item.content, tokens=item.tokens
+            type=item.type,
+            id=item.id,
+            title=item.title,
+            content=item.content,
+            scope=item.scope,
+            tokens=item.tokens,
         )
         for item in items
     ]

@@ -21,10 +21,10 @@ from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Journal
 from anabranch._form_fields import Form
 from anabranch._health import OffersRoutes
+from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._ask_page import form_page, notice_page, read_form
 from anabranch.mcp._rounds import ROUND_REPLIES
-from anabranch.mcp._sealing import SagaClaims, Sealer
 
 __all__ = ["AskLinks"]
 
@@ -154,20 +154,9 @@ class AskLinks:
 
     async def _enter(self, asked: _Asked, answer: Answer) -> None:
         """Store an answer; its client has as long to come for it as after a request of its own."""
-        store, line, now = self.policy.store, asked.journal.line, self.calls.runtime.clock.now()
-        # In this order: who takes the lease later, to end the call, finds that it has time.
-        if not await store.finish(line, "open", deadline=now + self.policy.expire_after):
+        until = self.calls.runtime.clock.now() + self.policy.expire_after
+        if not await enter(self.policy.store, asked.journal, asked.step_id, answer, until):
             raise _answered()
-        lease = await store.leased(line)
-        if lease is not None and lease.until > now:
-            raise _busy()
-        if not await enter(store, asked.journal, asked.step_id, answer):
-            raise _answered()
-
-
-def _busy() -> _Refused:
-    text = "Your conversation goes on just now. Please send this again in a minute."
-    return _Refused("Please try again", text, 503)
 
 
 def _answered() -> _Refused:

@@ -1,6 +1,6 @@
 """Chains of rounds: how many a client allows in one request, and how a continued one is marked.
 
-The state of a chain that another tool has begun for a call (``_going_on.py``) starts with ``+``, the
+The state of a chain that another tool has begun for a call (``_continue_tools.py``) starts with ``+``, the
 number of the call's round at which the chain began, and a space.
 """
 

@@ -7,6 +7,7 @@ an ``InputRequiredResult``, where the SDK drives the rounds. Sagas are called by
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import mcp_types as types
@@ -17,6 +18,8 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._asking.answerer import Answerer
 from anabranch._encodable import encodable
+from anabranch._foreign_schema import UnusableSchemaError, misfit
+from anabranch._printable import printable_line
 from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._heartbeat import is_heartbeat
@@ -30,7 +33,6 @@ __all__ = [
     "call_tool",
     "connect",
     "list_tools",
-    "misfit",
     "offers_sagas",
 ]
 
@@ -42,9 +44,6 @@ MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "l
 MOST_LISTED = 10_000
 """Tools after which the list of a server ends."""
 
-LONGEST = 300
-"""Characters of a foreign text that an error repeats."""
-
 MAX_ROUNDS = 100
 """The SDK's default of 10 guards programs; a person notices a tool that never stops asking."""
 
@@ -53,7 +52,15 @@ R = TypeVar("R")
 
 
 class _Client(Client):
-    """The SDK's client, which hands on a question's context also in the modern era."""
+    """The SDK's client, with bounds to a check of results, and with contexts in the modern era.
+
+    Of a question, it hands on the context in the modern era, too.
+    """
+
+    async def __aenter__(self) -> Client:
+        client = await super().__aenter__()
+        client.session.validate_tool_result = partial(_check_result, client)  # type: ignore[method-assign]
+        return client
 
     async def _drive_input_required(
         self,
@@ -69,6 +76,29 @@ class _Client(Client):
             return _with_contexts(await retry(responses, state))
 
         return await super()._drive_input_required(_with_contexts(first), retried)
+
+
+async def _check_result(client: Client, name: str, result: types.CallToolResult) -> None:
+    """Compare a result with the output schema of its tool.
+
+    Raises:
+        ToolError: it does not fit.
+    """
+    session: Any = client.session
+    if name not in session._tool_output_schemas:  # noqa: SLF001 - the SDK has no public way to them
+        await session.list_tools()
+    schema: dict[str, Any] | None = session._tool_output_schemas.get(name)  # noqa: SLF001
+    if schema is None:
+        return
+    tool = f"the tool {printable_line(name)!r}"
+    if "structured_content" not in result.model_fields_set:
+        raise ToolError(f"T{tool[1:]} has an output schema but did not return structured content.")
+    try:
+        problem = misfit(schema, result.structured_content)
+    except UnusableSchemaError as error:
+        raise ToolError(f"The output schema of {tool} is unusable: {error}.") from error
+    if problem is not None:
+        raise ToolError(f"The result of {tool} does not fit its output schema: {problem}.")
 
 
 def _with_contexts(result: R) -> R:
@@ -137,27 +167,7 @@ async def call_tool(
 
     meta = keyed_meta(key) if key else None
     given = encodable(name), encodable(arguments)
-    try:
-        return await client.call_tool(*given, progress_callback=notify, meta=meta)
-    except RuntimeError as error:
-        if (problem := misfit(name, error)) is None:
-            raise
-        raise ToolError(problem) from error
-
-
-def misfit(name: str, error: Exception) -> str | None:
-    """Return in one sentence what the SDK found in a tool's result or its output schema, if so."""
-    if not isinstance(error, RuntimeError):
-        return None
-    if isinstance(error, RecursionError):
-        return f"The tool {name!r} cannot be used: its output schema refers to itself."
-    text = str(error).partition("\n")[0].rstrip(".")
-    if text.startswith("Invalid structured content returned by tool"):
-        reason = str(getattr(error.__cause__, "message", text))[:LONGEST]
-        return f"The result of the tool {name!r} does not fit its output schema: {reason}."
-    if text.startswith(("Invalid schema for tool", "Tool ")):
-        return f"{text[:LONGEST]}."
-    return None
+    return await client.call_tool(*given, progress_callback=notify, meta=meta)
 
 
 async def list_tools(client: Client) -> dict[str, types.Tool]:

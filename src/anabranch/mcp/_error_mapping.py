@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from anabranch._encodable import encodable
+from anabranch._engine import as_error, error_instead
 from anabranch._error_ids import masked
 from anabranch.elicitation import describe
 from anabranch.errors import (
@@ -80,16 +81,14 @@ def invalid_token(token: tuple[str, str]) -> MCPError:
 
 @contextmanager
 def mapped_errors(
-    tool: str,
     *,
     is_modern: bool,
     token: tuple[str, str] | None,
     unmapped: tuple[type[Exception], ...] = (),
 ) -> Generator[None]:
-    """Turn every exception of a call of ``tool`` into an ``MCPError`` or a :class:`CallFailedError`.
+    """Turn every exception of a call into an ``MCPError`` or a :class:`CallFailedError`.
 
     Args:
-        tool: the tool's name.
         is_modern: whether the client speaks a stateless revision.
         token: the parameter that an ``InvalidTokenError`` is about; ``None`` if the request has
             no such parameter.
@@ -111,12 +110,14 @@ def mapped_errors(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # The tool has cancelled itself: passed on, that would end the connection with all its calls.
-        problem = RuntimeError(f"tool {tool!r} was cancelled from within")
-        problem.__cause__ = cancelled
-        raise CallFailedError(None) from problem
-    except (Exception, SystemExit) as error:  # the latter of a validator: it would end the server
+        # An author's code has cancelled itself: that would end the connection with all its calls.
+        raise CallFailedError(None) from as_error(cancelled)
+    except Exception as error:
         raise CallFailedError(None) from error
+    except BaseException as error:  # a validator's, or a serializer's: it would end the server
+        if (instead := error_instead(error)) is None:
+            raise
+        raise CallFailedError(None) from instead
 
 
 @contextmanager

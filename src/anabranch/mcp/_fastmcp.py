@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from anabranch._engine.clock import Clock
 from anabranch._extras import needs_extra
+from anabranch._wrong_kinds import require_tools
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._options import (
     TTL,
@@ -52,6 +53,7 @@ def as_fastmcp_tool(
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
+    require_tools("as_fastmcp_tool()", [tool])
     given = options_for("FastMCP(…)", options, keywords)
     given = replace(given, continue_calls=False, ask="client", ask_url=None)
     return FastMcpTool.of_tool(tool, Installation([tool], given, tool.name).service)
@@ -121,7 +123,7 @@ def install_fastmcp(
     server.add_provider(Lifespan(installation))
     for tool in tools:
         server.add_tool(FastMcpTool.of_tool(tool, installation.service))
-    for more in installation.going_on:
+    for more in installation.continue_tools:
         server.add_tool(FastMcpTool.of(more, more.serve))
     offer_routes(installation, server)
     return installation

@@ -40,6 +40,7 @@ from anabranch.mcp._sagas import Offered
 from anabranch.mcp._sdk_tool import Described, Serve
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
+from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 
@@ -124,7 +125,10 @@ class FastMcpTool(BaseTool):
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
         """Return ``tool``, run by ``service``."""
         offer = partial(Offered, tool, service)
-        return cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        if service.leaves_unfinished and tool.returns is str and made.output_schema is not None:
+            made.output_schema = with_unfinished(made.output_schema)
+        return made
 
     @property
     def offered(self) -> Offered | None:
@@ -150,7 +154,6 @@ class FastMcpTool(BaseTool):
     async def _served(self, arguments: dict[str, Any]) -> ToolResult:
         request = _request(self._described.name)
         with mapped_errors(
-            self._described.name,
             is_modern=request.is_modern,
             token=REQUEST_STATE if request.is_modern else None,
             unmapped=(FastMCPError,),
@@ -158,6 +161,8 @@ class FastMcpTool(BaseTool):
             value = await self._serve(self._described.validate(arguments), request)
             if isinstance(value, InputRequiredResult):
                 return InputRequiredToolResult(value)
+            if isinstance(value, Unfinished):
+                return ToolResult(content=value.text, structured_content=value.structured)
             with checked_results():
                 return self.convert_result(value)
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch._durable.call_states import UNDONE
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
+from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError
-from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.tool import Tool
 
 __all__ = ["Handles", "OpenCall"]
@@ -69,7 +70,7 @@ class Handles:
             record = await self.calls.stored.find(journal.line, principal)
             if record is None:
                 raise InvalidTokenError
-            if record.status == "expired":
+            if record.state in UNDONE:
                 raise CallExpiredError(journal.line)
             arguments = json.loads(record.arguments)
         if claims.tool not in self.tools:

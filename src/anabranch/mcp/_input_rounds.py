@@ -1,4 +1,4 @@
-"""What a round of a call has asked, and the answers that the next round is sent.
+"""The questions of one round of a call, and the answers that the next round is sent.
 
 Rounds are those of MCP 2026-07-28; the SDK's own way of driving them cannot stop between two.
 """

@@ -1,4 +1,4 @@
-"""What the tools of one server share, whatever the host: how calls run, and when they expire."""
+"""The installation of tools in one server, whatever the host: how calls run, and when they expire."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from anabranch._durable.service import CallService
 from anabranch._engine.clock import SystemClock
 from anabranch._health import Health, OffersRoutes
 from anabranch._opening import Runtime
+from anabranch._sealing import ASKS, HANDLES
 from anabranch._shielded import run_shielded
 from anabranch.engines import InProcessEngine
 from anabranch.limits import Limits
 from anabranch.mcp._ask_links import AskLinks
-from anabranch.mcp._going_on import GoingOn, answer_questions, continue_call
+from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
 from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
-from anabranch.mcp._sealing import ASKS, HANDLES
 from anabranch.mcp._service import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Tool
@@ -75,11 +75,11 @@ class Installation:
             on_call=self._expire,
         )
         self.tools: Sequence[Tool[Any]] = tools
-        self.going_on: list[GoingOn] = []
+        self.continue_tools: list[ContinueTool] = []
         if self.service.continues:
-            self.going_on.append(continue_call(self.service))
+            self.continue_tools.append(continue_call(self.service))
         if self.service.asks_by_result:
-            self.going_on.append(answer_questions(self.service))
+            self.continue_tools.append(answer_questions(self.service))
         self._running = 0
         self._grace = options.grace
         self._engine = options.engine or InProcessEngine(runtime.clock)
@@ -91,7 +91,7 @@ class Installation:
     @property
     def names(self) -> list[str]:
         """The names under which the host is to offer its tools, those that go on included."""
-        return [*(tool.name for tool in self.tools), *(tool.name for tool in self.going_on)]
+        return [*(tool.name for tool in self.tools), *(tool.name for tool in self.continue_tools)]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

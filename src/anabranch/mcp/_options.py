@@ -26,9 +26,9 @@ from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
 from anabranch._engine.clock import Clock, SystemClock
+from anabranch._sealing import SAGAS, Sealer
 from anabranch.limits import Limits
 from anabranch.mcp._heartbeat import HEARTBEAT
-from anabranch.mcp._sealing import SAGAS, Sealer
 from anabranch.stores import open_store
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -18,6 +18,7 @@ from anabranch._asking.host import Capabilities
 from anabranch._durable.states import digest
 from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask
+from anabranch._json_text import number_problem
 from anabranch.messages import (
     ElicitRequest,
     Message,
@@ -104,10 +105,15 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
     if kind != "sample":
         if isinstance(result, types.ElicitResult):  # checked by the SDK
-            given = {} if result.content is None else {"content": cast("JsonValue", result.content)}
+            given = {} if result.content is None else {"content": _writable(result.content)}
             return Answer({"action": result.action, **given})
         return None
     return _reply(result.model_dump(mode="json", exclude_none=True))
+
+
+def _writable(content: Mapping[str, Any]) -> JsonValue:
+    """Return the fields of a form; a number that cannot be recorded is replaced by what fits none."""
+    return {name: {} if number_problem(value) else value for name, value in content.items()}
 
 
 def to_saga_answer(kind: str, result: Mapping[str, JsonValue]) -> Answer | None:
@@ -125,7 +131,8 @@ def _reply(result: dict[str, Any]) -> Answer | None:
     except ValidationError:
         return None
     # In this library's spelling, without the fields of the protocol that are not used.
-    return Answer(reply.model_dump(mode="json", exclude_none=True))
+    value = reply.model_dump(mode="json", exclude_none=True)
+    return None if number_problem(value) else Answer(value)
 
 
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:

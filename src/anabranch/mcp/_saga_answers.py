@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from anabranch._asking.answerer import answer_of_error
 from anabranch._durable.states import digest
 from anabranch._engine import Answer, Journal, canonical
+from anabranch._sealing import SagaClaims
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._protocol import to_saga_answer
 from anabranch.mcp._saga_params import invalid, quoted
 from anabranch.mcp._saga_shapes import SagaStepResult
-from anabranch.mcp._sealing import SagaClaims
 
 __all__ = ["answers_in"]
 

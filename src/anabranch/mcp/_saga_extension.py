@@ -8,11 +8,11 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.extension import RequestHandler
 from mcp.server.mcpserver import Extension, MCPServer, MethodBinding
 
+from anabranch._sealing import Sealer
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import SdkTool
-from anabranch.mcp._sealing import Sealer
 
 __all__ = ["Sagas"]
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from anabranch._asking.host import Capabilities
 from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Finished, Journal
+from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
 from anabranch.mcp._handles import OpenCall
@@ -32,7 +33,6 @@ from anabranch.mcp._saga_answers import answers_in
 from anabranch.mcp._saga_params import invalid, quoted, read
 from anabranch.mcp._saga_results import Convert, to_failure, to_result, to_wire
 from anabranch.mcp._saga_shapes import CallToolSagaParams, ResumeToolSagaParams, SagaStepResult
-from anabranch.mcp._sealing import SagaClaims, Sealer
 from anabranch.mcp._service import Service
 from anabranch.tool import Tool
 
@@ -202,7 +202,7 @@ async def _mapped(
         MCPError: the request is at fault, or the tool has raised the error itself.
     """
     try:
-        with mapped_errors(tool.name, is_modern=request.is_modern, token=SAGA_TOKEN):
+        with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):
             return await running
     except CallFailedError as failure:
         failure.log(tool.name)

@@ -20,7 +20,7 @@ from mcp.server.mcpserver.exceptions import (
 )
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from mcp.shared.inbound import find_invalid_x_mcp_header
-from mcp.types import InputRequiredResult
+from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import PrivateAttr
 
 from anabranch._encodable import encodable
@@ -34,11 +34,12 @@ from anabranch.mcp._error_mapping import (
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._return_type import function_returning
+from anabranch.mcp._return_type import function_returning, list_as_one
 from anabranch.mcp._saga_results import Convert
 from anabranch.mcp._sagas import Offered
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
+from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.tool import Tool, ToolAnnotations
 
 __all__ = ["Described", "SdkTool", "Serve"]
@@ -107,14 +108,19 @@ class SdkTool(BaseTool):
             meta=meta,
         )
         made._described, made._serve = described, serves
-        made._offered = None if offer is None else offer(made.fn_metadata.convert_result)
+        made._offered = None if offer is None else offer(made._converted)
         return made
 
     @classmethod
     def of_tool(cls, tool: Tool[Any], service: Service) -> Self:
         """Return ``tool``, run by ``service``."""
         offer = partial(Offered, tool, service)
-        return cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        made = cls.of(tool, partial(serve, tool, service), offer, service.tool_meta)
+        listed = made.fn_metadata
+        if service.leaves_unfinished and tool.returns is str and listed.output_schema is not None:
+            varied = {"output_schema": with_unfinished(listed.output_schema)}
+            made.fn_metadata = listed.model_copy(update=varied)
+        return made
 
     @property
     def offered(self) -> Offered | None:
@@ -155,16 +161,21 @@ class SdkTool(BaseTool):
         except ValueError as error:  # there is no request: the server's author has called the tool
             raise CallFailedError(None) from error
         with mapped_errors(
-            self.name,
             is_modern=request.is_modern,
             token=REQUEST_STATE if request.is_modern else None,
             unmapped=(ToolError, ResourceError),
         ):
             value = await self._serve(_validated(self._described, arguments), request)
+            if isinstance(value, Unfinished):
+                text = TextContent(type="text", text=value.text)
+                return CallToolResult(content=[text], structured_content=value.structured)
             if not convert_result or isinstance(value, InputRequiredResult):
                 return value
             with checked_results():
-                return self.fn_metadata.convert_result(value)
+                return self._converted(value)
+
+    def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
+        return self.fn_metadata.convert_result(list_as_one(value))
 
 
 def _validated(described: Described, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -11,6 +12,7 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
+from anabranch._wrong_kinds import require_tools
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import (
@@ -54,6 +56,7 @@ def create_server(
         ValueError: a key is too short, or two tools have the same name.
         StoreError: the store's URL cannot be understood.
     """
+    require_tools("create_server()", tools)
     given = options_of(options, keywords)
     installation = Installation([*tools], given, name)
     ttl = token_ttl(given)
@@ -62,21 +65,33 @@ def create_server(
         if given.keys is None
         else RequestStateSecurity(keys=list(given.keys), ttl=ttl)
     )
-    server: MCPServer[Any] = MCPServer(
-        name,
-        instructions=instructions,
-        version=version,
-        tools=_made(installation),
-        request_state_security=security,
-        auth=given.auth,
-        token_verifier=given.token_verifier,
-        log_level="WARNING",
-    )
+    with _root_logger_left_alone():
+        server: MCPServer[Any] = MCPServer(
+            name,
+            instructions=instructions,
+            version=version,
+            tools=_made(installation),
+            request_state_security=security,
+            auth=given.auth,
+            token_verifier=given.token_verifier,
+            log_level="WARNING",
+        )
     _offer_sagas(server, given)
     _run_along(server, installation)
     offer_routes(installation, server)
     offer_log_level(server)
     return server
+
+
+@contextmanager
+def _root_logger_left_alone() -> Generator[None]:
+    """Have the SDK's ``logging.basicConfig`` do nothing: how an application logs is its own."""
+    occupied = logging.NullHandler()
+    logging.root.addHandler(occupied)
+    try:
+        yield
+    finally:
+        logging.root.removeHandler(occupied)
 
 
 def install(
@@ -104,6 +119,7 @@ def install(
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     require_server(server, MCPServer)
+    require_tools("install()", tools)
     given = options_for("MCPServer(…)", options, keywords)
     installation = Installation(tools, given, server.name)
     # The SDK takes tools and extensions when a server is made; on a server that exists, its
@@ -126,7 +142,7 @@ def _made(installation: Installation) -> list[BaseTool]:
     service = installation.service
     return [
         *(SdkTool.of_tool(tool, service) for tool in installation.tools),
-        *(SdkTool.of(more, more.serve) for more in installation.going_on),
+        *(SdkTool.of(more, more.serve) for more in installation.continue_tools),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What all tools of one installation share: how their calls run, and how their clients are asked."""
+"""The service behind all tools of one installation: it runs their calls, and asks their clients."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ class Service:
     def heartbeat_of(self, request: McpRequest) -> Heartbeat:
         """Return the signs of life of ``request``."""
         return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
+
+    @property
+    def leaves_unfinished(self) -> bool:
+        """Whether a request may end although its call is not done."""
+        return self.continues or self.asks_by_result
 
     @property
     def tool_meta(self) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from anabranch.mcp._protocol import to_link
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.mcp._service import Service
-from anabranch.mcp._unfinished import chain_end, open_questions
+from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
 from anabranch.tool import Tool
 
 __all__ = ["Chain", "ask_client", "run_live", "run_rounds", "sendable", "serve"]
@@ -43,7 +43,7 @@ async def serve(
     """Run the call, or the round, that ``request`` is about; ``arguments`` have been validated.
 
     Returns:
-        The tool's value, or an ``InputRequiredResult``.
+        The tool's value, an ``InputRequiredResult``, or that the call is ``Unfinished``.
 
     Raises:
         InvalidTokenError: the state is not this server's, or its call is not open.
@@ -208,7 +208,7 @@ async def _next_round(
     service: Service,
     chain: Chain,
     number: int,
-) -> InputRequiredResult | str:
+) -> InputRequiredResult | Unfinished:
     """Return ``reply`` with the questions in ``askable``, or the end of a chain that is too long."""
     state = reply.request_state or ""
     if service.continues and number - chain.begins >= CHAIN:

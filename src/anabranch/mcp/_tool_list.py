@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Final, NoReturn
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
-from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
 from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from pydantic import ValidationError
 
+from anabranch._foreign_schema import UnusableSchemaError, check_schema
 from anabranch._printable import printable_line
 from anabranch.mcp._client import list_tools
 from anabranch.mcp._repeating import takes_key
@@ -28,6 +30,10 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 MOST_TOOLS: Final = 1_000
 """Tools of one server; further ones are left out."""
+LARGEST: Final = 256 * 1024
+"""Characters in which a tool may be described, its schemas included."""
+LONGEST_READING: Final = 5.0
+"""Seconds of processor time for the schemas of a list; tools whose schemas come later are left out."""
 PAUSE: Final = 5.0
 """Seconds between two readings of the list, however often it changes."""
 
@@ -66,19 +72,21 @@ class ToolList:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             listed = {}
-        unfit = {name: problem for name, tool in listed.items() if (problem := _problem(tool))}
-        for name, problem in unfit.items():
-            logger.warning(
-                "%s: the tool %s is left out: %s", self._place, printable_line(name), problem
-            )
-        fit = [(name, tool) for name, tool in listed.items() if name not in unfit]
-        if len(fit) > MOST_TOOLS:
-            logger.warning("%s: of %d tools %d are used", self._place, len(fit), MOST_TOOLS)
-        # A tool that has not changed stays the same object.
-        self.tools = {
-            name: self.tools[name] if self.tools.get(name) == tool else tool
-            for name, tool in fit[:MOST_TOOLS]
-        }
+        fit = dict[str, types.Tool]()
+        begun = time.thread_time()
+        for name, tool in listed.items():
+            if len(fit) == MOST_TOOLS or time.thread_time() - begun > LONGEST_READING:
+                logger.warning("%s: of %d tools %d are used", self._place, len(listed), len(fit))
+                break
+            if (known := self.tools.get(name)) == tool and known is not None:
+                fit[name] = known  # a tool that has not changed stays the same object
+            elif (problem := _problem(tool)) is None:
+                fit[name] = tool
+            else:
+                shown = printable_line(name)
+                logger.warning("%s: the tool %s is left out: %s", self._place, shown, problem)
+            await anyio.lowlevel.checkpoint()
+        self.tools = fit
 
     async def follow(self, client: Client) -> NoReturn:
         """Read the list again whenever the server says that it has changed, until cancelled."""
@@ -114,8 +122,10 @@ class ToolList:
 
 def _problem(tool: types.Tool) -> str | None:
     """Return why a model cannot be offered ``tool``, ``None`` if it can."""
+    if (size := len(tool.model_dump_json())) > LARGEST:
+        return f"it is described in {size:,} characters, which each request to a model would have"
     try:
-        Draft202012Validator.check_schema(tool.input_schema)
-    except (SchemaError, RecursionError) as error:
-        return f"its parameters have no valid schema ({str(error).partition(chr(10))[0][:200]})"
+        check_schema(tool.input_schema)
+    except UnusableSchemaError as error:
+        return f"its parameters have no valid schema ({str(error)[:200]})"
     return None

@@ -19,13 +19,13 @@ from anabranch._asking.host import Capabilities
 from anabranch._encodable import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight
-from anabranch.mcp._client import Connectable, Era, connect, misfit
+from anabranch.mcp._client import Connectable, Era, connect
 from anabranch.mcp._heartbeat import is_heartbeat
 from anabranch.mcp._input_rounds import RoundOfAnswers
 from anabranch.mcp._repeating import causes, is_lost, keyed_meta
 from anabranch.mcp._tool_link import Link
 from anabranch.mcp._tool_list import ToolList
-from anabranch.mcp._transports import Started
+from anabranch.mcp._transports import Started, WithHeaders
 
 __all__ = ["ToolServer"]
 
@@ -110,8 +110,6 @@ class ToolServer:
                     async with self._addressed.calling(call):
                         return await self._round(link.client, call, name, arguments, key, answers)
             except (MCPError, ValidationError, RuntimeError) as error:
-                if (problem := misfit(name, error)) is not None:
-                    raise ToolError(problem) from error
                 terminated = isinstance(error, MCPError) and error.message in TERMINATED
                 lost = terminated or not link.is_usable or is_lost(error)
                 if lost:
@@ -172,8 +170,10 @@ class ToolServer:
         return client
 
     async def _unreachable(self, target: Connectable, error: Exception) -> str:
-        said = await target.last_words() if isinstance(target, Started) else ""
+        said = await target.last_words() if isinstance(target, Started | WithHeaders) else ""
         reason = next((text for each in causes(error) if (text := _reason(each))), "")
+        if said and isinstance(target, WithHeaders):
+            reason = ""  # it is the SDK's word for what was said
         reason = f"{reason}: {said}" if reason and said else reason or said or type(error).__name__
         return f"{self.place} cannot be used: {encodable(reason).rstrip('.')}."
 

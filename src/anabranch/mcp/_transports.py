@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import threading
 from collections import deque
@@ -22,22 +23,31 @@ from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from anabranch._printable import printable_line
+
 __all__ = ["COMMAND", "Started", "WithHeaders", "command_of"]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 COMMAND: Final = "command:"
-OURS: Final = "ANABRANCH_"
-"""What the names of this library's own settings and secrets begin with."""
+UNAUTHORIZED: Final = 401
+REFUSALS: Final = {400, UNAUTHORIZED, 403}
+"""Statuses of a server that wants a header."""
+LONGEST_REFUSAL: Final = 64 * 1024
+LONGEST_SHOWN: Final = 200
 
+_HEADER: Final = re.compile(r"\b(?:X-[A-Za-z0-9-]{1,60}|Api-Key|Authorization)\b", re.IGNORECASE)
 _TIMEOUT: Final = httpx2.Timeout(30, read=300)  # as the SDK's client has it
 LONGEST_LINE: Final = 2_000
 SOON: Final = 1.0
 """Seconds to wait for the last words of a process that has ended."""
 
 
-def command_of(server: str) -> StdioServerParameters:
-    """Return what starts the server ``command:…``, without this library's settings and secrets.
+def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServerParameters:
+    """Return what starts the server ``command:…``, with the variables ``env``.
+
+    The server is a foreign program, and this process's environment has secrets: of it, it inherits
+    the few variables that the SDK's ``get_default_environment`` names, such as ``PATH``.
 
     Raises:
         ValueError: it cannot be read, or there is none.
@@ -48,10 +58,9 @@ def command_of(server: str) -> StdioServerParameters:
         raise ValueError(f"{server!r} cannot be read as a command: {error}.") from error
     if not words:
         raise ValueError("Write the command that starts the server after command:.")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     command, *arguments = words
     return StdioServerParameters(
-        command=command, args=arguments, env=inherited, encoding_error_handler="replace"
+        command=command, args=arguments, env=dict(env or {}), encoding_error_handler="replace"
     )
 
 
@@ -76,13 +85,47 @@ class WithHeaders(_Reopened):
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         super().__init__()
         self._url = url
-        self._headers = dict(headers)
+        self._headers = httpx2.Headers(headers)
+        self._refusal = ""
 
     async def __aenter__(self) -> Any:  # noqa: ANN401 - the SDK names its streams privately
-        http = httpx2.AsyncClient(headers=self._headers, timeout=_TIMEOUT)
+        self._refusal = ""
+        hooks = {"response": [self._hear]}
+        http = httpx2.AsyncClient(headers=self._headers, timeout=_TIMEOUT, event_hooks=hooks)
         client = await self._stack.enter_async_context(http)
         connection = streamable_http_client(self._url, http_client=client)
         return await self._stack.enter_async_context(connection)
+
+    async def last_words(self) -> str:
+        """Return how the server has refused a request, with the header that it wants, if it says so."""
+        return self._refusal
+
+    async def _hear(self, response: httpx2.Response) -> None:
+        """Read a refusal: the SDK's client reports only that there was one."""
+        if response.is_success:
+            self._refusal = ""  # it was of another era's request
+        if response.status_code not in REFUSALS or self._refusal:
+            return
+        declared = response.headers.get("content-length", "")
+        said = ""
+        if declared.isascii() and declared.isdigit() and int(declared[:9]) <= LONGEST_REFUSAL:
+            await response.aread()
+            said = response.text.strip()
+        demand = response.headers.get("www-authenticate", "")
+        about = printable_line(said or demand)[:LONGEST_SHOWN]
+        shown = f"it answers {response.status_code} {response.reason_phrase}".rstrip()
+        shown += f" ({about})" if about else ""
+        self._refusal = shown + self._way_out(response.status_code, f"{demand} {said}")
+
+    def _way_out(self, status: int, said: str) -> str:
+        """Return which header the server wants, and how to give it, as far as it says so."""
+        named = _HEADER.search(said)
+        name = named[0] if named else "Authorization" if status == UNAUTHORIZED else ""
+        if name in self._headers:
+            return f", and does not accept the header {name} that it is given"
+        value = "Bearer …" if name.lower() == "authorization" else "…"
+        given = f". Give it the header: --header '{name}: {value}', in a program headers="
+        return given if name else ""
 
 
 class Started(_Reopened):

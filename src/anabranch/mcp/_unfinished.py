@@ -1,6 +1,8 @@
-"""Results of calls that are not done: they say so in words, and name a handle and a tool to go on.
+"""Results of calls that are not done: a variant of their own, with a handle and the tool to go on.
 
-Such a result is ordinary text, or an error where the tool's output schema has no room for a text.
+Such a result says so in words, and has the same as structured content under the key ``unfinished``,
+never under that of a value. It is no error, for hosts repeat calls that have failed, and each would
+be another call; only where an author's own output schema leaves no room for the variant it is one.
 """
 
 from __future__ import annotations
@@ -8,15 +10,26 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import mcp_types as types
+from pydantic import JsonValue
 
 from anabranch._form_fields import Form
 from anabranch.errors import ToolError
 from anabranch.mcp._handles import OpenCall
 
-__all__ = ["ANSWER_QUESTIONS", "CONTINUE_CALL", "chain_end", "open_questions"]
+__all__ = [
+    "ANSWER_QUESTIONS",
+    "CONTINUE_CALL",
+    "UNFINISHED",
+    "Unfinished",
+    "chain_end",
+    "is_unfinished",
+    "open_questions",
+    "with_unfinished",
+]
 
 CONTINUE_CALL: Final = "continue_call"
 ANSWER_QUESTIONS: Final = "answer_questions"
@@ -35,19 +48,82 @@ BY_LINK = (
 )
 
 
-def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> str:
+UNFINISHED: Final = "unfinished"
+VARIANT: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "The call is not done; this is no value. Go on as the text says.",
+    "properties": {
+        "tool": {"type": "string", "description": "The tool that goes on with the call."},
+        "call": {"type": "string", "description": "The handle to give it."},
+        "questions": {
+            "type": "array",
+            "description": "What the user is to be asked first.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string"},
+                    "message": {"type": "string"},
+                    "schema": {"type": "object"},
+                    "url": {"type": "string"},
+                },
+                "required": ["question", "message"],
+            },
+        },
+    },
+    "required": ["tool", "call", "questions"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The result of a call that is not done.
+
+    Attributes:
+        text: what the model reads.
+        details: the same for programs, as :data:`VARIANT` describes it.
+    """
+
+    text: str
+    details: dict[str, JsonValue]
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The structured content."""
+        return {UNFINISHED: self.details}
+
+
+def is_unfinished(structured: JsonValue) -> bool:
+    """Whether the structured content of a result, any JSON, says that its call is not done."""
+    if not isinstance(structured, dict) or structured.keys() != {UNFINISHED}:
+        return False
+    details = structured[UNFINISHED]
+    return isinstance(details, dict) and details.keys() >= {*VARIANT["required"]}
+
+
+def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the output schema of a text, with the variant for a call that is not done."""
+    variants = [{"required": schema["required"]}, {"required": [UNFINISHED]}]
+    rest = {name: value for name, value in schema.items() if name != "required"}
+    return {
+        **rest,
+        "properties": {**schema["properties"], UNFINISHED: VARIANT},
+        "oneOf": variants,
+    }
+
+
+def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
     """Return the result that ends a chain of rounds; ``asleep`` says that the call asks nothing now.
 
     Raises:
         ToolError: with the same text, if the tool's output schema has no room for it.
     """
     space = _space(call, called)
-    return _result(
-        call,
+    text = (
         f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
         f" All that was answered is stored. Call the tool {space}{CONTINUE_CALL} with"
-        f" call={handle!r} to go on exactly where it stopped.",
+        f" call={handle!r} to go on exactly where it stopped."
     )
+    return _result(call, text, f"{space}{CONTINUE_CALL}", handle, [])
 
 
 def open_questions(
@@ -56,7 +132,7 @@ def open_questions(
     handle: str,
     requests: Mapping[str, types.InputRequest],
     links: Mapping[str, str],
-) -> str:
+) -> Unfinished:
     """Return the result that lists questions to the user, for a client that cannot show them.
 
     ``links`` are to pages of the questions, by step.
@@ -65,23 +141,30 @@ def open_questions(
         ToolError: with the same text, if the tool's output schema has no room for it.
     """
     space = _space(call, called)
-    asked = [
-        _question(step_id, request.params, links.get(step_id))
+    asked = {
+        step_id: request.params
         for step_id, request in requests.items()
         if isinstance(request, types.ElicitRequest)
-    ]
+    }
     first = next(iter(requests))
-    return _result(
-        call,
+    text = (
         f"{space}{call.tool.name} is not done: it needs answers of the user. {ASK_THE_USER} Then"
         f" call the tool {space}{ANSWER_QUESTIONS} with call={handle!r} and the answers, one object"
         f' for each question: {{"question": {json.dumps(first)}, "action": "accept", "content":'
         ' {…}}. Where the user declines, give "action": "decline" without content; where the user'
-        ' wants to stop, "action": "cancel".'
-        + (f" {BY_LINK}" if links else "")
-        + "\n\n"
-        + "\n\n".join(asked),
+        ' wants to stop, "action": "cancel".' + (f" {BY_LINK}" if links else "")
     )
+    texts = [_question(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
+    details = [_details(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
+    tool = f"{space}{ANSWER_QUESTIONS}"
+    return _result(call, "\n\n".join([text, *texts]), tool, handle, details)
+
+
+def _details(step_id: str, params: types.ElicitRequestParams, link: str | None) -> JsonValue:
+    asked: dict[str, JsonValue] = {"question": step_id, "message": params.message}
+    if isinstance(params, types.ElicitRequestURLParams):
+        return {**asked, "url": params.url}
+    return {**asked, "schema": dict(params.requested_schema), **({"url": link} if link else {})}
 
 
 def _question(step_id: str, params: types.ElicitRequestParams, link: str | None) -> str:
@@ -107,7 +190,9 @@ def _space(call: OpenCall, called: str) -> str:
     return called.removesuffix(own)
 
 
-def _result(call: OpenCall, text: str) -> str:
+def _result(
+    call: OpenCall, text: str, tool: str, handle: str, questions: list[JsonValue]
+) -> Unfinished:
     if call.tool.returns in (str, Any, inspect.Signature.empty):
-        return text
+        return Unfinished(text, {"tool": tool, "call": handle, "questions": questions})
     raise ToolError(text)

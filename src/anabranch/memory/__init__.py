@@ -4,7 +4,9 @@ A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and
 queues finished branches to be learned from. It knows neither agents nor branches' budgets. Nothing
 enters it with a secret: :class:`Scrubber` takes those out, also for texts that leave a branch.
 
-    _items.py            memories, their scopes, lengths and confidence
+    _scopes.py           whose memories are, and which of them a caller sees
+    _items.py            memories, their lengths and confidence
+    _errors.py           what is refused to a caller
     _finished.py         a finished branch, as something to learn from
     _memory_store.py     the protocol of stores
     _words.py            the words that a search is about
@@ -12,28 +14,33 @@ enters it with a secret: :class:`Scrubber` takes those out, also for texts that 
     _recall.py           what fits into a branch's allowance, and how it is sent
     _secret_patterns.py  secrets that the detector library does not know
     _secrets.py          secrets found and replaced, failing closed
-    _bank.py             one caller's memories
+    _bank.py             one caller's memories, and which caller's they are
     _prompts.py          what a model is asked about a finished branch
     _distilling.py       the worker that learns from finished branches
     _tools.py            the memory as tools
 """
 
-from anabranch.memory._bank import FLOOR, MOST, ReasoningBank, UnknownMemoryError
+from anabranch.memory._bank import (
+    FLOOR,
+    MOST,
+    Banks,
+    ReasoningBank,
+    bank_of,
+)
 from anabranch.memory._distilling import Distiller
 from anabranch.memory._embedding import EmbeddedKind, Embedder
+from anabranch.memory._errors import LevelError, UnknownMemoryError
 from anabranch.memory._finished import FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
     START,
     Draft,
-    Level,
     Memory,
     Outcome,
     Provenance,
-    Scope,
-    Scopes,
 )
-from anabranch.memory._memory_store import Filter, MemoryStore
+from anabranch.memory._memory_store import Filter, Learned, MemoryStore
 from anabranch.memory._recall import InjectedMemory, Recall
+from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.memory._secrets import (
     REDACTED,
     WITHHELD,
@@ -52,6 +59,7 @@ __all__ = [
     "REDACTED",
     "START",
     "WITHHELD",
+    "Banks",
     "Detector",
     "Distiller",
     "Draft",
@@ -61,7 +69,9 @@ __all__ = [
     "FinishedBranch",
     "FoundMemory",
     "InjectedMemory",
+    "Learned",
     "Level",
+    "LevelError",
     "Memory",
     "MemoryStore",
     "Outcome",
@@ -75,6 +85,7 @@ __all__ = [
     "Scrubber",
     "UnknownMemoryError",
     "WithheldError",
+    "bank_of",
     "find_secrets",
     "memory_tools",
     "shown",

@@ -1,7 +1,7 @@
-"""``ReasoningBank``: what a project, its team and its organisation have learned, as one caller sees it.
+"""``ReasoningBank``: what a person, a project, its team and its organisation have learned, for one caller.
 
-It decides who sees what, what is stored without its secrets, and how what is found is ranked. To
-remember may fail; to be reminded may not: :meth:`ReasoningBank.recall` and
+It decides who sees and writes what, what is stored without its secrets, and how what is found is
+ranked. To remember may fail; to be reminded may not: :meth:`ReasoningBank.recall` and
 :meth:`ReasoningBank.queue` serve branches, which go on without a memory.
 """
 
@@ -9,29 +9,37 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import TypeAlias
 
 import anyio
 
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.errors import AnabranchError
 from anabranch.memory._embedding import Embedder, fused
+from anabranch.memory._errors import LevelError, UnknownMemoryError
 from anabranch.memory._finished import LEFT_OUT, TRANSCRIPT, FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
     CONTENT,
     DESCRIPTION,
     TITLE,
     Draft,
-    Level,
     Memory,
     Provenance,
-    Scopes,
 )
 from anabranch.memory._memory_store import Filter, MemoryStore
 from anabranch.memory._recall import Recall, packed
+from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.memory._secrets import Scrubber
 from anabranch.memory._words import words_of
 
-__all__ = ["FLOOR", "MOST", "ReasoningBank", "UnknownMemoryError"]
+__all__ = [
+    "FLOOR",
+    "MOST",
+    "Banks",
+    "ReasoningBank",
+    "bank_of",
+]
 
 logger: logging.Logger = logging.getLogger("anabranch")
 
@@ -39,7 +47,7 @@ FLOOR = 0.7
 """The confidence that a memory needs to be given to a branch."""
 
 MOST = 3
-"""How many memories a branch is given: with more, the answers of models get worse again."""
+"""How many memories :meth:`ReasoningBank.recall` returns, unless it is asked for others."""
 
 _POOL = 20
 """How many memories each ranking contributes to their fusion, at least."""
@@ -57,22 +65,14 @@ SECONDS = 2.0
 """How long a branch waits for its memories, unless it says otherwise."""
 
 
-class UnknownMemoryError(AnabranchError):
-    """There is no such memory among those that the caller sees."""
-
-    def __init__(self, memory_id: str) -> None:
-        super().__init__(
-            f"There is no memory {memory_id!r}; memory_search returns the ids of those that exist.",
-            memory_id=memory_id,
-        )
-
-
 class ReasoningBank:
-    """The memories of one caller.
+    """The memories of one caller, or of all whom the application does not distinguish.
 
     Args:
         store: where they are.
         scopes: where the caller is at home.
+        writes: the levels at which the caller may record and forget; by default, the narrowest that
+            they have.
         embedder: ranks by meaning, besides the ranking by words.
         min_similarity: the cosine below which the embedder's ranking has nothing; what is a good
             one depends on the model.
@@ -85,6 +85,7 @@ class ReasoningBank:
         store: MemoryStore,
         *,
         scopes: Scopes | None = None,
+        writes: Iterable[Level] | None = None,
         embedder: Embedder | None = None,
         min_similarity: float = 0.0,
         scrubber: Scrubber | None = None,
@@ -96,11 +97,39 @@ class ReasoningBank:
         self.clock: Clock = clock or SystemClock()
         self._embedder = embedder
         self._min_similarity = min_similarity
+        self._writes = None if writes is None else frozenset(writes)
 
-    async def record(self, draft: Draft, *, level: Level = "project", task: str = "") -> Memory:
+    def of(self, principal: str | None) -> ReasoningBank:
+        """Return the memories of one of the callers who share this bank.
+
+        What the caller records is theirs, at the level ``person``; the levels that have a name here
+        are seen by all of them. Without a ``principal`` callers are not distinguished, and share
+        this bank itself.
+        """
+        if not principal:
+            return self
+        view = copy(self)
+        view.scopes = self.scopes.of(principal)
+        return view
+
+    @property
+    def writable(self) -> tuple[Scope, ...]:
+        """The scopes in which the caller may record and forget, the nearest first."""
+        seen = self.scopes.visible
+        return (
+            seen[:1] if self._writes is None else tuple(s for s in seen if s.level in self._writes)
+        )
+
+    async def record(self, draft: Draft, *, level: Level | None = None, task: str = "") -> Memory:
         """Store a memory, and return it; one with the same content is returned instead.
 
+        Args:
+            draft: what there is to remember.
+            level: with whom it is shared; by default, the nearest that the caller may write.
+            task: what was being done when it was learned.
+
         Raises:
+            LevelError: the caller may not write there.
             WithheldError: it could not be searched for secrets.
         """
         return await self.add(await self.to_memory(draft, level=level, task=task))
@@ -115,16 +144,20 @@ class ReasoningBank:
         self,
         draft: Draft,
         *,
-        level: Level = "project",
+        level: Level | None = None,
         task: str = "",
         provenance: Provenance | None = None,
-        scopes: Scopes | None = None,
+        scope: Scope | None = None,
     ) -> Memory:
         """Return what would be stored for ``draft``: without secrets, with an id.
 
+        ``scope`` is another caller's, for those who learn on behalf of all.
+
         Raises:
+            LevelError: the caller may not write at ``level``.
             WithheldError: it could not be searched for secrets.
         """
+        scope = scope or self._writable(level)
         title, description, content, safe_task = await self._safe(
             draft.title, draft.description, draft.content, task
         )
@@ -135,11 +168,20 @@ class ReasoningBank:
         return Memory(
             **safe.model_dump(),
             id=f"mem_{secrets.token_urlsafe(9)}",
-            scope=(scopes or self.scopes).at(level),
+            scope=scope,
             task=safe_task[:_TASK],
             provenance=provenance or Provenance(),
             created_at=self.clock.now(),
         )
+
+    def _writable(self, level: Level | None) -> Scope:
+        for scope in self.writable:
+            if level in (None, scope.level):
+                return scope
+        raise self._not_writable(level)
+
+    def _not_writable(self, level: Level | None) -> LevelError:
+        return LevelError(level, [scope.level for scope in self.writable])
 
     async def _safe(self, *texts: str) -> list[str]:
         return [await self.scrubber.clean(text) for text in texts]
@@ -191,11 +233,13 @@ class ReasoningBank:
     async def rate(self, memory_id: str, *, helpful: bool) -> Memory:
         """Say whether a memory was of use, and return it as it is then.
 
+        It is the caller's vote on it, in the place of the one that they may have given before.
+
         Raises:
             UnknownMemoryError: the caller sees no such memory.
         """
         await self.find(memory_id)
-        rated = await self.store.rate(memory_id, helpful=helpful)
+        rated = await self.store.rate(memory_id, helpful=helpful, voter=self.scopes.voter)
         if rated is None:
             raise UnknownMemoryError(memory_id)
         return rated
@@ -219,20 +263,27 @@ class ReasoningBank:
         """Delete a memory, for good.
 
         Raises:
+            LevelError: the caller may not write at its level.
             UnknownMemoryError: the caller sees no such memory.
         """
-        await self.find(memory_id)
+        found = await self.find(memory_id)
+        if found.scope not in self.writable:
+            raise self._not_writable(found.scope.level)
         await self.store.forget(memory_id)
 
     async def queue(self, branch: FinishedBranch) -> bool:
         """Queue a finished branch to be learned from, without its secrets.
 
-        Returns whether it is queued now. It never fails: what cannot be queued is not learned from.
+        What it teaches is stored at the nearest level that the caller may write. Returns whether it
+        is queued now. It never fails: what cannot be queued is not learned from.
         """
         try:
+            home = self._writable(None)
             safe = {name: await self._bounded(text) for name, text in branch.texts().items()}
             clean = branch.model_copy(update=safe)
-            waiting = QueuedBranch(branch=clean, scopes=self.scopes, queued_at=self.clock.now())
+            waiting = QueuedBranch(
+                branch=clean, scopes=self.scopes, level=home.level, queued_at=self.clock.now()
+            )
             return await self.store.queue(waiting)
         except Exception:
             logger.warning("branch %r is not learned from", branch.branch_id, exc_info=True)
@@ -261,6 +312,20 @@ class ReasoningBank:
                 await self.store.add_vectors(embedder.id, dict(zip(ids, vectors, strict=True)))
         except Exception:
             logger.warning("memories are without embeddings, which failed", exc_info=True)
+
+
+Banks: TypeAlias = ReasoningBank | Callable[[str | None], ReasoningBank]
+"""The memories of all callers: a bank that they share, each with notes of their own; or a function.
+
+The function returns the memories of a principal, or of everyone where callers are not distinguished.
+"""
+
+
+def bank_of(banks: Banks, principal: str | None) -> ReasoningBank:
+    """Return the memories of one caller; ``principal`` is empty where callers are not distinguished."""
+    if isinstance(banks, ReasoningBank):
+        return banks.of(principal)
+    return banks(principal or None)
 
 
 def _embedded_text(memory: Memory) -> str:

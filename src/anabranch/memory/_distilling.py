@@ -1,4 +1,4 @@
-"""The worker that learns from finished branches: judged, distilled, without duplicates, once.
+"""The worker that learns from finished branches: judged, distilled, compared with what is known, once.
 
 A branch is leased from the queue, and what was learned is added in the transaction that ends the
 work on it. So a worker that is killed loses nothing, and nothing is added twice; another worker
@@ -21,10 +21,18 @@ from anabranch._engine.clock import pause
 from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError
 from anabranch.memory._bank import ReasoningBank
+from anabranch.memory._comparison import is_opposite, is_same
 from anabranch.memory._finished import QueuedBranch
-from anabranch.memory._items import Draft, Memory, Outcome, Provenance
-from anabranch.memory._memory_store import Filter
-from anabranch.memory._prompts import extraction, judgement, read_items, read_verdict
+from anabranch.memory._items import Memory, Outcome, Provenance
+from anabranch.memory._memory_store import Filter, Learned
+from anabranch.memory._prompts import (
+    Lesson,
+    Relation,
+    extraction,
+    judgement,
+    read_lessons,
+    read_verdict,
+)
 from anabranch.memory._words import words_of
 
 __all__ = ["ATTEMPTS", "LEASE", "POLL", "Distiller"]
@@ -41,15 +49,18 @@ POLL = 30.0
 """Seconds from one look into the queue to the next."""
 
 _RETRY = 60.0
-_SAME = 0.7
-"""The share of common words from which two lessons are one."""
+_SHOWN = 10
+"""How many known memories the model compares its lessons with."""
+
+_SIMILAR = 5
+"""How many known memories a lesson is compared with by its words, where the model has not said."""
 
 
 class Distiller:
     """Learns from the finished branches in a memory's queue.
 
     Args:
-        bank: the memory; each branch becomes memories of the project that queued it.
+        bank: the memory; each branch becomes memories of the caller whose branch it was.
         sampler: the model that judges and distils.
     """
 
@@ -96,14 +107,14 @@ class Distiller:
         branch_id = queued.branch.branch_id
         try:
             with anyio.fail_after(LEASE):
-                learned, confirmed = await self._learned_from(queued)
+                learned = await self._learned_from(queued)
         except asyncio.CancelledError:  # the process ends: the next worker need not wait for it
             await run_shielded(self._hand_back(branch_id))
             raise
         except Exception as error:  # noqa: BLE001  # a model's adapter may raise anything
             await self._try_again(queued, error)
         else:
-            await self._store.finish(branch_id, self._owner, learned, confirmed)
+            await self._store.finish(branch_id, self._owner, learned)
             await self._bank.embed_missing()
         return True
 
@@ -118,44 +129,70 @@ class Distiller:
         at = self._bank.clock.now() + wait if queued.attempts < ATTEMPTS else None
         await self._store.retry(branch_id, self._owner, at, problem)
 
-    async def _learned_from(self, queued: QueuedBranch) -> tuple[list[Memory], list[str]]:
-        """Return the new memories, and the ids of those that were learned again."""
+    async def _learned_from(self, queued: QueuedBranch) -> Learned:
         outcome = await self._outcome(queued)
         if outcome is None:
-            return [], []
-        reply = await self._sampler.sample(extraction(queued.branch, outcome))
+            return Learned()
+        known = await self._known_to(queued)
+        reply = await self._sampler.sample(extraction(queued.branch, outcome, known))
         provenance = Provenance(
             source="distilled", branch_id=queued.branch.branch_id, outcome=outcome
         )
         task = f"{queued.branch.description}\n{queued.branch.prompt}"
-        learned: list[Memory] = []
-        confirmed: list[str] = []
-        for draft in read_items(reply):
-            known = await self._known(draft, queued, learned)
-            if known is None:
-                learned.append(
+        added: list[Memory] = []
+        found: dict[Relation, list[str]] = {"confirms": [], "contradicts": [], "replaces": []}
+        for lesson in read_lessons(reply, known):
+            if any(is_same(lesson.draft.content, memory.content) for memory in added):
+                continue
+            relation, about = await self._compared(lesson, queued, known)
+            if about is not None:
+                found[relation].append(about.id)
+            if relation != "confirms":
+                added.append(
                     await self._bank.to_memory(
-                        draft, task=task, provenance=provenance, scopes=queued.scopes
+                        lesson.draft, task=task, provenance=provenance, scope=queued.home
                     )
                 )
-            elif known not in learned:
-                confirmed.append(known.id)
-        return learned, confirmed
+        return Learned(
+            added=added,
+            confirmed=found["confirms"],
+            contradicted=found["contradicts"],
+            replaced=found["replaces"],
+            voter=queued.scopes.voter,
+        )
+
+    async def _known_to(self, queued: QueuedBranch) -> list[Memory]:
+        """Return what the caller knows of the branch's subject: what the branch was given, first."""
+        branch, visible = queued.branch, queued.scopes.visible
+        given = [await self._store.find(memory_id) for memory_id in branch.injected]
+        words = words_of(f"{branch.description} {branch.prompt} {branch.message}")
+        similar = await self._store.search(words, Filter(visible, limit=_SHOWN))
+        seen = [each for each in given if each is not None and each.scope in visible]
+        return list({each.id: each for each in (*seen, *similar)}.values())[:_SHOWN]
+
+    async def _compared(
+        self, lesson: Lesson, queued: QueuedBranch, known: Sequence[Memory]
+    ) -> tuple[Relation, Memory | None]:
+        """Return what a lesson is to what is known: as the model says, or else by its words."""
+        about = lesson.known
+        if lesson.relation is not None and about is not None:
+            # What is shared with others is not theirs to replace.
+            shared = lesson.relation == "replaces" and about.scope != queued.home
+            return "contradicts" if shared else lesson.relation, about
+        content, home = lesson.draft.content, queued.home
+        words = words_of(f"{lesson.draft.title} {content}")
+        similar = await self._store.search(words, Filter((home,), limit=_SIMILAR))
+        for memory in similar:
+            if is_same(content, memory.content):
+                return "confirms", memory
+        unseen = [each for each in similar if lesson.relation is None or each not in known]
+        for memory in unseen:
+            if is_opposite(content, memory.content):
+                return "contradicts", memory
+        return "new", None
 
     async def _outcome(self, queued: QueuedBranch) -> Outcome | None:
         if queued.branch.status != "completed":
             return "failure"
         verdict = read_verdict(await self._sampler.sample(judgement(queued.branch)))
         return None if verdict == "unclear" else verdict
-
-    async def _known(
-        self, draft: Draft, queued: QueuedBranch, learned: Sequence[Memory]
-    ) -> Memory | None:
-        """Return the memory that says the same as ``draft``, among all of the project."""
-        words = words_of(f"{draft.title} {draft.content}")
-        which = Filter((queued.scopes.at("project"),), limit=5)
-        for memory in (*learned, *await self._store.search(words, which)):
-            same = set(words) & set(theirs := words_of(f"{memory.title} {memory.content}"))
-            if len(same) >= _SAME * len({*words, *theirs}):
-                return memory
-        return None

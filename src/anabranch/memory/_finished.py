@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from anabranch.memory._items import Scopes
+from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.messages import Shape
 
 __all__ = ["LEFT_OUT", "TRANSCRIPT", "FinishedBranch", "QueuedBranch"]
@@ -42,9 +42,19 @@ _TEXTS = ("description", "prompt", "message", "transcript")
 
 
 class QueuedBranch(Shape):
-    """A finished branch that waits to be learned from, and whose memories it becomes."""
+    """A finished branch that waits to be learned from.
+
+    ``scopes`` are those of the caller whose branch it was, and ``level`` is where its memories
+    belong; by default, the narrowest.
+    """
 
     branch: FinishedBranch
     scopes: Scopes = Scopes()
+    level: Level | None = None
     queued_at: float
     attempts: int = 0
+
+    @property
+    def home(self) -> Scope:
+        """Whose the memories are that are learned from it."""
+        return self.scopes.visible[0] if self.level is None else self.scopes.at(self.level)

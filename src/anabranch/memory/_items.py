@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from anabranch._printable import printable
+from anabranch.memory._scopes import Scope
 from anabranch.messages import Shape
 
 __all__ = [
@@ -20,12 +21,9 @@ __all__ = [
     "START",
     "TITLE",
     "Draft",
-    "Level",
     "Memory",
     "Outcome",
     "Provenance",
-    "Scope",
-    "Scopes",
 ]
 
 TITLE, DESCRIPTION, CONTENT = 200, 500, 4_000
@@ -35,10 +33,7 @@ START = 0.75
 """The confidence of a new memory: above the floor under which none is injected."""
 
 _PRIOR_WEIGHT = 4
-"""How many ratings weigh as much as the confidence that a memory began with."""
-
-Level: TypeAlias = Literal["project", "team", "org"]
-"""How far a memory is shared, the nearest first."""
+"""How many votes weigh as much as the confidence that a memory began with."""
 
 Outcome: TypeAlias = Literal["success", "failure"]
 """How the work ended that a memory is distilled from."""
@@ -54,31 +49,6 @@ Description: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=DESCRIPTION), _Clean
 ]
 Content: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=CONTENT), _Clean]
-Name: TypeAlias = Annotated[str, StringConstraints(max_length=200), _Clean]
-
-
-class Scope(Shape):
-    """One project, team or organisation, by its name."""
-
-    level: Level = "project"
-    name: Name = ""
-
-
-class Scopes(Shape):
-    """Where a caller is at home: its project, its team and its organisation."""
-
-    project: Name = ""
-    team: Name = ""
-    org: Name = ""
-
-    def at(self, level: Level) -> Scope:
-        """Return the caller's scope at ``level``."""
-        return Scope(level=level, name=getattr(self, level))
-
-    @property
-    def visible(self) -> tuple[Scope, ...]:
-        """The scopes whose memories the caller sees, the nearest first."""
-        return self.at("project"), self.at("team"), self.at("org")
 
 
 class Draft(Shape):
@@ -106,7 +76,7 @@ class Memory(Draft):
     """A memory as it is stored.
 
     ``task`` is what was being done when it was learned; search looks at it, too. ``confidence``
-    begins at ``prior`` and is moved by ratings: ``helpful`` and ``unhelpful`` count them.
+    begins at ``prior`` and is moved by votes: ``helpful`` and ``unhelpful`` count them.
     """
 
     id: str
@@ -120,11 +90,16 @@ class Memory(Draft):
 
     @property
     def confidence(self) -> float:
-        """How far it can be relied on, between 0 and 1, whatever the order of its ratings."""
+        """How far it can be relied on, between 0 and 1, whatever the order of its votes."""
         rated = self.helpful + self.unhelpful
         return (self.prior * _PRIOR_WEIGHT + self.helpful) / (_PRIOR_WEIGHT + rated)
 
-    def rated(self, *, helpful: bool) -> Memory:
-        """Return it with one more rating."""
-        name = "helpful" if helpful else "unhelpful"
-        return self.model_copy(update={name: getattr(self, name) + 1})
+    def rated(self, *, helpful: bool, instead: bool | None = None) -> Memory:
+        """Return it with one more vote, in place of the one that the voter has given ``instead``."""
+        if helpful == instead:
+            return self
+        counts = {"helpful": self.helpful, "unhelpful": self.unhelpful}
+        counts["helpful" if helpful else "unhelpful"] += 1
+        if instead is not None:
+            counts["helpful" if instead else "unhelpful"] -= 1
+        return self.model_copy(update=counts)

@@ -1,6 +1,6 @@
 """``MemoryStore``, the protocol of stores of memories, and the queue of branches to learn from.
 
-A memory never changes but for its ratings. Scopes and confidence are filters: what they exclude is
+A memory never changes but for its votes. Scopes and confidence are filters: what they exclude is
 not ranked, so it cannot push out what may be seen.
 """
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.memory._finished import QueuedBranch
-from anabranch.memory._items import Memory, Scope
+from anabranch.memory._items import Memory
+from anabranch.memory._scopes import Scope
 
-__all__ = ["Filter", "MemoryStore"]
+__all__ = ["Filter", "Learned", "MemoryStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,25 @@ class Filter:
     scopes: tuple[Scope, ...] | None = None
     min_confidence: float = 0.0
     limit: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What the work on a branch leaves, by the ids of memories but for those that are new.
+
+    Attributes:
+        added: the new memories.
+        confirmed: those that the branch has shown to be right; each is a vote.
+        contradicted: those that it has shown to be wrong; each is a vote.
+        replaced: those in whose place new ones are added; they are forgotten.
+        voter: who votes, as :meth:`MemoryStore.rate` has it.
+    """
+
+    added: Sequence[Memory] = ()
+    confirmed: Sequence[str] = ()
+    contradicted: Sequence[str] = ()
+    replaced: Sequence[str] = ()
+    voter: str = ""
 
 
 class MemoryStore(Protocol):
@@ -61,12 +81,15 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def rate(self, memory_id: str, *, helpful: bool) -> Memory | None:
-        """Count a rating, and return the memory as it is then."""
+    async def rate(self, memory_id: str, *, helpful: bool, voter: str) -> Memory | None:
+        """Count a vote, and return the memory as it is then.
+
+        Each voter has one vote on a memory: another one takes the place of the first.
+        """
         ...
 
     async def forget(self, memory_id: str) -> bool:
-        """Delete the memory, its vectors included; return whether it existed."""
+        """Delete the memory, its vectors and votes included; return whether it existed."""
         ...
 
     async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
@@ -99,10 +122,8 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def finish(
-        self, branch_id: str, owner: str, learned: Sequence[Memory], confirmed: Sequence[str]
-    ) -> bool:
-        """End the work on a branch: add what was learned, and rate what was confirmed helpful.
+    async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
+        """End the work on a branch: forget, count votes, and add as it says.
 
         All or nothing, and nothing if the lease is no longer the owner's; returns whether it was.
         """

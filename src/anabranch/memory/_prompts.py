@@ -1,21 +1,33 @@
-"""What a model is asked about a finished branch: how it ended, and what it teaches.
+"""The requests about a finished branch: how it ended, what it teaches, and how that fits what is known.
 
 The branch is sent as one JSON object, so that nothing in it can end the data and begin an
-instruction. A reply is read as the JSON in it, whatever surrounds that.
+instruction. A reply is read as the JSON in it, whatever surrounds that. Known memories have numbers,
+and a reply names no other ones.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch.memory._finished import FinishedBranch
-from anabranch.memory._items import Draft, Outcome
+from anabranch.memory._items import Draft, Memory, Outcome
 from anabranch.messages import SampleReply, SampleRequest, user
 
-__all__ = ["MAX_ITEMS", "Verdict", "extraction", "judgement", "read_items", "read_verdict"]
+__all__ = [
+    "MAX_ITEMS",
+    "Lesson",
+    "Relation",
+    "Verdict",
+    "extraction",
+    "judgement",
+    "read_lessons",
+    "read_verdict",
+]
 
 MAX_ITEMS = 3
 """How many memories one branch becomes at most."""
@@ -35,7 +47,11 @@ _ITEMS = (
     " helps with other tasks of this kind: it names a procedure, a cause or a condition concretely,"
     " and has no product names, no literal values of this task, and nothing secret." + _DATA + " A"
     ' list of {"title": "a few words", "description": "one sentence: when it is of use",'
-    ' "content": "one to three sentences: what to do"}'
+    ' "content": "one to three sentences: what to do"}. "known" in the record lists lessons that are'
+    " stored already. Compare yours with them, and mind that a negation, a number, a name or an order"
+    ' changes what a lesson says. Add "known": N and "relation" to a lesson that concerns number N:'
+    ' "confirms" if both say the same, "contradicts" if one of them must be wrong, "replaces" if yours'
+    ' is the better or newer version of it; or "relation": "new" if it concerns none.'
 )
 _SUCCESS = "You distil what made a finished task succeed into lessons for later ones." + _ITEMS
 _FAILURE = (
@@ -44,10 +60,32 @@ _FAILURE = (
 )
 
 Verdict: TypeAlias = Literal["success", "failure", "unclear"]
+Relation: TypeAlias = Literal["new", "confirms", "contradicts", "replaces"]
+"""What a lesson is to what is known."""
 
 
 class _Judgement(BaseModel):
     outcome: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A lesson that a model has found.
+
+    Attributes:
+        draft: the lesson.
+        relation: what it is to ``known``, or ``new``; ``None`` if the model does not say.
+        known: the memory that it concerns.
+    """
+
+    draft: Draft
+    relation: Relation | None = None
+    known: Memory | None = None
+
+
+class _Compared(BaseModel):
+    relation: Relation
+    known: int = 0
 
 
 _LISTED: TypeAdapter[list[JsonValue]] = TypeAdapter(
@@ -60,13 +98,19 @@ def judgement(branch: FinishedBranch) -> SampleRequest:
     return _request(_JUDGE, branch)
 
 
-def extraction(branch: FinishedBranch, outcome: Outcome) -> SampleRequest:
-    """Return the request for what a branch teaches."""
-    return _request(_SUCCESS if outcome == "success" else _FAILURE, branch)
+def extraction(
+    branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory] = ()
+) -> SampleRequest:
+    """Return the request for what a branch teaches, beside what is known."""
+    shown = [
+        {"number": number, **memory.model_dump(include={"title", "description", "content"})}
+        for number, memory in enumerate(known, 1)
+    ]
+    return _request(_SUCCESS if outcome == "success" else _FAILURE, branch, known=shown)
 
 
-def _request(system_prompt: str, branch: FinishedBranch) -> SampleRequest:
-    record = branch.model_dump(exclude={"branch_id", "injected"})
+def _request(system_prompt: str, branch: FinishedBranch, **more: object) -> SampleRequest:
+    record = {**branch.model_dump(exclude={"branch_id", "injected"}), **more}
     message = user(json.dumps(record, ensure_ascii=False))
     return SampleRequest(messages=(message,), system_prompt=system_prompt, max_tokens=_TOKENS)
 
@@ -80,19 +124,31 @@ def read_verdict(reply: SampleReply) -> Verdict:
     return _Judgement.model_validate_json(_json_in(reply.text, "{}")).outcome
 
 
-def read_items(reply: SampleReply) -> list[Draft]:
+def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesson]:
     """Return the lessons in a reply, without those that are not in the form that was asked for.
 
     Raises:
         ValueError: it has no list.
     """
-    items: list[Draft] = []
+    lessons: list[Lesson] = []
     for each in _LISTED.validate_json(_json_in(reply.text, "[]")):
         try:
-            items.append(Draft.model_validate(each))
+            lessons.append(Lesson(Draft.model_validate(each), *_compared(each, known)))
         except ValidationError:
             continue
-    return items[:MAX_ITEMS]
+    return lessons[:MAX_ITEMS]
+
+
+def _compared(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
+    """Return what an item says of what is known; nothing if it is not in the form asked for."""
+    try:
+        compared = _Compared.model_validate(item)
+    except ValidationError:
+        return None, None
+    if compared.relation == "new":
+        return "new", None
+    named = 1 <= compared.known <= len(known)
+    return (compared.relation, known[compared.known - 1]) if named else (None, None)
 
 
 def _json_in(text: str, brackets: str) -> str:

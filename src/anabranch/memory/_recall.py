@@ -1,7 +1,7 @@
 """Memories for a branch: as many of the found ones as fit into its allowance of tokens.
 
 They are given as data, one JSON object to a line: what a memory says cannot end the list, and its
-reader is asked to check it. What is counted is what is sent.
+reader is asked to check it. Each says from which level it is. What is counted is what is sent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
 from anabranch.memory._items import Memory
+from anabranch.memory._scopes import Level
 from anabranch.messages import Shape
 
 __all__ = ["InjectedMemory", "Recall", "packed"]
@@ -31,12 +32,14 @@ class InjectedMemory(Shape):
     title: str
     description: str
     content: str
+    scope: Level
     tokens: int
 
     @property
     def line(self) -> str:
         """The memory as it is sent."""
-        return _line(self)
+        shown = self.model_dump(include={"title", "description", "content", "scope"})
+        return json.dumps(shown, ensure_ascii=False)
 
 
 class Recall(Shape):
@@ -61,16 +64,14 @@ def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
     left = allowance
     for memory in memories:
         heading = _HEADING if not items else ""
-        tokens = math.ceil(ADMISSION_MARGIN * estimate_tokens(f"{heading}\n{_line(memory)}"))
+        item = _injected(memory)
+        tokens = math.ceil(ADMISSION_MARGIN * estimate_tokens(f"{heading}\n{item.line}"))
         if tokens <= left and len(items) < limit:
             left -= tokens
-            fields = {name: getattr(memory, name) for name in ("id", *_SHOWN)}
-            items.append(InjectedMemory(tokens=tokens, **fields))
+            items.append(item.model_copy(update={"tokens": tokens}))
     return Recall(items=tuple(items))
 
 
-_SHOWN = ("title", "description", "content")
-
-
-def _line(memory: Memory | InjectedMemory) -> str:
-    return json.dumps({name: getattr(memory, name) for name in _SHOWN}, ensure_ascii=False)
+def _injected(memory: Memory) -> InjectedMemory:
+    fields = {name: getattr(memory, name) for name in ("id", "title", "description", "content")}
+    return InjectedMemory(**fields, scope=memory.scope.level, tokens=0)

@@ -27,8 +27,35 @@ _TOKENS = (
     r"whsec_[\w+/=]{16,}",
     r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
     r"eyJ[\w-]{8,}\.[\w-]{8,}[\w.+/=-]*",  # a JSON Web Token, also one that is cut off
+    r"v1\.[\w-]{43,}",  # our own: requestState, sagaToken, handles of calls, links to questions
 )
-_NAMES = r"(?:api_?key|access_?key|account_?key|private_?key|secret|token(?!s)|passw(?:or)?d|pwd)"
+_NAMES = (
+    r"(?:(?:api|access|account|auth|private)[_-]?key|secret|token(?!s)|passw(?:or)?d|passphrase|passcode|pwd"
+    r"|(?:(?<=[_-])|admin|db|ftp|key|mail|my|pg|root|smtp|sql|user)pass(?![a-z]))[\w-]{0,32}"
+)
+_NO_MARK = r"(?!\[REDACTED)"  # what has been replaced is no secret
+_PLAIN = rf"(?P<secret>{_NO_MARK}[^\s\"',;&()]{{4,}})"
+_WITH_DIGIT = rf"(?P<secret>{_NO_MARK}(?=[^\s\"',;()]{{0,64}}\d)[^\s\"',;()]{{6,}})"
+
+
+def _quoted(before: str) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of a secret in quotes, which may have blanks, after ``before``."""
+    for quote in "\"'":
+        secret = rf"(?P<secret>{_NO_MARK}[^{quote}\n]{{4,}})"
+        yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
+
+
+# A command of curl or HTTPie to the end of its lines, and the options in it that have secrets.
+_COMMAND = re.compile(r"\b(?:curl|https?)[ \t](?:[^\n|\\]|\\.)*", re.DOTALL)
+_BEFORE = (
+    r"[ \t](?:-[uUa]|--user|--proxy-user|--auth)[ =]?%s[^\s:\"']{1,128}:",
+    r"[ \t](?:-b|--cookie)[ =]?%s[^\s=;,\"']{1,128}=",
+)
+_OPTIONS = tuple(
+    pattern
+    for before in _BEFORE
+    for pattern in (*_quoted(before), re.compile(rf"{before % ''}(?P<secret>{_NO_MARK}[^\s\"']+)"))
+)
 _PATTERNS = (
     re.compile(rf"(?<![\w-])(?P<secret>{'|'.join(_TOKENS)})"),
     # A whole key in PEM's form; to the end of the text if it has no end.
@@ -38,16 +65,28 @@ _PATTERNS = (
     re.compile(r"\b(?:bearer|basic)[ \t]+(?P<secret>[\w.~+/=-]{16,})", re.IGNORECASE),
     # The password of a URL, with the user's name: postgres://user:password@host
     re.compile(r"(?<=://)(?P<secret>[^\s/:@]{0,256}:[^\s/@]{1,512})@"),
-    # password=x, API_KEY=x, --token x; after a colon only what looks like no word.
+    # Set-Cookie has one cookie and its attributes, Cookie has several.
     re.compile(
-        rf"{_NAMES}[\w-]{{0,32}}[\"']?[ \t]{{0,4}}=[ \t]{{0,4}}[\"']?"
-        r"(?P<secret>(?!\[REDACTED)[^\s\"',;&()]{4,})",
+        rf"set-cookie[\"']?[ \t]*[:=][ \t]*[\"']?[^\s=;,\"']{{1,128}}=\"?(?P<secret>{_NO_MARK}[^\s;\"']{{4,}})",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"{_NAMES}[\w-]{{0,32}}[\"']?[ \t]{{0,4}}:[ \t]{{0,4}}[\"']?"
-        r"(?P<secret>(?=[^\s\"',;()]{0,64}\d)[^\s\"',;()]{6,})",
+        rf"(?<![\w-])cookie[\"']?[ \t]*:[ \t]*[\"']?[^\s=;,\"']{{1,128}}="
+        rf"(?P<secret>{_NO_MARK}[^\r\n\"']{{4,}})",
         re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>{_NO_MARK}[\w.~+/=-]{{16,}})",
+        re.IGNORECASE,
+    ),
+    # password=x, API_KEY=x; after a colon, or an option's name, only what looks like no word.
+    *_quoted(rf"{_NAMES}[\"']?[ \t]{{0,4}}[=:][ \t]{{0,4}}%s"),
+    re.compile(rf"{_NAMES}[\"']?[ \t]{{0,4}}=[ \t]{{0,4}}[\"']?{_PLAIN}", re.IGNORECASE),
+    re.compile(rf"{_NAMES}[\"']?[ \t]{{0,4}}:[ \t]{{0,4}}[\"']?{_WITH_DIGIT}", re.IGNORECASE),
+    re.compile(rf"--(?:[\w-]{{0,32}}[_-])?{_NAMES}[ \t]{{1,4}}[\"']?{_WITH_DIGIT}", re.IGNORECASE),
+    # A count of tests that pass is no password.
+    re.compile(
+        rf"(?<![\w-])pass[\"']?[ \t]{{0,4}}=[ \t]{{0,4}}[\"']?(?!\d+\b){_PLAIN}", re.IGNORECASE
     ),
 )
 
@@ -57,3 +96,7 @@ def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             yield match.span("secret")
+    for command in _COMMAND.finditer(text):
+        for option in _OPTIONS:
+            for match in option.finditer(text, *command.span()):
+                yield match.span("secret")

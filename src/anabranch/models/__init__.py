@@ -12,8 +12,10 @@ packages are imported when a provider's model is first opened.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from anabranch._extras import needs_extra
+from anabranch._wrong_kinds import wrong_kind
 from anabranch.memory import Embedder
 from anabranch.models._model_errors import ModelError, ProviderError
 from anabranch.models._prices import price_of
@@ -29,6 +31,7 @@ __all__ = [
     "SampleStream",
     "ScriptedModel",
     "StreamingSampler",
+    "as_sampler",
     "as_streaming",
     "known_models",
     "open_embedder",
@@ -71,7 +74,11 @@ def open_model(
     Raises:
         ModelError: the name is unknown, the extra ``models`` is not installed, the provider
             lacks its key, or the script cannot be read.
+        TypeError: ``name`` is none.
     """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
+        wanted = "the name of a model, for example anthropic:claude-sonnet-5-5"
+        raise wrong_kind("open_model()", wanted, name)
     if name.startswith(SCRIPT):
         return ScriptedModel.from_file(Path(name.removeprefix(SCRIPT)))
     names = [part.strip() for part in name.split(",")]
@@ -80,12 +87,23 @@ def open_model(
             f"Unknown model {name!r}. Write provider:model, for example anthropic:claude-sonnet-5-5"
             " or ollama:qwen3, or script:FILE."
         )
-    with needs_extra("models", f"Model {name!r}", ModelError):
+    with needs_extra("models", f"Model {name!r}", ModelError, is_named=True):
         from anabranch.models._pydantic_ai import (  # noqa: PLC0415 - an extra
             ProviderModel,
             find_model,
         )
     return ProviderModel(*map(find_model, names), timeout=timeout, retries=retries, cache=cache)
+
+
+def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a Model
+    """Return ``model``, a ``Model`` of pydantic-ai that is open already, as one that answers samples.
+
+    Raises:
+        ModelError: the extra ``models`` is not installed.
+    """
+    with needs_extra("models", "as_sampler()", ModelError, is_named=True):
+        from anabranch.models._pydantic_ai import ProviderModel  # noqa: PLC0415 - an extra
+    return ProviderModel(model)
 
 
 def open_embedder(name: str) -> Embedder:

@@ -1,4 +1,4 @@
-"""What replies cost, by the published prices of providers."""
+"""The cost of replies, by the published prices of providers."""
 
 from __future__ import annotations
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._asks import name_of, own_nodes
 from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import FUNCTIONS, Scope
-from anabranch.replay_check._value_kinds import Context, External
+from anabranch.replay_check._value_kinds import Context, External, Function, Instance, Value
 
 __all__ = ["Beside"]
 
@@ -19,9 +20,13 @@ STARTS = re.compile(
 )
 STARTS_SOON = re.compile(r"anyio\.create_task_group\(\)\.start(_soon)?")
 """These are given the function and its arguments, not a coroutine."""
-CLIENTS = frozenset(
-    {"mcp.Client()", "mcp.ClientSession()", "mcp.client.Client()", "fastmcp.Client()"}
+CLIENTS = re.compile(
+    r"((mcp|mcp\.client|fastmcp|fastmcp\.client)\.Client"
+    r"|mcp\.([\w.]+\.)?(ClientSession|ClientSessionGroup|stdio_client|sse_client|streamable_http_client)"
+    r"|anabranch\.agents\.RemoteTools)\(\)(\.__aenter__\(\))?"
 )
+"""What has tasks of its own while it is entered."""
+ENTERS = frozenset({"enter_async_context", "enter_context"})
 
 
 class Beside:
@@ -37,13 +42,38 @@ class Beside:
         started = self._started(call, scope)
         if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
             self._emit(RULE, f"`{name_of(call)}`", call, scope)
+        is_entered = isinstance(call.func, ast.Attribute) and call.func.attr in ENTERS
+        for entered in call.args[:1] if is_entered else ():
+            if self._opens_client(entered, scope) and self._asks_in(scope):
+                self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
         """Check for a client whose tasks run while a question is open."""
         for item in node.items:
-            name = self._name(item.context_expr, scope)
-            if name in CLIENTS and self._asks.first(node.body, scope) is not None:
-                self._emit(RULE, f"`{name_of(item.context_expr)}`", item.context_expr, scope)
+            entered = item.context_expr
+            if self._asks.first(node.body, scope) is None:
+                return
+            if self._opens_client(entered, scope):
+                self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
+
+    def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
+        """Whether a client is open while ``entered`` is: one, or what a helper makes of one."""
+        value = self._values.of(entered, scope)
+        if isinstance(value, External) and CLIENTS.fullmatch(value.name):
+            return True
+        made = self._values.of(entered.func, scope) if isinstance(entered, ast.Call) else None
+        helpers = [each for each in (self._entering(value), made) if isinstance(each, Function)]
+        return any(
+            self._opens_client(call, helper.scope, (*seen, helper))
+            for helper in helpers
+            if helper not in seen
+            for call in _calls_in(helper)
+        )
+
+    def _entering(self, value: Value) -> Value:
+        """Return the method that is run where an instance is entered."""
+        is_own = isinstance(value, Instance)
+        return self._values.attribute(value, "__aenter__") if is_own else None
 
     def _started(self, call: ast.Call, scope: Scope) -> ast.expr | None:
         """Return the coroutine that ``call`` starts in a task of its own."""
@@ -72,3 +102,11 @@ class Beside:
     def _name(self, node: ast.expr, scope: Scope) -> str:
         value = self._values.of(node, scope)
         return value.name if isinstance(value, External) else ""
+
+
+def _calls_in(function: Function) -> Iterator[ast.Call]:
+    body = function.node.body
+    for node in [body] if isinstance(body, ast.expr) else body:
+        for inner, _ in own_nodes(node, function.scope):
+            if isinstance(inner, ast.Call):
+                yield inner

@@ -100,6 +100,12 @@ VERBS: list[tuple[str, frozenset[str], frozenset[str]]] = [
         REQUESTS,
     ),
     (
+        "network",
+        _words("mcp.Client mcp.ClientSession mcp.client fastmcp.Client fastmcp.client"),
+        _words("call_tool list_tools read_resource list_resources list_resource_templates get_prompt"
+               " list_prompts complete ping send_ping send_request"),
+    ),
+    (
         "database",
         _words("sqlite3 aiosqlite psycopg psycopg2 psycopg_pool asyncpg pymysql aiomysql MySQLdb"
                " mysql.connector pyodbc oracledb duckdb pymongo motor redis databases"),

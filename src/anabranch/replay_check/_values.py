@@ -1,4 +1,4 @@
-"""What an expression stands for, as far as the source shows without running it.
+"""The value of an expression, as far as the source shows it without being run.
 
 Names are followed through imports, assignments, annotations and attributes of classes. What is
 outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the client of

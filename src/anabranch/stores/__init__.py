@@ -11,6 +11,7 @@ and what tests see is what runs in production.
     _threads.py          the threads in which a database works, and how they are waited for
     _connections.py      one connection for each of SQLite's threads
     _database_faults.py  what failed, in one sentence
+    _processes.py        the locks by which processes see which of them live
     _database.py         transactions and schema
     _migrations/         the schema, step by step (Alembic)
     _columns.py          the column type for any text
@@ -43,8 +44,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents, TakenRun
+from anabranch._durable.call_states import TRANSITIONS, CallEvent, CallState
+from anabranch._durable.processes import Processes, UnknownProcesses
+from anabranch._durable.run_events import (
+    EventBatch,
+    EventId,
+    MissedEventsError,
+    NewEvents,
+    RunEvents,
+    TakenRun,
+)
 from anabranch._durable.store import (
+    AnswerRecord,
     CallRecord,
     CallStore,
     LeaseRecord,
@@ -61,20 +72,29 @@ if TYPE_CHECKING:  # what few need, and is slow to import
     from anabranch.stores._database import Database
 
 __all__ = [
+    "TRANSITIONS",
+    "AnswerRecord",
     "BranchStore",
+    "CallEvent",
     "CallRecord",
+    "CallState",
     "CallStore",
+    "EventBatch",
+    "EventId",
     "LeaseRecord",
     "MemoryStore",
     "MissedEventsError",
     "NewEvents",
     "OpenedRound",
+    "Processes",
     "RoundRecord",
     "RunEvents",
     "StoreError",
     "TakenRun",
     "TreeStore",
     "UnknownCallError",
+    "UnknownProcesses",
+    "is_lasting",
     "open_branch_store",
     "open_memory_store",
     "open_run_events",
@@ -156,6 +176,13 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
     from anabranch.stores._trees import Trees  # noqa: PLC0415
 
     return Calls(database), Trees(database)
+
+
+def is_lasting(store: CallStore) -> bool:
+    """Whether calls outlive the process: those of ``memory:`` do not. Of another's store, it is not known."""
+    from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
+
+    return not isinstance(store, Calls) or store.is_lasting
 
 
 def open_run_events(where: str | TreeStore) -> RunEvents:

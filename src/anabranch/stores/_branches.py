@@ -196,19 +196,20 @@ def _branch_row(branch: Branch) -> dict[str, Any]:
 
 
 def _to_session(row: Row) -> Session:
-    return Session(**dict(zip(_SESSION_FIELDS, _values(row), strict=True)))
+    return Session(**_values(row, _SESSION_FIELDS))
 
 
 def to_branch(row: Row) -> Branch:
     """Return the branch in a row."""
-    values: dict[str, Any] = dict(zip(_BRANCH_FIELDS, _values(row), strict=True))
+    values = _values(row, _BRANCH_FIELDS)
     values["injected_memories"] = tuple(values["injected_memories"])
     return Branch(**values)
 
 
-def _values(row: Row) -> list[Any]:
+def _values(row: Row, names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields in a record; one of an earlier release has not those that came later."""
     values: list[Any] = json.loads(row[0])
-    return values
+    return dict(zip(names, values, strict=False))
 
 
 def _record(record: Branch | Session, names: Sequence[str]) -> bytes:

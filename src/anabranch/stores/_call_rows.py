@@ -1,19 +1,51 @@
-"""Calls, rounds and entries as rows of their tables, and rows as records, as the driver has them."""
+"""Calls, rounds, entries and answers as rows of their tables, and rows as records, as the driver has them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
-from anabranch._durable.store import CallRecord, LeaseRecord, RoundRecord
+from anabranch._durable.call_states import CallState
+from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, RoundRecord
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 
-__all__ = ["call_row", "entry_rows", "round_row", "to_call", "to_entries", "to_lease", "to_round"]
+__all__ = [
+    "CALL_WIDTH",
+    "answer_rows",
+    "call_row",
+    "digest_of",
+    "entry_rows",
+    "optional",
+    "round_row",
+    "to_answer",
+    "to_call",
+    "to_entries",
+    "to_round",
+]
+
+CALL_WIDTH = 12
+"""How many columns a call takes at the beginning of a row."""
+
+
+def optional(text: str | None) -> bytes | None:
+    """Return what a column has that may be empty."""
+    return None if text is None else to_bytes(text)
+
+
+def digest_of(answers: Mapping[str, str]) -> str:
+    """Return what stands for the answers of a round."""
+    text = json.dumps(sorted(answers.items()))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def call_row(
-    call: CallRecord, owner: str | None = None, until: float | None = None
+    call: CallRecord,
+    state: CallState,
+    owner: str | None = None,
+    until: float | None = None,
 ) -> dict[str, Any]:
     """Return the row of a new call, leased to ``owner`` until ``until`` if there is one."""
     return {
@@ -22,21 +54,35 @@ def call_row(
         "arguments": to_bytes(call.arguments),
         "started": call.started,
         "deadline": call.deadline,
-        "status": call.status,
+        "state": str(state),
         "principal": to_bytes(call.principal),
         "version": to_bytes(call.version),
-        "owner": None if owner is None else to_bytes(owner),
-        "leased_until": until,
+        "failure": optional(call.failure),
         "asked": None,
+        "owner": optional(owner),
+        "leased_until": until,
+        "opened": None,
+        "given": None,
     }
 
 
 def to_call(row: Row) -> CallRecord:
-    """Return the call in a row."""
-    call_id, tool, arguments, started, deadline, status, principal, version, asked = row
-    texts = to_text(call_id), to_text(tool), to_text(arguments)
-    names = to_text(principal), to_text(version or b"")
-    return CallRecord(*texts, started, deadline, status, *names, asked)
+    """Return the call at the beginning of a row."""
+    call_id, tool, arguments, started, deadline, state, principal, version = row[:8]
+    failure, asked, owner, until = row[8:CALL_WIDTH]
+    return CallRecord(
+        to_text(call_id),
+        to_text(tool),
+        to_text(arguments),
+        started,
+        deadline,
+        CallState(state),
+        to_text(principal),
+        to_text(version),
+        None if failure is None else to_text(failure),
+        asked,
+        None if owner is None else LeaseRecord(to_text(owner), until),
+    )
 
 
 def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
@@ -44,27 +90,16 @@ def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
     return {
         "call_id": to_bytes(call_id),
         "number": record.number,
-        "answers": to_bytes(record.answers),
         "reply": to_bytes(record.reply),
         "state": to_bytes(record.state),
         "notes": to_bytes(record.notes),
     }
 
 
-def to_round(row: Row) -> RoundRecord | None:
-    """Return the round in a row; ``None`` if the row holds none."""
-    number, answers, reply, state, notes = row
-    if number is None:
-        return None
-    return RoundRecord(
-        number, to_text(answers), to_text(reply), to_text(state), to_text(notes or b"")
-    )
-
-
-def to_lease(row: Row) -> LeaseRecord | None:
-    """Return the lease in a row; ``None`` if the call has none."""
-    owner, until = row
-    return None if owner is None else LeaseRecord(to_text(owner), until)
+def to_round(row: Row) -> RoundRecord:
+    """Return the round in a row."""
+    number, reply, state, notes = row
+    return RoundRecord(number, to_text(reply), to_text(state), to_text(notes))
 
 
 def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -79,3 +114,26 @@ def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[di
 def to_entries(rows: Iterable[Row]) -> dict[str, str]:
     """Return the entries in rows of a step's id and its text."""
     return {to_text(step_id): to_text(text) for step_id, text in rows}
+
+
+def answer_rows(
+    call_id: str, answers: Mapping[str, str], by: str, number: int | None
+) -> list[dict[str, Any]]:
+    """Return a row for each answer."""
+    this, given_by = to_bytes(call_id), to_bytes(by)
+    return [
+        {
+            "call_id": this,
+            "step_id": to_bytes(step_id),
+            "text": to_bytes(text),
+            "by": given_by,
+            "number": number,
+        }
+        for step_id, text in answers.items()
+    ]
+
+
+def to_answer(row: Row) -> tuple[str, AnswerRecord]:
+    """Return the step and the answer in a row."""
+    step_id, text, by, number = row
+    return to_text(step_id), AnswerRecord(to_text(text), to_text(by), number)

@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
+from anabranch._durable.call_states import OPEN, TRANSITIONS, CallEvent, CallState
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
 __all__ = [
     "ADD_POSTGRES",
+    "ADOPT",
+    "ANSWER",
+    "ANSWERED",
+    "ANSWERS",
     "CALL",
     "CALL_AND_ROUND",
+    "DROP_ANSWERS",
     "END",
     "ENTRIES",
     "ENTRY",
     "EXPIRED",
+    "FAIL",
     "FIND",
-    "FINISH",
+    "HASTEN",
     "LAST_ROUND",
     "LEASE",
-    "LEASED",
     "LOCK",
-    "MOVE",
     "ONE_ENTRY",
+    "OPENED_WITH",
     "OPEN_CALLS",
+    "POSTPONE",
     "PRUNE",
-    "RELEASE",
     "RENEW",
+    "RETURN_ANSWERS",
     "ROUND",
     "ROUND_NUMBER",
     "SHORTEN",
+    "TAKE_ANSWERS",
+    "TAKE_TO_UNDO",
+    "UNDONE",
+    "UNDONE_STEPS",
     "insert_first",
     "listing",
+    "moving",
 ]
 
-_ASKS = sa.text("status = 'open' AND asked IS NOT NULL")
-_IS_OPEN, _IS_OVER = sa.text("status = 'open'"), sa.text("status <> 'open'")
+
+def _quoted(states: Iterable[CallState]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+# Indexes are partial by these words, and a query uses one if it has the same.
+_IS_OPEN = sa.text(f"state IN ({_quoted(OPEN)})")
+_IS_OVER = sa.text(f"state NOT IN ({_quoted(OPEN)})")
+_ASKS = sa.text(f"state = '{CallState.WAITING}' AND asked IS NOT NULL")
 
 CALL = sa.Table(
     "anabranch_call",
@@ -47,12 +66,16 @@ CALL = sa.Table(
     sa.Column[str]("arguments", Opaque, nullable=False),
     sa.Column[float]("started", sa.Double(), nullable=False),
     sa.Column[float]("deadline", sa.Double(), nullable=False),
-    sa.Column[str]("status", sa.Text, nullable=False),
+    sa.Column[str]("state", sa.Text, nullable=False),
     sa.Column[str]("principal", Opaque, nullable=False),
+    sa.Column[str]("version", Opaque, nullable=False),
+    sa.Column[str]("failure", Opaque),
+    sa.Column[float]("asked", sa.Double()),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
-    sa.Column[str]("version", Opaque),
-    sa.Column[float]("asked", sa.Double()),
+    sa.Column[int]("opened", sa.Integer),
+    sa.Column[str]("given", Opaque),
+    sa.CheckConstraint(f"state IN ({_quoted(CallState)})", name="anabranch_call_state"),
     sa.Index("anabranch_call_asked", "asked", sqlite_where=_ASKS, postgresql_where=_ASKS),
     sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
@@ -69,10 +92,18 @@ ROUND = sa.Table(
     metadata,
     sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
     sa.Column[int]("number", sa.Integer, primary_key=True),
-    sa.Column[str]("answers", Opaque, nullable=False),
     sa.Column[str]("reply", Opaque, nullable=False),
     sa.Column[str]("state", Opaque, nullable=False),
-    sa.Column[str]("notes", Opaque),
+    sa.Column[str]("notes", Opaque, nullable=False),
+)
+ANSWER = sa.Table(
+    "anabranch_answer",
+    metadata,
+    sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
+    sa.Column[str]("step_id", Opaque, primary_key=True),
+    sa.Column[str]("text", Opaque, nullable=False),
+    sa.Column[str]("by", Opaque, nullable=False),
+    sa.Column[int]("number", sa.Integer),
 )
 ENTRY = sa.Table(
     "anabranch_entry",
@@ -87,6 +118,12 @@ ENTRY = sa.Table(
     sa.UniqueConstraint("call_id", "step_id"),
     sa.Index("anabranch_entry_round", "call_id", "number", "id"),
 )
+UNDONE = sa.Table(
+    "anabranch_undone",
+    metadata,
+    sa.Column[str]("call_id", Opaque, _of_call(), primary_key=True),
+    sa.Column[str]("step_id", Opaque, primary_key=True),
+)
 
 _THIS = CALL.c.call_id == sa.bindparam("this")
 _CALL = sa.select(
@@ -95,53 +132,114 @@ _CALL = sa.select(
     CALL.c.arguments,
     CALL.c.started,
     CALL.c.deadline,
-    CALL.c.status,
+    CALL.c.state,
     CALL.c.principal,
     CALL.c.version,
+    CALL.c.failure,
     CALL.c.asked,
+    CALL.c.owner,
+    CALL.c.leased_until,
 )
 FIND = _CALL.where(_THIS)
-LEASED = sa.select(CALL.c.owner, CALL.c.leased_until).where(_THIS)
-LEASE = (
-    sa.update(CALL)
-    .where(
-        _THIS,
-        sa.or_(
-            CALL.c.owner.is_(None),
-            CALL.c.owner == sa.bindparam("new_owner"),
-            CALL.c.leased_until <= sa.bindparam("now"),
-        ),
-    )
-    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
+
+# -- states ----------------------------------------------------------------------------------
+
+_IS_FREE = sa.or_(
+    CALL.c.owner.is_(None),
+    CALL.c.owner == sa.bindparam("new_owner"),
+    CALL.c.leased_until <= sa.bindparam("now"),
 )
+_IS_OWNED = CALL.c.owner == sa.bindparam("old_owner")
+_DEADLINE = sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline)
+
+
+def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[str]]:
+    """Return in which states an event does something, and the state that follows."""
+    table = TRANSITIONS[event]
+    before = CALL.c.state.in_([sa.literal_column(f"'{state}'") for state in sorted(table)])
+    ends = set(table.values())
+    if len(ends) == 1:
+        return before, sa.literal_column(f"'{ends.pop()}'")
+    arms: list[tuple[sa.ColumnElement[bool], sa.ColumnElement[str]]] = [
+        (CALL.c.state == sa.literal_column(f"'{one}'"), sa.literal_column(f"'{then}'"))
+        for one, then in sorted(table.items())
+    ]
+    return before, sa.case(*arms)
+
+
+def _leasing(event: CallEvent) -> sa.Update:
+    """Return the statement that takes a lease that is free, and moves the call."""
+    before, after = _moved(event)
+    return (
+        sa.update(CALL)
+        .where(_THIS, before, _IS_FREE)
+        .values(state=after, owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+    )
+
+
+def moving(event: CallEvent) -> sa.Update:
+    """Return the statement by which the owner of a lease moves a call, and releases it."""
+    before, after = _moved(event)
+    return (
+        sa.update(CALL)
+        .where(_THIS, before, _IS_OWNED)
+        .values(state=after, deadline=_DEADLINE, owner=sa.null(), leased_until=sa.null())
+    )
+
+
+END: dict[CallEvent, sa.Update] = {
+    event: moving(event).values(asked=sa.bindparam("new_asked", type_=sa.Double))
+    for event in (CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY)
+}
+"""With what a round ends."""
+LEASE = _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))
+TAKE_TO_UNDO = _leasing(CallEvent.UNDO).where(CALL.c.deadline <= sa.bindparam("due"))
 SHORTEN = (
     sa.update(CALL)
     .where(_THIS, CALL.c.leased_until > sa.bindparam("until"))
     .values(leased_until=sa.bindparam("until"))
 )
-LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
-RELEASE = (
+RENEW = sa.update(CALL).where(_THIS, _IS_OWNED).values(leased_until=sa.bindparam("until"))
+_fails, _failed = _moved(CallEvent.FAIL)
+FAIL = (
     sa.update(CALL)
-    .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
-    .values(owner=sa.null(), leased_until=sa.null())
-)
-RENEW = (
-    sa.update(CALL)
-    .where(_THIS, CALL.c.owner == sa.bindparam("old_owner"))
-    .values(leased_until=sa.bindparam("until"))
-)
-MOVE = (
-    sa.update(CALL)
-    .where(_THIS, _IS_OPEN)
+    .where(_THIS, _fails, _IS_OWNED)
     .values(
-        status=sa.bindparam("new_status"),
-        deadline=sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline),
-        version=sa.func.coalesce(sa.bindparam("new_version", type_=Opaque), CALL.c.version),
+        state=_failed,
+        failure=sa.func.coalesce(CALL.c.failure, sa.bindparam("error", type_=Opaque)),
     )
 )
-FINISH = MOVE.where(CALL.c.owner == sa.bindparam("old_owner"))
-END = MOVE.values(asked=sa.bindparam("new_asked", type_=sa.Double))
-_ENDED = (ROUND.c.number, ROUND.c.answers, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
+_answered, _ready = _moved(CallEvent.ANSWER)
+ANSWERED = sa.update(CALL).where(_THIS, _answered).values(state=_ready)
+ADOPT = (
+    sa.update(CALL)
+    .where(_THIS, _IS_OPEN, _IS_OWNED)
+    .values(version=sa.bindparam("new_version", type_=Opaque))
+)
+POSTPONE = (
+    sa.update(CALL)
+    .where(
+        _THIS,
+        CALL.c.state == sa.bindparam("in_state"),
+        CALL.c.deadline < sa.bindparam("new_deadline"),
+        sa.or_(CALL.c.owner.is_(None), CALL.c.leased_until <= sa.bindparam("now")),
+    )
+    .values(deadline=sa.bindparam("new_deadline"))
+)
+HASTEN = (
+    sa.update(CALL)
+    .where(
+        _THIS,
+        CALL.c.state == sa.bindparam("in_state"),
+        CALL.c.deadline > sa.bindparam("new_deadline"),
+    )
+    .values(deadline=sa.bindparam("new_deadline"))
+)
+
+# -- rounds, entries, answers ----------------------------------------------------------------
+
+_ENDED = (ROUND.c.number, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
 _ROUND = sa.select(*_ENDED).where(ROUND.c.call_id == sa.bindparam("this"))
 ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
 LAST_ROUND = _ROUND.order_by(ROUND.c.number.desc()).limit(1)
@@ -163,18 +261,38 @@ ENTRIES = (
 ONE_ENTRY = sa.select(ENTRY.c.text).where(
     ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
 )
+ANSWERS = sa.select(ANSWER.c.step_id, ANSWER.c.text, ANSWER.c.by, ANSWER.c.number).where(
+    ANSWER.c.call_id == sa.bindparam("this")
+)
+TAKE_ANSWERS = (
+    sa.update(ANSWER)
+    .where(
+        ANSWER.c.call_id == sa.bindparam("this"),
+        ANSWER.c.step_id == sa.bindparam("step"),
+        ANSWER.c.number.is_(None),
+    )
+    .values(number=sa.bindparam("which"))
+)
+OPENED_WITH = sa.select(CALL.c.opened, CALL.c.given).where(_THIS)
+# Of the round that was opened last, if nothing is recorded in it.
+_LEFT = sa.and_(
+    ANSWER.c.call_id == sa.bindparam("this"),
+    ANSWER.c.number == sa.select(CALL.c.opened).where(_THIS).scalar_subquery(),
+    ~sa.exists().where(ENTRY.c.call_id == ANSWER.c.call_id, ENTRY.c.number == ANSWER.c.number),
+)
+DROP_ANSWERS = sa.delete(ANSWER).where(_LEFT, ANSWER.c.by == sa.bindparam("client"))
+RETURN_ANSWERS = sa.update(ANSWER).where(_LEFT).values(number=sa.null())
+UNDONE_STEPS = sa.select(UNDONE.c.step_id).where(UNDONE.c.call_id == sa.bindparam("this"))
+
+# -- all calls -------------------------------------------------------------------------------
+
 EXPIRED = (
     _CALL.where(_IS_OPEN, CALL.c.deadline <= sa.bindparam("now"))
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))
 )
 _asking = CALL.alias("asking")
-_LONGEST = (  # of those that no one works on
-    sa.select(_asking.c.asked)
-    .where(_ASKS, _asking.c.owner.is_(None))
-    .order_by(_asking.c.asked)
-    .limit(1)
-)
+_LONGEST = sa.select(_asking.c.asked).where(_ASKS).order_by(_asking.c.asked).limit(1)
 OPEN_CALLS = sa.select(
     sa.func.count(), sa.func.min(CALL.c.started), _LONGEST.scalar_subquery()
 ).where(_IS_OPEN)
@@ -189,22 +307,20 @@ PRUNE = sa.delete(CALL).where(
 )
 
 
-def listing(given: Collection[str]) -> sa.ClauseElement:
+def listing(given: Collection[str], states: Collection[CallState] | None) -> sa.ClauseElement:
     """Return the statement for a page of calls, with the conditions that are ``given``."""
     started, call_id = CALL.c.started, CALL.c.call_id
     conditions = {
         "tool": CALL.c.tool == sa.bindparam("tool"),
-        "status": CALL.c.status == sa.bindparam("status"),
         "begins": sa.and_(call_id >= sa.bindparam("begins"), call_id < sa.bindparam("beyond")),
-        "recorded": sa.exists().where(
-            ENTRY.c.call_id == call_id, ENTRY.c.step_id == sa.bindparam("recorded")
-        ),
         "this": sa.or_(
             started < sa.bindparam("begun"),
             sa.and_(started == sa.bindparam("begun"), call_id < sa.bindparam("this")),
         ),
     }
     page = _CALL.where(*(conditions[name] for name in conditions if name in given))
+    if states is not None:
+        page = page.where(sa.text(f"state IN ({_quoted(states)})") if states else sa.false())
     return page.order_by(started.desc(), call_id.desc()).limit(sa.bindparam("most"))
 
 
@@ -226,7 +342,9 @@ def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
 ADD_POSTGRES = sa.text("""
     WITH this AS (
         SELECT call_id FROM anabranch_call
-        WHERE call_id = :call_id AND (CAST(:old_owner AS bytea) IS NULL OR owner = :old_owner)
+        WHERE call_id = :call_id AND (
+            CAST(:given AS bytea) IS NULL OR opened IS DISTINCT FROM :number OR given = :given
+        )
         FOR NO KEY UPDATE
     )
     INSERT INTO anabranch_entry (call_id, number, step_id, text)

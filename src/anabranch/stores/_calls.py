@@ -4,59 +4,76 @@ It decides which statement is executed when, and what its outcome means. So that
 not disturb each other:
 
 - which one is first is decided by a unique key, never by reading before writing;
-- a writer of entries locks the call's row first, so that the order of ids is the order of commits,
-  and no two writers deadlock (on SQLite there is one writer anyway);
-- a call's row changes only if it still is what the change assumes (``WHERE status = 'open'``);
-- what only the owner of the lease may write has that as a condition of the same statement, or comes
-  after one that has it and has locked the row.
+- a call's row is changed, or locked, before anything else of the call: so the order of ids is the order
+  of commits, and no two writers deadlock (on SQLite there is one writer anyway);
+- a call moves by one statement, which has the states that it may move from as its condition, and the
+  owner of the lease where only that one may move it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import math
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.store import CallRecord, LeaseRecord, OpenedRound, RoundRecord
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.processes import Processes
+from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores._call_rows import (
+    CALL_WIDTH,
+    answer_rows,
     call_row,
+    digest_of,
     entry_rows,
     round_row,
+    to_answer,
     to_call,
     to_entries,
-    to_lease,
     to_round,
 )
 from anabranch.stores._call_tables import (
     ADD_POSTGRES,
+    ADOPT,
+    ANSWER,
+    ANSWERED,
+    ANSWERS,
     CALL,
     CALL_AND_ROUND,
+    DROP_ANSWERS,
     END,
     ENTRIES,
     ENTRY,
     EXPIRED,
+    FAIL,
     FIND,
-    FINISH,
+    HASTEN,
     LAST_ROUND,
     LEASE,
-    LEASED,
     LOCK,
-    MOVE,
     ONE_ENTRY,
     OPEN_CALLS,
+    OPENED_WITH,
+    POSTPONE,
     PRUNE,
-    RELEASE,
     RENEW,
+    RETURN_ANSWERS,
     ROUND,
     ROUND_NUMBER,
     SHORTEN,
+    TAKE_ANSWERS,
+    TAKE_TO_UNDO,
+    UNDONE,
+    UNDONE_STEPS,
     insert_first,
     listing,
+    moving,
 )
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
@@ -64,47 +81,82 @@ from anabranch.stores._statements import Row, Statement
 
 __all__ = ["Calls"]
 
+_ENDS_LEASE = (
+    CallEvent.RAISE,
+    CallEvent.RETRY,
+    CallEvent.LEAVE,
+    CallEvent.EXPIRE,
+    CallEvent.STOP,
+)
+_TAKES_ANSWERS = (CallState.READY, CallState.RUNNING, CallState.WAITING)
+
 
 class Calls:
-    """Calls in a database. What each method promises is said at the port."""
+    """Calls in a database. What each method promises is said at the port.
+
+    Attributes:
+        is_lasting: whether they outlive the process.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.is_lasting: bool = database.is_shared
         dialect = database.dialect
         first = partial(insert_first, is_postgresql=database.is_postgresql)
-        self._begin = Statement(first(CALL), dialect)
-        self._find = Statement(FIND, dialect)
+        self._begin, self._find = Statement(first(CALL), dialect), Statement(FIND, dialect)
         self._insert_round = Statement(first(ROUND), dialect)
         self._insert_entry = Statement(first(ENTRY), dialect)
         self._insert_entries = Statement(ADD_POSTGRES, dialect)
+        self._insert_answer = Statement(first(ANSWER), dialect)
+        self._insert_undone = Statement(first(UNDONE), dialect)
         # SQLite has one writer, which does not need it.
         self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
-        self._lease, self._release = Statement(LEASE, dialect), Statement(RELEASE, dialect)
-        self._leased, self._renew = Statement(LEASED, dialect), Statement(RENEW, dialect)
+        self._lease, self._renew = Statement(LEASE, dialect), Statement(RENEW, dialect)
         self._shorten = Statement(SHORTEN, dialect)
-        self._move, self._end = Statement(MOVE, dialect), Statement(END, dialect)
-        self._finish = Statement(FINISH, dialect)
+        self._take_to_undo = Statement(TAKE_TO_UNDO, dialect)
+        self._fail, self._adopt = Statement(FAIL, dialect), Statement(ADOPT, dialect)
+        self._end = {event: Statement(each, dialect) for event, each in END.items()}
+        self._move = {event: Statement(moving(event), dialect) for event in _ENDS_LEASE}
+        self._answered, self._postpone = Statement(ANSWERED, dialect), Statement(POSTPONE, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
         self._last_round = Statement(LAST_ROUND, dialect)
-        self._entries = Statement(ENTRIES, dialect)
-        self._entry = Statement(ONE_ENTRY, dialect)
-        self._expired = Statement(EXPIRED, dialect)
-        self._open_calls = Statement(OPEN_CALLS, dialect)
+        self._entries, self._entry = Statement(ENTRIES, dialect), Statement(ONE_ENTRY, dialect)
+        self._answers = Statement(ANSWERS, dialect)
+        self._take_answers = Statement(TAKE_ANSWERS, dialect)
+        self._undone_steps = Statement(UNDONE_STEPS, dialect)
+        self._opened_with = Statement(OPENED_WITH, dialect)
+        self._hasten = Statement(HASTEN, dialect)
+        self._drop_answers = Statement(DROP_ANSWERS, dialect)
+        self._return_answers = Statement(RETURN_ANSWERS, dialect)
+        self._expired, self._open_calls = (
+            Statement(EXPIRED, dialect),
+            Statement(OPEN_CALLS, dialect),
+        )
         self._prune = Statement(PRUNE, dialect)
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
-    async def begin(self, call: CallRecord) -> CallRecord:
-        row, this = call_row(call), {"this": to_bytes(call.call_id)}
+    @property
+    def processes(self) -> Processes:
+        """See the port."""
+        return self._database.processes
+
+    # -- calls -------------------------------------------------------------------------------
+
+    async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
+        row, this = call_row(call, call.state), {"this": to_bytes(call.call_id)}
+        before = None if after is None else round_row(call.call_id, after)
 
         def work(connection: sa.Connection) -> CallRecord:
             # The one that is there may be pruned before it is read; then this one is inserted.
             while not self._begin.count(connection, row):
                 for found in self._find.rows(connection, this):
                     return to_call(found)
+            if before is not None:
+                self._insert_round.count(connection, before)
             return call
 
-        return await self._database.write_single(work)
+        return await self._database.write(work)
 
     async def find(self, call_id: str) -> CallRecord | None:
         found = await self._read(self._find, {"this": to_bytes(call_id)})
@@ -115,51 +167,97 @@ class Calls:
         limit: int,
         *,
         tool: str | None = None,
-        status: str | None = None,
+        states: Collection[CallState] | None = None,
         begins: str = "",
-        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         values: dict[str, Any] = {"most": limit}
         if tool is not None:
             values["tool"] = to_bytes(tool)
-        if status is not None:
-            values["status"] = status
         if begins:  # no byte of UTF-8 is 0xff
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
-        if recorded:
-            values["recorded"] = to_bytes(recorded)
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
         # Asked for by people, now and then: it need not be compiled in advance.
-        page = Statement(listing(values), self._database.dialect)
+        page = Statement(listing(values, states), self._database.dialect)
         return list(map(to_call, await self._read(page, values)))
 
-    async def leased(self, call_id: str) -> LeaseRecord | None:
-        found = await self._read(self._leased, {"this": to_bytes(call_id)})
-        return to_lease(found[0]) if found else None
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
+        return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
 
-    async def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
-        this = to_bytes(call_id)
-        values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
-        shorter = {"this": this, "until": until}
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        [(number, first, asked)] = await self._read(self._open_calls, {})
+        return number, first, asked
 
-        def work(connection: sa.Connection) -> bool:
-            if self._lease.count(connection, values):
-                return True
-            if self._shorten.count(connection, shorter):
-                return False
-            if not self._find.rows(connection, {"this": this}):
-                raise UnknownCallError(call_id)
-            return False
+    async def prune(self, before: float, limit: int) -> int:
+        return await self._write_single(self._prune, {"before": before, "most": limit})
 
-        return await self._database.write(work, lasting=False)
+    # -- leases and states -------------------------------------------------------------------
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
         values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner), "until": until}
         return await self._database.write(
             lambda connection: self._renew.count(connection, values) > 0, lasting=False
         )
+
+    async def release(self, call_id: str, owner: str) -> None:
+        values, leave = _by_owner(call_id, owner, None), self._move[CallEvent.LEAVE]
+        await self._database.write(
+            lambda connection: leave.count(connection, values), lasting=False
+        )
+
+    def _leave(self, connection: sa.Connection, values: Mapping[str, Any]) -> bool:
+        """Leave a call, and what its round was answered."""
+        if not self._move[CallEvent.LEAVE].count(connection, values):
+            return False
+        this = {"this": values["this"]}
+        self._drop_answers.count(connection, {**this, "client": b""})
+        self._return_answers.count(connection, this)
+        return True
+
+    async def take_to_undo(
+        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
+    ) -> CallRecord | None:
+        this = to_bytes(call_id)
+        values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
+        due = {**values, "due": now if is_due else math.inf}
+
+        def work(connection: sa.Connection) -> CallRecord | None:
+            if not self._take_to_undo.count(connection, due):
+                self._shorten.count(connection, {"this": this, "until": until})
+                return None
+            return to_call(self._find.rows(connection, {"this": this})[0])
+
+        return await self._database.write(work, lasting=False)
+
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        values = _by_owner(call_id, owner, deadline)
+        if event == CallEvent.LEAVE:
+            return await self._database.write(lambda connection: self._leave(connection, values))
+        return await self._write_single(self._move[event], values) > 0
+
+    async def fail(self, call_id: str, error: str, owner: str) -> bool:
+        names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
+        return await self._write_single(self._fail, {**names, "error": to_bytes(error)}) > 0
+
+    async def adopt(self, call_id: str, version: str, owner: str) -> bool:
+        names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
+        values = {**names, "new_version": to_bytes(version)}
+        return await self._write_single(self._adopt, values) > 0
+
+    async def postpone(
+        self, call_id: str, deadline: float, state: CallState, *, now: float
+    ) -> bool:
+        values = {"this": to_bytes(call_id), "in_state": str(state), "now": now}
+        return await self._write_single(self._postpone, {**values, "new_deadline": deadline}) > 0
+
+    async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
+        values = {"this": to_bytes(call_id), "in_state": str(state), "new_deadline": deadline}
+        return await self._write_single(self._hasten, values) > 0
+
+    # -- rounds ------------------------------------------------------------------------------
 
     async def open_round(
         self,
@@ -169,6 +267,8 @@ class Calls:
         now: float,
         until: float,
         *,
+        asks: Collection[str] = (),
+        answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
         """See the port.
@@ -176,48 +276,170 @@ class Calls:
         The call's row is locked first, and every change of the call locks it, too: nothing comes
         between the reading and the lease.
         """
-        this = to_bytes(call_id)
+        this, given = to_bytes(call_id), dict(answers or {})
         which = {"this": this, "which": number}
-        lease = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
-        row = call_row(new, owner, until) if new is not None else {}
+        lease = {**which, "new_owner": to_bytes(owner), "now": now, "until": until}
+
+        row: dict[str, Any] = {}
+        if new is not None:
+            opened = {"opened": number, "given": to_bytes(digest_of(given))}
+            row = {**call_row(new, CallState.RUNNING, owner, until), **opened}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
             while not (new is not None and self._begin.count(connection, row)):
                 if self._lock is not None:
                     self._lock.rows(connection, {"this": this})
-                for found in self._call_and_round.rows(connection, which):
-                    call, ended = to_call(found[:9]), to_round(found[9:])
-                    if ended is None and not self._lease.count(connection, lease):
-                        self._shorten.count(connection, {"this": this, "until": until})
-                        return None
-                    return OpenedRound(
-                        call, ended, to_entries(self._entries.rows(connection, which))
-                    )
+                for row_there in self._call_and_round.rows(connection, which):
+                    inbox = self._inbox(connection, this)
+                    known = self._known_round(connection, row_there, which, inbox)
+                    if known.ended is not None or not known.call.state.is_open:
+                        return known
+                    taken = _to_take(known, inbox, asks, answers)
+                    if taken is None:
+                        return known
+                    return self._open_known(connection, known, lease, inbox, taken)
                 if new is None:
                     raise UnknownCallError(call_id)
-            return OpenedRound(new, None, {})
+            self._take(connection, call_id, number, {}, given)
+            call = to_call([*row.values()])
+            return OpenedRound(call, None, {}, given, given=digest_of(given), is_leased=True)
 
-        # What a lease guards is written later; that a call has begun must last.
-        return await self._database.write(work, lasting=new is not None)
+        # What a lease guards is written later; that a call has begun must last, and so must answers.
+        return await self._database.write(work, lasting=new is not None or bool(given))
 
-    async def release(self, call_id: str, owner: str) -> None:
-        values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
-        await self._database.write(
-            lambda connection: self._release.count(connection, values), lasting=False
+    def _known_round(
+        self,
+        connection: sa.Connection,
+        row: Row,
+        which: Mapping[str, Any],
+        inbox: Mapping[str, AnswerRecord],
+    ) -> OpenedRound:
+        """Return what is recorded of a round."""
+        end, number = row[CALL_WIDTH:], which["which"]
+        return OpenedRound(
+            to_call(row),
+            None if end[0] is None else to_round(end),
+            to_entries(self._entries.rows(connection, which)),
+            {step: each.text for step, each in inbox.items() if each.round == number},
         )
 
-    async def record(
+    def _open_known(
         self,
+        connection: sa.Connection,
+        known: OpenedRound,
+        lease: Mapping[str, Any],
+        inbox: Mapping[str, AnswerRecord],
+        taken: Mapping[str, str],
+    ) -> OpenedRound | None:
+        digest, call = digest_of(taken), known.call
+        if not self._lease.count(connection, {**lease, "digest": to_bytes(digest)}):
+            self._shorten.count(connection, lease)
+            return None
+        self._take(connection, call.call_id, lease["which"], inbox, taken)
+        is_undoing = call.state == CallState.UNDOING  # in no other is anything undone
+        undone = self._undone(connection, lease["this"]) if is_undoing else frozenset[str]()
+        return replace(known, answers=taken, undone=undone, given=digest, is_leased=True)
+
+    def _inbox(self, connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
+        return dict(map(to_answer, self._answers.rows(connection, {"this": this})))
+
+    def _take(
+        self,
+        connection: sa.Connection,
         call_id: str,
         number: int,
-        entries: Mapping[str, str],
+        inbox: Mapping[str, AnswerRecord],
+        taken: Mapping[str, str],
+    ) -> None:
+        """Have a round take answers, those that are not in the inbox yet as well."""
+        new = {step: text for step, text in taken.items() if step not in inbox}
+        there = [step for step in taken if step in inbox and inbox[step].round is None]
+        if new:
+            self._insert_answer.count(connection, *answer_rows(call_id, new, "", number))
+        for step in there:
+            values = {"this": to_bytes(call_id), "step": to_bytes(step), "which": number}
+            self._take_answers.count(connection, values)
+
+    async def end_round(
+        self,
+        call_id: str,
+        record: RoundRecord,
+        event: CallEvent,
         *,
-        owner: str | None = None,
+        owner: str,
+        deadline: float,
+    ) -> RoundRecord:
+        which = {"this": to_bytes(call_id), "which": record.number}
+        row = round_row(call_id, record)
+        values = {**_by_owner(call_id, owner, deadline), "new_asked": record.asked}
+
+        def work(connection: sa.Connection) -> RoundRecord:
+            with _known(call_id):
+                is_first = self._insert_round.count(connection, row)
+            if not is_first:
+                return to_round(self._round.rows(connection, which)[0])
+            if not self._end[event].count(connection, values):
+                raise StoreError(f"The lease on call {call_id!r} is another's by now. Try again.")
+            return record
+
+        return await self._database.write(work)
+
+    async def round(self, call_id: str, number: int) -> RoundRecord | None:
+        """Return how a round ended, if it has."""
+        found = await self._read(self._round, {"this": to_bytes(call_id), "which": number})
+        return to_round(found[0]) if found else None
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        found = await self._read(self._last_round, {"this": to_bytes(call_id)})
+        return to_round(found[0]) if found else None
+
+    # -- answers -----------------------------------------------------------------------------
+
+    async def answer(
+        self,
+        call_id: str,
+        answers: Mapping[str, str],
+        *,
+        by: str = "",
+        is_ready: bool = False,
+        deadline: float | None = None,
+    ) -> dict[str, str] | None:
+        this, rows = to_bytes(call_id), answer_rows(call_id, answers, by, None)
+        later = {"this": this, "new_deadline": deadline, "now": math.inf}
+
+        def work(connection: sa.Connection) -> dict[str, str] | None:
+            if self._lock is not None:
+                self._lock.rows(connection, {"this": this})
+            found = self._find.rows(connection, {"this": this})
+            if not found:
+                raise UnknownCallError(call_id)
+            state = to_call(found[0]).state
+            if state not in _TAKES_ANSWERS:
+                return None
+            if deadline is not None:
+                self._postpone.count(connection, {**later, "in_state": str(state)})
+            if rows:
+                self._insert_answer.count(connection, *rows)
+            if is_ready:
+                self._answered.count(connection, {"this": this})
+            inbox = self._inbox(connection, this)
+            return {step: inbox[step].text for step in answers}
+
+        return await self._database.write(work)
+
+    async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
+        found = await self._read(self._answers, {"this": to_bytes(call_id)})
+        return dict(map(to_answer, found))
+
+    # -- entries -----------------------------------------------------------------------------
+
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
     ) -> dict[str, str]:
-        wanted = dict(entries)
+        wanted, digest = dict(entries), to_bytes(given) if given else None
 
         def work(connection: sa.Connection) -> dict[str, str]:
-            added = self._add(connection, call_id, number, wanted, owner)
+            added = self._add(connection, call_id, number, wanted, digest)
             return {
                 step_id: text if step_id in added else self._text(connection, call_id, step_id)
                 for step_id, text in wanted.items()
@@ -229,13 +451,9 @@ class Calls:
         values = {"this": to_bytes(call_id), "step": to_bytes(step_id)}
         for (text,) in self._entry.rows(connection, values):
             return to_text(text)
-        raise self._refusal(connection, call_id)
-
-    def _refusal(self, connection: sa.Connection, call_id: str) -> StoreError:
-        """Return why something could not be written: without its call, or without the lease."""
         if not self._find.rows(connection, {"this": to_bytes(call_id)}):
-            return UnknownCallError(call_id)
-        return StoreError(f"The lease on call {call_id!r} is another's by now. Try again.")
+            raise UnknownCallError(call_id)
+        raise StoreError(f"Call {call_id!r} was taken over, with other answers. Try again.")
 
     def _add_sqlite(
         self,
@@ -243,12 +461,12 @@ class Calls:
         call_id: str,
         number: int,
         entries: Mapping[str, str],
-        owner: str | None,
+        given: bytes | None,
     ) -> set[str]:
-        if owner is not None:  # there is one writer: the lease stays whose it is
-            found = self._leased.rows(connection, {"this": to_bytes(call_id)})
-            if [each for each, _ in found] != [to_bytes(owner)]:
-                return set()
+        if given is not None:
+            for opened, digest in self._opened_with.rows(connection, {"this": to_bytes(call_id)}):
+                if opened == number and digest != given:
+                    return set()
         rows = entry_rows(call_id, number, entries)
         with _known(call_id):
             return {
@@ -263,11 +481,11 @@ class Calls:
         call_id: str,
         number: int,
         entries: Mapping[str, str],
-        owner: str | None,
+        given: bytes | None,
     ) -> set[str]:
         values = {
             "call_id": to_bytes(call_id),
-            "old_owner": None if owner is None else to_bytes(owner),
+            "given": given,
             "number": number,
             "step_ids": [to_bytes(step_id) for step_id in entries],
             "texts": [to_bytes(text) for text in entries.values()],
@@ -278,74 +496,24 @@ class Calls:
         values = {"this": to_bytes(call_id), "which": number}
         return to_entries(await self._read(self._entries, values))
 
-    async def end_round(
-        self,
-        call_id: str,
-        record: RoundRecord,
-        *,
-        deadline: float | None,
-        status: str = "open",
-        release: str | None = None,
-    ) -> RoundRecord:
-        this, row = to_bytes(call_id), round_row(call_id, record)
-        move = {**_move(call_id, status, deadline), "new_asked": record.asked}
+    async def undone(self, call_id: str, step_id: str) -> None:
+        row = {"call_id": to_bytes(call_id), "step_id": to_bytes(step_id)}
 
-        def work(connection: sa.Connection) -> RoundRecord:
-            if self._may_end(connection, this, release):
-                with _known(call_id):
-                    first = self._insert_round.count(connection, row)
-                if first:
-                    self._end.count(connection, move)
-                    return record
-            which = {"this": this, "which": record.number}
-            for found in self._round.rows(connection, which):
-                if (earlier := to_round(found)) is not None:
-                    return earlier
-            raise self._refusal(connection, call_id)
+        def work(connection: sa.Connection) -> None:
+            with _known(call_id):
+                self._insert_undone.count(connection, row)
 
-        return await self._database.write(work)
+        await self._database.write_single(work)
 
-    def _may_end(self, connection: sa.Connection, this: bytes, release: str | None) -> bool:
-        """Release the lease of ``release``; return whether it had it, or none is asked for.
+    async def undone_steps(self, call_id: str) -> frozenset[str]:
+        this = to_bytes(call_id)
+        return await self._database.read(lambda connection: self._undone(connection, this))
 
-        This comes first and locks the call's row, so that no other takes the lease meanwhile.
-        """
-        if release is None:
-            return True
-        return self._release.count(connection, {"this": this, "old_owner": to_bytes(release)}) > 0
+    def _undone(self, connection: sa.Connection, this: bytes) -> frozenset[str]:
+        found = self._undone_steps.rows(connection, {"this": this})
+        return frozenset(to_text(step_id) for (step_id,) in found)
 
-    async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        """Return how a round ended, if it has."""
-        found = await self._read(self._round, {"this": to_bytes(call_id), "which": number})
-        return to_round(found[0]) if found else None
-
-    async def last_round(self, call_id: str) -> RoundRecord | None:
-        found = await self._read(self._last_round, {"this": to_bytes(call_id)})
-        return to_round(found[0]) if found else None
-
-    async def finish(
-        self,
-        call_id: str,
-        status: str,
-        *,
-        deadline: float | None = None,
-        version: str | None = None,
-        owner: str | None = None,
-    ) -> bool:
-        values = _move(call_id, status, deadline, version)
-        if owner is None:
-            return await self._write_single(self._move, values) > 0
-        return await self._write_single(self._finish, {**values, "old_owner": to_bytes(owner)}) > 0
-
-    async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
-
-    async def open_calls(self) -> tuple[int, float | None, float | None]:
-        [(number, first, asked)] = await self._read(self._open_calls, {})
-        return number, first, asked
-
-    async def prune(self, before: float, limit: int) -> int:
-        return await self._write_single(self._prune, {"before": before, "most": limit})
+    # -- the rest ----------------------------------------------------------------------------
 
     async def close(self) -> None:
         await self._database.close()
@@ -359,15 +527,32 @@ class Calls:
         )
 
 
-def _move(
-    call_id: str, status: str, deadline: float | None, version: str | None = None
-) -> dict[str, Any]:
-    """Return the values with which an open call is moved to ``status``."""
+def _to_take(
+    known: OpenedRound,
+    inbox: Mapping[str, AnswerRecord],
+    asks: Collection[str],
+    answers: Mapping[str, str] | None,
+) -> Mapping[str, str] | None:
+    """Return the answers of a round that is opened; ``None`` if it was given others.
+
+    If it was opened before, they are those that it had then. Otherwise they are the first answer to
+    each question; what another round has taken is no answer to a question that is open now.
+    """
+    given = dict(answers or {})
+    if known.entries or known.answers:
+        return known.answers if answers is None or given == known.answers else None
+    there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
+    new = {step: text for step, text in given.items() if step not in inbox}
+    taken = {**new, **{step: each.text for step, each in there.items() if each.round is None}}
+    return taken if given.items() <= taken.items() else None
+
+
+def _by_owner(call_id: str, owner: str, deadline: float | None) -> dict[str, Any]:
+    """Return the values with which the owner of a lease moves a call."""
     return {
         "this": to_bytes(call_id),
-        "new_status": status,
+        "old_owner": to_bytes(owner),
         "new_deadline": deadline,
-        "new_version": None if version is None else to_bytes(version),
     }
 
 

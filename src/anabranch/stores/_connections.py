@@ -16,21 +16,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["Doubt", "ThreadConnections", "is_trusted"]
+__all__ = ["ConnectionHealth", "ThreadConnections", "is_trusted"]
 
 TRUSTED = 1.0
 """Seconds after its last use for which a connection is not tested before the next."""
 
 
 @dataclass(slots=True)
-class Doubt:
-    """When something has failed on a connection to a server: its others may be broken, too.
+class ConnectionHealth:
+    """What is known of the connections to a server: after a failure on one, others may be broken, too.
 
     Attributes:
-        since: the time of ``time.monotonic()``.
+        last_failure: the time of ``time.monotonic()``.
     """
 
-    since: float = -math.inf
+    last_failure: float = -math.inf
 
 
 class ThreadConnections:
@@ -40,9 +40,9 @@ class ThreadConnections:
         engine: its pool has as many connections as there are threads.
     """
 
-    def __init__(self, engine: sa.Engine, doubt: Doubt) -> None:
+    def __init__(self, engine: sa.Engine, health: ConnectionHealth) -> None:
         self._engine = engine
-        self._doubt = doubt
+        self._health = health
         self._is_autocommit = engine.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
         self._is_remote = engine.dialect.name == "postgresql"  # a file does not go away
         self._own: dict[int, sa.Connection] = {}
@@ -66,14 +66,17 @@ class ThreadConnections:
             if self._is_remote:
                 connection.info["used"] = time.monotonic()
         except BaseException:
-            self._doubt.since = time.monotonic()
+            self._health.last_failure = time.monotonic()
             # The pool rolls back what the driver may have left open, above all a commit that failed.
             if (own := self._own.pop(threading.get_ident(), None)) is not None:
                 own.close()
             raise
 
     def _of_this_thread(self) -> sa.Connection:
-        """Return the connection of this thread; the pool tests one that was idle, or is in doubt."""
+        """Return the connection of this thread.
+
+        The pool tests one that was idle, or on whose server something has failed since its last use.
+        """
         thread = threading.get_ident()
         connection = self._own.get(thread)
         if connection is not None and not self._is_trusted(connection):
@@ -86,7 +89,7 @@ class ThreadConnections:
 
     def _is_trusted(self, connection: sa.Connection) -> bool:
         info = connection.info
-        return is_trusted(info) and info.get("used", math.inf) > self._doubt.since
+        return is_trusted(info) and info.get("used", math.inf) > self._health.last_failure
 
     def close(self) -> None:
         """Return all connections to the pool; the threads have ended."""

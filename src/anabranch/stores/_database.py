@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._connections import Doubt, ThreadConnections
+from anabranch.stores._connections import ConnectionHealth, ThreadConnections
 from anabranch.stores._database_faults import translated
 from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
 from anabranch.stores._migrations import SCHEMA, current, migrate
-from anabranch.stores._threads import Batches, Separately, Transaction, Work, Workers, outcome
+from anabranch.stores._processes import ClosableProcesses, open_processes
+from anabranch.stores._threads import Batches, PerTransaction, Transaction, Work, Workers, outcome
 from anabranch.stores._urls import Target
+
+if TYPE_CHECKING:
+    import psycopg  # an optional dependency
 
 __all__ = ["Database"]
 
@@ -44,10 +48,11 @@ class Database:
         self.is_postgresql: bool = target.kind == "postgresql"
         self.is_shared: bool = target.kind != "memory"
         self._target = target
+        self.processes: ClosableProcesses = open_processes(target, self._connect, self._numbers)
         self._engine = engine = make_engine(target)
         self._prepared = False
         self._connections: list[ThreadConnections] = []
-        self._doubt = Doubt()
+        self._health = ConnectionHealth()
         self._preparing = threading.Lock()
         self._threads: list[ThreadPoolExecutor] = []
         self._writers: Workers
@@ -58,7 +63,7 @@ class Database:
             unwrapped = engine.execution_options(isolation_level="AUTOCOMMIT")
             snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writers, self._single_writers, self._snapshots = (
-                Separately(self._new_threads(number), self._own_connections(each))
+                PerTransaction(self._new_threads(number), self._own_connections(each))
                 for each, number in ((engine, WRITERS), (unwrapped, SINGLE), (snapshot, SNAPSHOTS))
             )
             self._readers = self._single_writers
@@ -68,7 +73,7 @@ class Database:
             self._readers = self._writers
             if target.kind == "sqlite":  # without a file there is one connection only
                 reading = engine.execution_options(reading=True)
-                self._readers = Separately(
+                self._readers = PerTransaction(
                     self._new_threads(READERS), self._own_connections(reading)
                 )
             self._snapshots = self._readers
@@ -146,6 +151,20 @@ class Database:
         for connections in self._connections:
             connections.close()
         self._engine.dispose()
+        self.processes.close()
+
+    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        """Open a connection to Postgres that belongs to no thread."""
+        import psycopg  # noqa: PLC0415 - an optional dependency
+
+        _, options = self.dialect.create_connect_args(self._target.url)
+        return psycopg.Connection.connect(**options, autocommit=True)
+
+    async def _numbers(self, statement: sa.TextClause, /, **values: object) -> Sequence[int]:
+        def work(connection: sa.Connection) -> Sequence[int]:
+            return connection.scalars(statement, values).all()
+
+        return await self.read(work)
 
     async def _do(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
         try:
@@ -160,7 +179,7 @@ class Database:
         return threads
 
     def _own_connections(self, engine: sa.Engine) -> Transaction:
-        connections = ThreadConnections(engine, self._doubt)
+        connections = ThreadConnections(engine, self._health)
         self._connections.append(connections)
         return partial(self._transaction, connections.transaction)
 

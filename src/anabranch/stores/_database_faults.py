@@ -12,9 +12,19 @@ from sqlalchemy import exc
 
 from anabranch.errors import StoreError
 
-__all__ = ["translated"]
+__all__ = ["REMEDY", "is_misfit", "translated"]
 
+REMEDY = "restore it from a copy, or name another store"
+_MISFIT = (
+    "has tables that do not fit its version: it was changed, or restored in part, or they are another"
+    f" program's; {REMEDY}"
+)
+_DELETED = "was asked to add to what had just been deleted; look again what is there"
 _SQLITE = {
+    "SQLITE_ERROR": _MISFIT,  # of a statement: it names what is not there
+    "SQLITE_CONSTRAINT": _MISFIT,
+    "SQLITE_CONSTRAINT_FOREIGNKEY": _DELETED,
+    "SQLITE_MISMATCH": _MISFIT,
     "SQLITE_BUSY": "is locked by another program; end that program, or raise ?timeout=",
     "SQLITE_LOCKED": "is locked by another program; end that program, or raise ?timeout=",
     "SQLITE_NOTADB": "is not a SQLite database and was left as it is; name another file",
@@ -30,11 +40,13 @@ _POSTGRES = {
     "40P01": "gave up on a deadlock; try again",
     "42501": "does not let this user make or use its tables; grant the rights",
     "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
-    "23503": "was asked to add to what had just been deleted; look again what is there",
+    "23503": _DELETED,
     "57014": "has ended a statement that took a minute; try again when it is less busy",
     "25006": "cannot be written to; name the primary server",
 }
 _POSTGRES_CLASSES = {
+    "23": _MISFIT,
+    "42": _MISFIT,
     "08": "broke the connection; try again",
     "53": "has run out of connections, memory or disk; make room",
     "57": "is shutting down; try again",
@@ -63,15 +75,27 @@ def translated(label: str, what: str = "store") -> Generator[None]:
         raise _sentence(named, error) from error
 
 
+def is_misfit(error: exc.SQLAlchemyError) -> bool:
+    """Whether a statement has failed because the tables are not those that it was written for."""
+    if isinstance(error, exc.DBAPIError):
+        return _reason(error.orig or error) == _MISFIT
+    return isinstance(error, exc.NoSuchTableError)
+
+
 def _sentence(named: str, error: BaseException) -> StoreError:
+    if (reason := _reason(error)) is None:  # no answer from a server that could have numbered it
+        said = " ".join(str(error).split()) or type(error).__name__
+        reason = f"cannot be reached: {said.rstrip('.')}"
+    return StoreError(f"{named} {reason}.")
+
+
+def _reason(error: BaseException) -> str | None:
+    """Return what the database's number for ``error`` means, if it has one."""
     name = getattr(error, "sqlite_errorname", None)
     if name is not None:  # extended codes begin with the plain one: SQLITE_IOERR_WRITE
         plain = "_".join(name.split("_")[:2])
-        reason = _SQLITE.get(plain, f"failed with {name}")
-        return StoreError(f"{named} {reason}.")
+        return _SQLITE.get(name) or _SQLITE.get(plain, f"failed with {name}")
     state = getattr(error, "sqlstate", None)
-    if state is None:  # no answer from a server that could have given it a number
-        said = " ".join(str(error).split()) or type(error).__name__
-        return StoreError(f"{named} cannot be reached: {said.rstrip('.')}.")
-    reason = _POSTGRES.get(state) or _POSTGRES_CLASSES.get(state[:2], f"failed with error {state}")
-    return StoreError(f"{named} {reason}.")
+    if state is None:
+        return None
+    return _POSTGRES.get(state) or _POSTGRES_CLASSES.get(state[:2], f"failed with error {state}")

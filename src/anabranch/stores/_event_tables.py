@@ -1,7 +1,8 @@
 """The tables of run events, and the SQL that reads and writes them.
 
-A run's row has the numbers of its first and last stored event. It outlives its events, so that no
-number is used twice, and is what a process looks at to learn whether there are new ones.
+A run's row has the numbers of its first and last stored event, and the mark of the last. It outlives
+its events, so that no number is used twice, and is what a process looks at to learn whether there are
+new ones.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ RUN = sa.Table(
     sa.Column[float]("at", sa.Double(), nullable=False),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
+    sa.Column[int]("mark", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index(
         "anabranch_run_leased",
         "leased_until",
@@ -63,13 +65,18 @@ EVENT = sa.Table(
     sa.Column[int]("number", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column[str]("key", Opaque),
     sa.Column[bytes]("data", sa.LargeBinary, nullable=False),
+    sa.Column[int]("mark", sa.BigInteger, nullable=False, server_default="1"),
     sa.Index("anabranch_event_key", "run", "key", sqlite_where=_HAS_KEY, postgresql_where=_HAS_KEY),
 )
 
 _THIS = RUN.c.run == sa.bindparam("this")
 _OF_THIS = EVENT.c.run == sa.bindparam("this")
 
-HEAD = sa.select(RUN.c.first, RUN.c.last).where(_THIS)
+_MARK = (
+    sa.select(EVENT.c.mark).where(_OF_THIS, EVENT.c.number == sa.bindparam("after"))
+).scalar_subquery()
+HEAD = sa.select(RUN.c.last, RUN.c.mark, _MARK).where(_THIS)
+"""The number and the mark of a run's last event, and the mark of the event ``after``."""
 FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
 HOLDER = sa.select(RUN.c.owner).where(
     _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
@@ -131,6 +138,7 @@ _following = (
     sa.select(
         EVENT.c.number,
         EVENT.c.data,
+        EVENT.c.mark,
         sa.func.sum(sa.func.length(EVENT.c.data)).over(order_by=EVENT.c.number).label("size"),
     )
     .where(_OF_THIS, EVENT.c.number > sa.bindparam("after"))
@@ -140,12 +148,21 @@ _following = (
 )
 _is_next = _following.c.number == sa.bindparam("after") + 1
 PAGE = (
-    sa.select(RUN.c.first, RUN.c.last, _following.c.number, _following.c.data)
+    sa.select(
+        RUN.c.first,
+        RUN.c.last,
+        RUN.c.mark,
+        _MARK,
+        _following.c.number,
+        _following.c.data,
+        _following.c.mark,
+    )
     .outerjoin_from(RUN, _following, sa.or_(_is_next, _following.c.size <= sa.bindparam("bytes")))
     .where(_THIS)
     .order_by(_following.c.number)
 )
-"""The run's first and last number, beside each event after a number.
+"""The run's first and last number, and the marks of the last and of ``after``, beside each event
+after that number.
 
 At most so many events, and so many bytes, but always the next one; one row without an event if
 there is none.
@@ -153,7 +170,7 @@ there is none.
 
 
 def counting(count: int) -> sa.ClauseElement:
-    """Return the statement that makes room in so many runs; a row is name, events, and time.
+    """Return the statement that makes room in so many runs; a row is name, events, time, and mark.
 
     It returns the number of the first event, and of the last, of each run, and the owner of its lease:
     SQLite may have it that ``owner IS NULL`` is false in what an upsert returns, though it is not. On
@@ -166,13 +183,15 @@ def counting(count: int) -> sa.ClauseElement:
                 "first": sa.literal_column("1"),
                 "last": sa.bindparam(f"count_{place}"),
                 "at": sa.bindparam(f"now_{place}"),
+                "mark": sa.bindparam(f"mark_{place}"),
             }
             for place in range(count)
         ]
     )
     new = insert.excluded
     made: sa.ClauseElement = insert.on_conflict_do_update(
-        index_elements=[RUN.c.run], set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at}
+        index_elements=[RUN.c.run],
+        set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at, RUN.c.mark: new.mark},
     ).returning(RUN.c.run, RUN.c.first, RUN.c.last, RUN.c.owner)
     return made
 
@@ -216,12 +235,13 @@ APPEND_POSTGRES = sa.text("""
             CAST(:untils AS double precision[])
         ) WITH ORDINALITY AS new (run, count, name, old_owner, new_owner, until, place)
     ), head AS (
-        INSERT INTO anabranch_run (run, first, last, at)
-        SELECT run, 1, count, :now FROM new
+        INSERT INTO anabranch_run (run, first, last, mark, at)
+        SELECT run, 1, count, :mark, :now FROM new
         WHERE old_owner IS NULL
             OR EXISTS (SELECT 1 FROM anabranch_run AS known WHERE known.run = new.run)
         ORDER BY run
-        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last, at = :now,
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last,
+            mark = excluded.mark, at = excluded.at,
             (owner, leased_until) = (
                 SELECT CASE WHEN old_owner IS NULL THEN anabranch_run.owner ELSE new_owner END,
                     CASE WHEN old_owner IS NULL THEN anabranch_run.leased_until ELSE until END
@@ -229,11 +249,11 @@ APPEND_POSTGRES = sa.text("""
             )
         WHERE (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) IS NULL
             OR (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
-        RETURNING run, first, last, owner
+        RETURNING run, first, last, owner, mark
     ), added AS (
-        INSERT INTO anabranch_event (run, number, key, data)
+        INSERT INTO anabranch_event (run, number, key, data, mark)
         SELECT run, last - count + item.number,
-            CASE WHEN item.number = 1 THEN name END, item.data
+            CASE WHEN item.number = 1 THEN name END, item.data, mark
         FROM unnest(
             CAST(:places AS bigint[]), CAST(:numbers AS bigint[]), CAST(:events AS bytea[])
         ) AS item (place, number, data) JOIN new USING (place) JOIN head USING (run)
@@ -251,19 +271,19 @@ BEGIN_POSTGRES = sa.text("""
     WITH known AS (
         SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
-        INSERT INTO anabranch_run (run, first, last, at, owner, leased_until)
-        SELECT CAST(:this AS bytea), 1, 1, :now, CAST(:new_owner AS bytea), :until
+        INSERT INTO anabranch_run (run, first, last, mark, at, owner, leased_until)
+        SELECT CAST(:this AS bytea), 1, 1, :mark, :now, CAST(:new_owner AS bytea), :until
         WHERE NOT EXISTS (
             SELECT 1 FROM anabranch_event WHERE run = CAST(:this AS bytea) AND key = :name
         )
-        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, at = excluded.at,
-            owner = excluded.owner, leased_until = excluded.leased_until
+        ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, mark = excluded.mark,
+            at = excluded.at, owner = excluded.owner, leased_until = excluded.leased_until
         WHERE anabranch_run.last = (SELECT last FROM known)
             AND (anabranch_run.owner IS NULL OR anabranch_run.owner = CAST(:old_owner AS bytea))
-        RETURNING run, first, last
+        RETURNING run, first, last, mark
     ), added AS (
-        INSERT INTO anabranch_event (run, number, key, data)
-        SELECT run, last, CAST(:name AS bytea), CAST(:event AS bytea) FROM head
+        INSERT INTO anabranch_event (run, number, key, data, mark)
+        SELECT run, last, CAST(:name AS bytea), CAST(:event AS bytea), mark FROM head
     )
     SELECT first, last, set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)

@@ -1,8 +1,11 @@
 """The latest events of the runs that are followed in this process, shared by all who follow them.
 
-A reader has a place of its own: the number of the last event that it was given. What it needs is
-taken from the run's tail in memory; if it has fallen behind the tail, from the store. A tail is
-bounded, and a reader holds nothing but what it was given last.
+A reader has a place of its own: the id of the last event that it was given. What it needs is taken
+from the run's tail in memory; if it has fallen behind the tail, from the store. A tail is bounded, and
+a reader holds nothing but what it was given last.
+
+A crash of the database may take events from the store that are in a tail. Where a number then has
+another mark, the tail is begun again, and readers who are at an event that is lost ask the store.
 
 Each event loop has tails of its own, since what waits in one loop cannot be woken from another.
 """
@@ -16,24 +19,37 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
 from anabranch.stores._columns import to_bytes
 
-__all__ = ["Page", "Tail", "Tails", "name_of"]
+__all__ = ["UNKNOWN", "Page", "Tail", "Tails", "name_of"]
 
 TAIL_BYTES = 64 * 1024
 """The most bytes of events that a tail holds, but for a single event that is larger."""
 
+UNKNOWN = -1
+"""The mark of an event of which only the number is known; no event has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Events that were read from the store, and the number of the run's last one at that time."""
+    """Events that were read from the store.
+
+    Attributes:
+        events: none if there are no further ones.
+        marks: the mark of each.
+        last: the number of the run's last event at that time.
+        before: the mark of the event before them.
+    """
 
     events: Sequence[bytes]
+    marks: Sequence[int]
     last: int
+    before: int
 
 
-Read: TypeAlias = Callable[[str, int], Awaitable[Page]]
-"""Reads what follows on a number of a run."""
+Read: TypeAlias = Callable[[str, EventId], Awaitable[Page]]
+"""Reads what follows on an event of a run; raises :class:`MissedEventsError`."""
 
 Watch: TypeAlias = Callable[["dict[str, Tail]"], Coroutine[Any, Any, None]]
 """Wakes tails when other processes have added events; runs until it is cancelled."""
@@ -56,25 +72,58 @@ class Tail:
         """Whether no event after ``end`` is known to be in the store."""
         self.reading: asyncio.Lock = asyncio.Lock()
         self._events: list[bytes] = []
+        self._marks: list[int] = [UNKNOWN]
+        """That of the event before, and those of the events."""
         self._size = 0
         self._wakes = 0
         self._changed = asyncio.Event()
 
-    def after(self, number: int) -> Sequence[bytes]:
-        """Return the events after ``number``; none if they are not all here."""
-        start = self.end - len(self._events)
-        return self._events[number - start :] if start <= number else ()
+    def has(self, at: EventId) -> bool:
+        """Whether an event is here, or is the one before."""
+        place = at.number - self.end - 1
+        return -len(self._marks) <= place < 0 and at.mark in (UNKNOWN, self._marks[place])
 
-    def extend(self, first: int, events: Sequence[bytes]) -> None:
-        """Add events that are stored, of which the first has the number ``first``."""
-        if first > self.end + 1:  # what lies between is read from the store
-            self._events, self._size, self.end = [], 0, first - 1
-        new = events[self.end + 1 - first :]
+    def after(self, at: EventId) -> EventBatch | None:
+        """Return the events after ``at``, ``None`` if there are none, or they are not all here."""
+        place = at.number - self.end
+        if place == 0 or not self.has(at):
+            return None
+        return EventBatch(at.number + 1, self._events[place:], self._marks[place:])
+
+    def extend(
+        self, first: int, events: Sequence[bytes], marks: Sequence[int], before: int = UNKNOWN
+    ) -> None:
+        """Add events that are stored: the number of the first, their marks, the mark before them."""
+        is_gap = first > self.end + 1  # what lies between is read from the store
+        if is_gap or self._is_lost(first - 1, [before, *marks]):
+            self._begin(first - 1, before)
+        old = self.end + 1 - first
+        new = events[old:]
         self._events += new
+        self._marks += marks[old:]
         self.end += len(new)
         self._size += sum(map(len, new))
         if self._size > 2 * TAIL_BYTES:  # so that dropping is rare
             self._drop()
+        self._notify()
+
+    def _is_lost(self, number: int, marks: Sequence[int]) -> bool:
+        """Whether an event here is another one in the store, where marks follow from ``number`` on.
+
+        The newest of both tells it: if that is the same, so are those before it.
+        """
+        newest = min(self.end, number + len(marks) - 1)
+        stored, place = marks[newest - number], newest - self.end - 1
+        here = self._marks[place] if -place <= len(self._marks) else UNKNOWN
+        return UNKNOWN not in {stored, here} and stored != here
+
+    def _begin(self, end: int, mark: int) -> None:
+        self._events, self._marks, self._size, self.end = [], [mark], 0, end
+
+    def forget(self) -> None:
+        """Have the store read again: it has lost what is here."""
+        self._begin(-1, UNKNOWN)
+        self.is_current = False
         self._notify()
 
     def _drop(self) -> None:
@@ -82,7 +131,7 @@ class Tail:
         while self._size > TAIL_BYTES and surplus < len(self._events) - 1:
             self._size -= len(self._events[surplus])
             surplus += 1
-        del self._events[:surplus]
+        del self._events[:surplus], self._marks[:surplus]
 
     def wake(self, last: int | None = None) -> None:
         """Have the store read again, unless all up to number ``last`` is known here."""
@@ -99,19 +148,29 @@ class Tail:
         """Return when there may be more."""
         await self._changed.wait()
 
-    async def read(self, number: int, read: Read) -> Sequence[bytes]:
-        """Return what follows on ``number``, from the store; it becomes part of the tail."""
-        if number < self.end:  # an own way through what the tail has no more
-            return (await read(self.run, number)).events
+    async def read(self, at: EventId, read: Read) -> EventBatch | None:
+        """Return what follows on ``at``, from the store; it becomes part of the tail."""
+        first = at.number + 1
+        if at.number < self.end:  # an own way through what the tail has no more
+            page = await read(self.run, at)
+            if not page.events:
+                self.forget()
+                return None
+            return EventBatch(first, page.events, page.marks)
         async with self.reading:
-            if found := self.after(number):  # another reader has read it meanwhile
+            if found := self.after(at):  # another reader has read it meanwhile
                 return found
             wakes = self._wakes
-            page = await read(self.run, number)
-            self.extend(number + 1, page.events)
+            try:
+                page = await read(self.run, at)
+            except MissedEventsError:
+                if self.has(at):
+                    self.forget()
+                raise
+            self.extend(first, page.events, page.marks, page.before)
             if self._wakes == wakes:
                 self.is_current = self.end >= page.last
-            return page.events
+            return EventBatch(first, page.events, page.marks) if page.events else None
 
 
 class Tails:
@@ -128,11 +187,11 @@ class Tails:
         self._loops: dict[asyncio.AbstractEventLoop, dict[str, Tail]] = {}
         self._watching: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
-    def publish(self, run: str, first: int, events: Sequence[bytes]) -> None:
-        """Give events that have been stored to the readers of this process."""
-        name = name_of(run)
+    def publish(self, run: str, first: int, events: Sequence[bytes], mark: int) -> None:
+        """Give events that have been stored, under one mark, to the readers of this process."""
+        name, marks = name_of(run), [mark] * len(events)
         self._on_each_loop(
-            lambda tails: tails[name].extend(first, events) if name in tails else None
+            lambda tails: tails[name].extend(first, events, marks) if name in tails else None
         )
 
     def wake_all(self) -> None:
@@ -148,20 +207,22 @@ class Tails:
                 with suppress(RuntimeError):  # it has been closed, and its readers with it
                     loop.call_soon_threadsafe(work, tails)
 
-    async def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        """Yield the events of a run after a number, in batches, for ever."""
+    async def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
+        """Yield the events of a run after a number, or an event, in batches, for ever."""
         tail = self._enter(run)
-        number = after
+        at = EventId(after, UNKNOWN) if isinstance(after, int) else after
+        if at.number == 0:  # nothing was read that could be lost
+            at = EventId(0, UNKNOWN)
         try:
             while True:
-                events = tail.after(number)
-                if not events and (number != tail.end or not tail.is_current):
-                    events = await tail.read(number, self._read)
-                elif not events:
+                batch = tail.after(at)
+                if batch is None and tail.is_current and tail.end == at.number and tail.has(at):
                     await tail.wait()
-                if events:
-                    yield number + 1, events
-                    number += len(events)
+                elif batch is None:
+                    batch = await tail.read(at, self._read)
+                if batch is not None:
+                    yield batch
+                    at = EventId(at.number + len(batch.events), batch.marks[-1])
         finally:
             self._leave(tail)
 

@@ -1,4 +1,4 @@
-"""How a process learns that another one has added events: Postgres announces them, SQLite is polled.
+"""The watch for events that other processes add: Postgres announces them, SQLite is polled.
 
 The table is the truth; an announcement only says that it is worth looking. So one that is lost
 delays events, and loses none.

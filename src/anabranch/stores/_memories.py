@@ -7,11 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anabranch.memory import Filter, Memory, QueuedBranch
+from anabranch.memory import Filter, Learned, Memory, QueuedBranch
 from anabranch.stores._database import Database
 from anabranch.stores._memory_rows import COLUMNS, allowed, memory_row, to_memory
 from anabranch.stores._memory_search import search
-from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR
+from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR, VOTE
 from anabranch.stores._memory_vectors import Vectors
 from anabranch.stores._statements import insert_of
 
@@ -76,9 +76,9 @@ class Memories:
             lambda connection: search(connection, words, which, is_postgresql=is_postgresql)
         )
 
-    async def rate(self, memory_id: str, *, helpful: bool) -> Memory | None:
+    async def rate(self, memory_id: str, *, helpful: bool, voter: str) -> Memory | None:
         return await self._database.write(
-            lambda connection: _rated(connection, memory_id, helpful=helpful)
+            lambda connection: _rated(connection, memory_id, helpful=helpful, voter=voter)
         )
 
     async def forget(self, memory_id: str) -> bool:
@@ -136,17 +136,21 @@ class Memories:
 
         return await self._database.write(work)
 
-    async def finish(
-        self, branch_id: str, owner: str, learned: Sequence[Memory], confirmed: Sequence[str]
-    ) -> bool:
+    async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
         ending = _leased(branch_id, owner).values(branch="", owner=None, problem=None)
+        forgetting = sa.delete(MEMORY).where(MEMORY.c.id.in_(learned.replaced))
+        votes = {
+            **dict.fromkeys(learned.confirmed, True),
+            **dict.fromkeys(learned.contradicted, False),
+        }
 
         def work(connection: sa.Connection) -> bool:
             if not connection.execute(ending).rowcount:
                 return False
-            self._added(connection, learned)
-            for memory_id in confirmed:
-                _rated(connection, memory_id, helpful=True)
+            connection.execute(forgetting)
+            for memory_id, helpful in sorted(votes.items()):  # in one order, so that none deadlocks
+                _rated(connection, memory_id, helpful=helpful, voter=learned.voter)
+            self._added(connection, learned.added)
             return True
 
         return await self._database.write(work)
@@ -171,12 +175,23 @@ def _leased(branch_id: str, owner: str) -> sa.Update:
     return sa.update(QUEUE).where(QUEUE.c.branch_id == branch_id, QUEUE.c.owner == owner)
 
 
-def _rated(connection: sa.Connection, memory_id: str, *, helpful: bool) -> Memory | None:
+def _rated(
+    connection: sa.Connection, memory_id: str, *, helpful: bool, voter: str
+) -> Memory | None:
     this = MEMORY.c.id == memory_id
-    row = connection.execute(_SELECT.where(this).with_for_update()).one_or_none()
+    reading = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(this)
+    row = connection.execute(reading.with_for_update()).one_or_none()
     if row is None:
         return None
-    rated = to_memory(row).rated(helpful=helpful)
+    seq, memory = row[0], to_memory(row[1:])
+    own = (VOTE.c.memory == seq, VOTE.c.voter == voter)
+    before = connection.scalar(sa.select(VOTE.c.helpful).where(*own))
+    rated = memory.rated(helpful=helpful, instead=before)
+    if before is None:
+        vote = {"memory": seq, "voter": voter, "helpful": helpful}
+        connection.execute(sa.insert(VOTE).values(vote))
+    else:
+        connection.execute(sa.update(VOTE).where(*own).values(helpful=helpful))
     changes = {
         "helpful": rated.helpful,
         "unhelpful": rated.unhelpful,

@@ -22,6 +22,7 @@ __all__ = [
     "MEMORY",
     "QUEUE",
     "VECTOR",
+    "VOTE",
     "place_of",
 ]
 
@@ -70,6 +71,19 @@ VECTOR = sa.Table(
         sa.LargeBinary().with_variant(postgresql.ARRAY(sa.REAL), "postgresql"),
         nullable=False,
     ),
+)
+VOTE = sa.Table(
+    "anabranch_memory_vote",
+    metadata,
+    sa.Column[int](
+        "memory",
+        sa.BigInteger(),
+        sa.ForeignKey("anabranch_memory.seq", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column[str]("voter", sa.Text, primary_key=True),
+    sa.Column[bool]("helpful", sa.Boolean, nullable=False),
 )
 _IS_DUE = sa.text("branch <> ''")
 QUEUE = sa.Table(

@@ -7,6 +7,7 @@ on SQLite there is one writer anyway.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from itertools import chain, count, repeat
@@ -14,7 +15,14 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, TakenRun
+from anabranch._durable.processes import Processes
+from anabranch._durable.run_events import (
+    EventBatch,
+    EventId,
+    MissedEventsError,
+    NewEvents,
+    TakenRun,
+)
 from anabranch.errors import StoreError
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
@@ -38,7 +46,7 @@ from anabranch.stores._event_tables import (
     counting,
     leasing,
 )
-from anabranch.stores._event_tails import Page, Tails
+from anabranch.stores._event_tails import UNKNOWN, Page, Tails
 from anabranch.stores._event_watches import watch_of
 from anabranch.stores._statements import Row, RowsStatement, Statement
 from anabranch.stores._threads import Work
@@ -81,6 +89,11 @@ class Events:
         self._old_runs, self._overdue = Statement(OLD_RUNS, dialect), Statement(OVERDUE, dialect)
         self._delete, self._set_first = Statement(DELETE, dialect), Statement(SET_FIRST, dialect)
 
+    @property
+    def processes(self) -> Processes:
+        """See the port."""
+        return self._database.processes
+
     async def append(
         self,
         run: str,
@@ -101,23 +114,26 @@ class Events:
         """Add events; return the numbers of the last events of the runs that had some added."""
         if not new:
             return []
+        mark = _new_mark()
         if self._database.is_postgresql:
-            values = _as_arrays(new, at)
+            values = _as_arrays(new, at, mark)
             heads = await self._database.write_single(
                 lambda connection: self._insert_all.rows(connection, values)
             )
         else:
             heads = await self._database.write(
-                lambda connection: self._add(connection, new, at), lasting=False
+                lambda connection: self._add(connection, new, at, mark), lasting=False
             )
         for place, first, last, owner, *_ in heads:
             each = new[int(place) - 1]
-            self._tails.publish(each.run, last - len(each.events) + 1, each.events)
+            self._tails.publish(each.run, last - len(each.events) + 1, each.events, mark)
             if owner is None:
                 await self._hold_latest(each.run, first, last)
         return [int(last) for _, _, last, *_ in heads]
 
-    def _add(self, connection: sa.Connection, new: Sequence[NewEvents], at: float) -> Sequence[Row]:
+    def _add(
+        self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
+    ) -> Sequence[Row]:
         """Add events; return place, first and last number and owner of each run that had some added."""
         places = {
             to_bytes(each.run): place
@@ -126,13 +142,14 @@ class Events:
         }
         if not places:
             return []
-        sizes = [(name, len(new[place - 1].events), at) for name, place in places.items()]
+        sizes = [(name, len(new[place - 1].events), at, mark) for name, place in places.items()]
         heads = {name: head for name, *head in self._count.rows(connection, sizes)}
         rows: list[Row] = []
-        for name, size, _ in sizes:
+        for name, size, *_ in sizes:
             each = new[places[name] - 1]
             keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
-            rows += zip(repeat(name), count(heads[name][1] - size + 1), keys, each.events)
+            numbers = count(heads[name][1] - size + 1)
+            rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
         self._insert.rows(connection, rows)
         return [(place, *heads[name]) for name, place in places.items()]
 
@@ -157,7 +174,8 @@ class Events:
         instead: str | None = None,
     ) -> int | None:
         values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "now": at, "until": until}
-        values |= {"name": to_bytes(key), "old_owner": _optional(instead)}
+        mark = _new_mark()
+        values |= {"name": to_bytes(key), "old_owner": _optional(instead), "mark": mark}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
             if self._find.rows(connection, values)[0][0] is not None:
@@ -166,7 +184,7 @@ class Events:
                 self._release.count(connection, values)
             if not self._lease.count(connection, {**values, "now": 0.0}):
                 return []
-            added = self._add(connection, [NewEvents(run, [event], key)], at)
+            added = self._add(connection, [NewEvents(run, [event], key)], at, mark)
             return [(first, last) for _, first, last, _ in added]
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
@@ -174,7 +192,7 @@ class Events:
 
         is_postgresql = self._database.is_postgresql
         for first, last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
-            self._tails.publish(run, last, [event])
+            self._tails.publish(run, last, [event], mark)
             await self._hold_latest(run, first, last, begun=last)
             return int(last)
         return None
@@ -205,19 +223,28 @@ class Events:
         return None if number is None else int(number)
 
     async def last(self, run: str) -> int:
-        return next((last for _, last in await self._rows(self._head, this=to_bytes(run))), 0)
+        return (await self.id_of(run)).number
 
-    def follow(self, run: str, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
+    async def id_of(self, run: str, number: int | None = None) -> EventId:
+        found = await self._rows(self._head, this=to_bytes(run), after=number or 0)
+        last, newest, mark = found[0] if found else (0, 0, None)
+        return EventId(last, newest) if number in {None, last} else EventId(number or 0, mark or 0)
+
+    def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
         return self._tails.follow(run, after)
 
-    async def _read(self, run: str, after: int) -> Page:
+    async def _read(self, run: str, at: EventId) -> Page:
+        after, mark = at
         rows = await self._rows(
             self._page, this=to_bytes(run), after=after, most=PAGE_EVENTS, bytes=PAGE_BYTES
         )
-        first, last = next(((first, last) for first, last, *_ in rows), (1, 0))
-        if not first <= after + 1 <= last + 1:
-            raise MissedEventsError(run, after, last)
-        return Page([data for *_, number, data in rows if number is not None], last)
+        first, last, newest, before = rows[0][:4] if rows else (1, 0, 0, None)
+        before = newest if after == last else before or 0
+        is_proven = mark == UNKNOWN or mark == before > 0
+        if not (is_proven and first <= after + 1 <= last + 1):
+            raise MissedEventsError(run, after, EventId(last, newest))
+        found = [each for _, _, _, _, *each in rows if each[0] is not None]
+        return Page([data for _, data, _ in found], [mark for _, _, mark in found], last, before)
 
     async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
         this = to_bytes(run)
@@ -238,6 +265,9 @@ class Events:
     async def holder(self, run: str, now: float) -> str | None:
         found = await self._rows(self._holder, this=to_bytes(run), now=now)
         return to_text(found[0][0]) if found else None
+
+    async def renew(self, run: str, owner: str, until: float) -> bool:
+        return await self.take_over(run, owner, owner, math.inf, until)
 
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "now": now}
@@ -284,11 +314,16 @@ class Events:
         return await self._database.read(lambda connection: statement.rows(connection, values))
 
 
+def _new_mark() -> int:
+    """Draw a mark: what a crash has taken is stored under another one."""
+    return secrets.randbits(48) or 1
+
+
 def _optional(text: str | None) -> bytes | None:
     return None if text is None else to_bytes(text)
 
 
-def _as_arrays(new: Sequence[NewEvents], at: float) -> dict[str, Any]:
+def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]:
     """Return what is appended as ``APPEND_POSTGRES`` takes it."""
     items = [
         (place, number, data)
@@ -297,6 +332,7 @@ def _as_arrays(new: Sequence[NewEvents], at: float) -> dict[str, Any]:
     ]
     return {
         "now": at,
+        "mark": mark,
         "runs": [to_bytes(each.run) for each in new],
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from anabranch._shielded import run_shielded
 
-__all__ = ["BATCH", "Batches", "Separately", "Transaction", "Work", "Workers", "outcome"]
+__all__ = ["BATCH", "Batches", "PerTransaction", "Transaction", "Work", "Workers", "outcome"]
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sa.Connection], T]
@@ -63,7 +63,7 @@ class Workers(Protocol):
         ...
 
 
-class Separately:
+class PerTransaction:
     """Does each piece of work in a transaction of its own."""
 
     def __init__(self, threads: Executor, transaction: Transaction) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
 from anabranch._engine.clock import Clock, SystemClock
@@ -20,8 +20,6 @@ from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 
 __all__ = ["TestEngine"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +42,7 @@ class TestEngine:
 
     Args:
         seed: decides what happens to each wake.
-        drop: the share of wakes, cancellations and runs of periodic jobs that are lost, 0 to 1.
+        drop: the share of wakes and runs of periodic jobs that are lost, 0 to 1.
         double: the share of advances and runs of periodic jobs that are done twice: at the same
             time where another worker can do it, one after the other where there is none.
         delay: the share of wakes that come late, so that others overtake them.
@@ -53,8 +51,7 @@ class TestEngine:
         engine: what advances the calls; by default, one in this process, on the same clock.
 
     Attributes:
-        is_down: while it is set, the engine cannot be reached: wakes and cancellations raise
-            ``StoreError``.
+        is_down: while it is set, the engine cannot be reached: wakes raise ``StoreError``.
         happened: how often which fault has happened: ``drop``, ``double``, ``delay``.
 
     Raises:
@@ -88,6 +85,7 @@ class TestEngine:
         self._engine: Engine = engine or InProcessEngine(self._clock)
         self._came: Counter[tuple[str, ...]] = Counter()
         self._given: list[tuple[float, Wake]] = []
+        self._lost: set[Wake] = set()
         self._workers: list[_Worker] = []
         self._jobs: defaultdict[str, list[Callable[[], Awaitable[object]]]] = defaultdict(list)
 
@@ -98,19 +96,13 @@ class TestEngine:
         if coming is not None:
             await self._engine.wake(coming, within=within)
 
-    async def cancel(self, call: str) -> None:
-        """See :meth:`Engine.cancel`; it may be lost."""
-        self._check_up()
-        if self._happens("drop", call) is None:
-            await self._engine.cancel(call)
-
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
     ) -> NoReturn:
         """See :meth:`Engine.work`; what is done twice at the same time exceeds the limits."""
 
-        async def unreliably(wake: Wake) -> Wake | None:
-            return await self._advance(wake, worker)
+        async def unreliably(wake: Wake) -> None:
+            await self._advance(wake, worker)
 
         worker = _Worker(tools, advance)
         self._workers.append(worker)
@@ -149,13 +141,11 @@ class TestEngine:
     async def restore(self, since: float) -> None:
         """Be as an engine that was restored from a backup of the time ``since``.
 
-        Wakes that were given later are lost, those that were given before come again, and what is
-        being advanced is cancelled.
+        Wakes that were given later and not yet taken are lost, and those that were given before
+        come again. What is being advanced goes on.
         """
-        given, self._given = self._given, []
-        for call in {wake.call for _, wake in given}:
-            await self._engine.cancel(call)
-        self._given = [each for each in given if each[0] <= since]
+        self._lost |= {wake for at, wake in self._given if at > since}
+        self._given = [each for each in self._given if each[0] <= since]
         for _, wake in self._given:
             await self._engine.wake(wake)
 
@@ -180,19 +170,17 @@ class TestEngine:
             due = max(wake.not_before, self._clock.now())
             wake = replace(wake, not_before=due + late.uniform(0, self._longest))
         self._given.append((self._clock.now(), wake))
+        self._lost.discard(wake)
         return wake
 
-    async def _advance(self, wake: Wake, worker: _Worker) -> Wake | None:
+    async def _advance(self, wake: Wake, worker: _Worker) -> None:
+        if wake in self._lost:
+            return
         doubled = self._happens("double", wake.call, wake.turn)
         others = [each for each in self._workers if each is not worker and each.takes(wake)]
-        following = await _done(
+        await _done(
             partial(worker.advance, wake), doubled, [partial(each.advance, wake) for each in others]
         )
-        given = [self._coming(each) for each in following if each is not None]
-        coming = [each for each in given if each is not None]
-        for each in coming[1:]:
-            await self._engine.wake(each)
-        return coming[0] if coming else None
 
     def _check_up(self) -> None:
         if self.is_down:
@@ -200,19 +188,19 @@ class TestEngine:
 
 
 async def _done(
-    work: Callable[[], Awaitable[T]],
+    work: Callable[[], Awaitable[object]],
     doubled: Random | None,
-    others: Sequence[Callable[[], Awaitable[T]]],
-) -> list[T]:
-    """Do the work, or have it done twice; return what it returns each time."""
-    if doubled is None:
-        return [await work()]
-    if not others:
-        return [await work(), await work()]
+    others: Sequence[Callable[[], Awaitable[object]]],
+) -> None:
+    """Do the work, or have it done twice."""
+    if doubled is None or not others:
+        for _ in range(1 if doubled is None else 2):
+            await work()
+        return
 
-    async def one(work: Callable[[], Awaitable[T]]) -> T:
-        return await work()
+    async def one(work: Callable[[], Awaitable[object]]) -> None:
+        await work()
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(each)) for each in (work, doubled.choice(others))]
-    return [task.result() for task in tasks]
+        for each in (work, doubled.choice(others)):
+            group.create_task(one(each))

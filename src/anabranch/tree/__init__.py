@@ -9,6 +9,8 @@ behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests th
     _tree_store.py     the protocol of stores
     _branch_names.py   what branches are called
     _navigator.py      up, down, to a sibling, to a fork, to the leaves
+    _turn_end.py       how a turn ended without a reply
+    _person_view.py    nodes as a person reads them
     _drawing.py        a thread as lines of text
     _export.py         a thread as JSON, Mermaid, Markdown
     _thread_file.py    a thread in a file, and back
@@ -25,7 +27,15 @@ from anabranch.tree._export import (
 )
 from anabranch.tree._finding import LATEST, find_node_id, find_thread
 from anabranch.tree._navigator import Navigator, cut, glimpse
-from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Role, Thread, check_place
+from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
+from anabranch.tree._person_view import (
+    CLOSED,
+    LEFT,
+    STOPPED,
+    WAITS,
+    state_of,
+    text_for_person,
+)
 from anabranch.tree._projection import (
     NO_RESULT,
     Results,
@@ -36,13 +46,19 @@ from anabranch.tree._projection import (
 from anabranch.tree._short_ids import AmbiguousIdError, match_id, short_ids
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._tree_store import Path, RefusedError, Surroundings, Tree, TreeStore
+from anabranch.tree._turn_end import TurnEnd, store_turn_end, turn_ends_in, turn_has_ended
 from anabranch.tree._wire_names import wire_name
 
 __all__ = [
+    "CLOSED",
     "HEAD",
     "HERE",
     "LATEST",
+    "LEFT",
     "NO_RESULT",
+    "SHOWN",
+    "STOPPED",
+    "WAITS",
     "AmbiguousIdError",
     "Branches",
     "Kind",
@@ -59,6 +75,7 @@ __all__ = [
     "Thread",
     "Tree",
     "TreeStore",
+    "TurnEnd",
     "check_place",
     "cut",
     "draw",
@@ -77,10 +94,15 @@ __all__ = [
     "provider_blocks",
     "results_preview",
     "short_ids",
+    "state_of",
+    "store_turn_end",
+    "text_for_person",
     "thread_from_json",
     "thread_to_json",
     "to_markdown",
     "to_mermaid",
     "tree_to_json",
+    "turn_ends_in",
+    "turn_has_ended",
     "wire_name",
 ]

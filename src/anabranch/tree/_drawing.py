@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from anabranch.messages import Block, TextBlock, ToolResultBlock, text_of
 from anabranch.tree._branch_names import name_branches
 from anabranch.tree._nodes import HEAD, ROLES, Node
+from anabranch.tree._person_view import state_of, text_for_person
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._short_ids import short_ids
 from anabranch.tree._tree_store import Tree
@@ -68,8 +69,11 @@ def draw(
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
         begin = f"{indent}{heading}{node.kind:{_KIND}}  {ids[node.id]}"
+        state = state_of(node, lambda above: below.get(above, ()), tree.results)
         names = ", ".join(names_of(tree, node.id))
-        end = [part for part in (names and f"({names})", HERE if node.id == here else "") if part]
+        state = state if len(state) <= width else f"{state[: width - 1]}…"
+        marks = [state and f"({state})", names and f"({names})", HERE if node.id == here else ""]
+        end = [mark for mark in marks if mark]
         room = _room(width, columns, [begin, *end])
         own = blocks.get(node.id, ()) if node.kind == "results" else ()
         text = results_preview(own, room) or preview(node, room)
@@ -103,7 +107,7 @@ def names_of(tree: Tree, node_id: str) -> list[str]:
 
 def preview(node: Node, width: int) -> str:
     """Return the beginning of a node's text, on one line, and the tools that it calls."""
-    text = " ".join(node.text.split())
+    text = " ".join(text_for_person(node).split())
     if len(text) > width:
         text = text[: width - 1].rstrip() + "…"
     return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()

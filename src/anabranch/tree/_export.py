@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree._branch_names import name_branches
 from anabranch.tree._drawing import names_of, preview
-from anabranch.tree._nodes import HEAD, Node
+from anabranch.tree._nodes import HEAD, SHOWN, Node
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
 
@@ -106,6 +106,8 @@ def to_markdown(tree: Tree) -> str:
 def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
     names = "".join(f" · {_line(name)}" for name in names_of(tree, node.id))
     parts = [f"**{node.kind}**{names}"]
+    if SHOWN in node.data:
+        blocks = (TextBlock(text=node.shown),)
     for block in blocks:
         match block:
             case TextBlock():

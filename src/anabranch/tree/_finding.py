@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.tree._nodes import HEAD
 from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import TreeStore
@@ -14,17 +16,21 @@ MAX_SEARCHED = 1_000
 """Threads, the latest first, among whose ids the beginning of one is looked for."""
 
 
-async def find_thread(store: TreeStore, name: str) -> str | None:
+async def find_thread(store: TreeStore, name: str, *, without_owner: bool = False) -> str | None:
     """Return the id of the thread that ``name`` stands for, if there is one.
+
+    With ``without_owner``, threads that have an owner do not exist for the caller.
 
     Raises:
         AmbiguousIdError: several ids begin like this.
     """
-    if await store.thread(name) is not None:
+    exact = await store.thread(name)
+    if exact is not None and (exact.owner is None or not without_owner):
         return name
+    latest = partial(store.threads_of, None) if without_owner else store.threads
     if name == LATEST:
-        return next((thread.id for thread in await store.threads(1)), None)
-    return match_id(name, [thread.id for thread in await store.threads(MAX_SEARCHED)])
+        return next((thread.id for thread in await latest(1)), None)
+    return match_id(name, [thread.id for thread in await latest(MAX_SEARCHED)])
 
 
 async def find_node_id(store: TreeStore, name: str) -> str | None:

@@ -172,7 +172,7 @@ class Navigator:
 
 def glimpse(node: Node, width: int = 50) -> str:
     """Return a node's text and tool calls in one line of at most ``width`` characters."""
-    text = " ".join(node.text.split())
+    text = " ".join(node.shown.split())
     calls = ", ".join(f"{use.name}(…)" for use in node.tool_uses)
     line = " → ".join(part for part in (text, calls) if part) or f"({node.kind})"
     return cut(line, width)

@@ -25,7 +25,18 @@ from pydantic import JsonValue
 
 from anabranch.messages import Block, ResultBlock, ToolUseBlock, Usage, text_of
 
-__all__ = ["HEAD", "ROLES", "Kind", "Node", "Ref", "Result", "Role", "Thread", "check_place"]
+__all__ = [
+    "HEAD",
+    "ROLES",
+    "SHOWN",
+    "Kind",
+    "Node",
+    "Ref",
+    "Result",
+    "Role",
+    "Thread",
+    "check_place",
+]
 
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
 """The kind of a node."""
@@ -43,6 +54,10 @@ ROLES: Mapping[Kind, Role] = {
 
 HEAD = "head"
 """The ref that moves with the conversation; every other ref of a thread is a label."""
+
+
+SHOWN = "shown"
+"""In the data of a node whose text instructs a model: what people are shown instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,11 @@ class Node:
     def text(self) -> str:
         """The text of its text blocks, joined."""
         return text_of(self.content)
+
+    @property
+    def shown(self) -> str:
+        """The text that people are shown: what its text is about, where that is for a model."""
+        return str(self.data.get(SHOWN, self.text))
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:

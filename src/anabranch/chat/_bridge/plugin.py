@@ -6,18 +6,22 @@ page. That is checked when it is built, so that no question of the tool is ever 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 
+from anabranch._engine import is_async
+from anabranch._wrong_kinds import require_tool
 from anabranch.agents import CalledTool
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.page_module import PageModule, read_module
 from anabranch.chat._bridge.plugin_request import ElicitHandler, PluginRequest
-from anabranch.elicitation import Accepted, Elicitation, describe
+from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch.messages import ElicitReply
 from anabranch.tool import HandoffTool, Tool
 
@@ -74,7 +78,7 @@ class PluginClient:
             TypeError: the handler returned something that is no answer to this question.
             Exception: what the handler raises.
         """
-        result = await self._handlers[request.key](request)
+        result: ElicitResult[Any] = await _handled(self._handlers[request.key], request)
         where = f"The handler of {request.key!r} of plugin {self.tool_name!r}"
         match result:
             case Accepted(content=content):
@@ -99,6 +103,15 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
             f" {describe(problem)}."
         ) from problem
     return plain
+
+
+async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - whatever an author's function returns
+    """Return what ``handler`` returns: called here if it is ``async``, otherwise in a thread."""
+    if is_async(handler):
+        result: Any = handler(request)
+    else:  # the question may be withdrawn while it still waits for the person
+        result = await anyio.to_thread.run_sync(handler, request, abandon_on_cancel=True)
+    return await result if inspect.isawaitable(result) else result
 
 
 class Plugin(Generic[T]):
@@ -137,6 +150,7 @@ class Plugin(Generic[T]):
         concurrent_elicits: bool = False,
         elicits_in_branches: bool = False,
     ) -> None:
+        require_tool("Plugin()", tool)
         handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
         exposure = Exposure(expose)
         if "handoff" in exposure.roots and not isinstance(tool, HandoffTool):
@@ -222,6 +236,7 @@ def make_plugin(
         concurrent_elicits: whether a call may ask several questions at a time.
         elicits_in_branches: whether sub-branches of the tool may ask.
     """
+    require_tool("make_plugin()", tool)
     return PluginBuilder(
         tool,
         expose,

@@ -79,5 +79,10 @@ class PluginRequest(Generic[M]):
         return self.id.seq
 
 
-ElicitHandler: TypeAlias = Callable[[PluginRequest[M]], Awaitable[ElicitResult[M]]]
-"""Shows a question in an application's own way, and returns what the person did."""
+ElicitHandler: TypeAlias = Callable[
+    [PluginRequest[M]], Awaitable[ElicitResult[M]] | ElicitResult[M]
+]
+"""Shows a question in an application's own way, and returns what the person did.
+
+A function that is not ``async`` is called in a thread.
+"""

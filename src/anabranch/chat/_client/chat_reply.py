@@ -1,4 +1,4 @@
-"""What a turn of a chat came to, as its events say."""
+"""The outcome of a turn of a chat, as its events say."""
 
 from __future__ import annotations
 

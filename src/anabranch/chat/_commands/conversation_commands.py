@@ -12,24 +12,28 @@ from anabranch.agents import (
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
+from anabranch.chat._session.tool_results import result_text
 from anabranch.chat._session.typed_values import (
     HOW_TO_ANSWER,
     number_in,
     read_answer,
     read_arguments,
 )
-from anabranch.messages import ToolUseBlock, text_of
+from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import Node
 
 __all__ = ["CONVERSATION_COMMANDS", "call", "say"]
+
+TOO_LATE = "The time for an answer is over: the tool goes on without one."
 
 
 async def say(session: SessionState, text: str) -> Outputs:
     """Say ``text`` at the cursor, and let the model answer."""
     message = await _put(session, text)
     session.unanswered = message.id
-    reply = await session.agent.go_on(message)
+    async with session.turn():
+        reply = await session.agent.go_on(message)
     session.unanswered = None
     return _reply(reply)
 
@@ -53,13 +57,15 @@ async def _auto(session: SessionState) -> Outputs:
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
         return await say(session, session.settings.auto_prompt)
-    return _reply(await session.agent.go_on(node))
+    async with session.turn():
+        return _reply(await session.agent.go_on(node))
 
 
 async def _answer(session: SessionState, values: str = "") -> Outputs:
     """Answer the nearest question at or above the cursor; each answer to it is a branch."""
     cursor = session.cursor
-    asked = [node for node in (await cursor.walk()).path(cursor.node_id) if node.kind == "question"]
+    path = (await cursor.walk()).path(cursor.node_id)
+    asked = [node for node in path if node.kind == "question"]
     if not asked:
         raise SessionError("No tool has asked anything on the way here.")
     node, request = asked[-1], question_of(asked[-1])
@@ -68,7 +74,18 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     else:
         reply = await session.dependencies.person.elicit(request, step_id=node.id)
     cursor.node_id = node.id
-    return _reply(await session.agent.answer(node.id, reply))
+    first = next((each for each in asked if each.id == node.data.get("round")), node)
+    async with session.turn():
+        if await _is_over(session, node, first.data.get("until")):
+            return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
+        return _reply(await session.agent.answer(node.id, reply))
+
+
+async def _is_over(session: SessionState, question: Node, until: object) -> bool:
+    """Whether a question has no answer, and its tool goes on without one ``until`` then."""
+    now = session.agent.dependencies.clock.now()
+    is_over = isinstance(until, int | float) and until <= now
+    return is_over and await session.agent.given_answer(question) is None
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:
@@ -85,11 +102,12 @@ async def call(session: SessionState, name: str, values: str = "") -> Outputs:
         message.thread_id, message.id, "assistant", (use,), data={"by": "person"}
     )
     await agent.add([caller])
-    after = await (await agent.turn(caller)).use_tools(caller)
+    async with session.turn():
+        after = await (await agent.turn(caller)).use_tools(caller)
     result = result_at(await agent.store.path(after.id), use.id)
     if result is None:
         return _reply(after)
-    return Output("error" if result.is_error else "message", text_of(result.content), after.id)
+    return Output("error" if result.is_error else "message", result_text(result.content), after.id)
 
 
 async def _broadcast(session: SessionState, text: str) -> Outputs:

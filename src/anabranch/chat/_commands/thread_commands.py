@@ -1,4 +1,7 @@
-"""Commands about whole conversations: draw, list, change, save to a file, load from one."""
+"""Commands about whole conversations: draw, list, change, save to a file, load from one.
+
+Conversations that have an owner do not exist here: they belong to the users of a web application.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ async def _tree(session: SessionState) -> Outputs:
 
 async def _threads(session: SessionState) -> Outputs:
     current = session.cursor.thread_id
-    threads = await session.dependencies.store.threads(MAX_LISTED)
+    threads = await session.dependencies.store.threads_of(None, MAX_LISTED)
     ids = short_ids(thread.id for thread in threads)
     lines: list[str] = []
     for thread in threads:
@@ -65,7 +68,7 @@ async def _thread(session: SessionState, thread_id: str | None = None) -> Output
     if thread_id is None:
         return await session.cursor.open(session.dependencies.naming("thread"))
     try:
-        found = await find_thread(session.dependencies.store, thread_id)
+        found = await find_thread(session.dependencies.store, thread_id, without_owner=True)
     except AmbiguousIdError as error:
         raise SessionError(str(error)) from None
     if found is None:

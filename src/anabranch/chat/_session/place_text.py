@@ -5,11 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from anabranch.tree import Navigator, Node, glimpse
+from anabranch.tree import (
+    CLOSED,
+    LEFT,
+    STOPPED,
+    WAITS,
+    Navigator,
+    Node,
+    glimpse,
+    state_of,
+    text_for_person,
+)
 
 __all__ = ["position", "preview", "whole"]
 
 PREVIEW = 300
+HOW_ON = {
+    "": "/answer answers it again",
+    WAITS: "/answer answers it, and what you say instead leaves it unanswered",
+    LEFT: "/answer answers it",
+    CLOSED: "it comes from a file",
+    STOPPED: "/auto goes on",
+}
+"""How to go on from a question, or from a turn that has ended, by its state."""
+TRY_AGAIN = "/auto tries again"
+"""How to go on from a turn that has failed."""
 BEFORE = "Before the first message: what you say now is a new beginning."
 
 
@@ -28,18 +48,18 @@ def position(walk: Navigator, node_id: str | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-def whole(node: Node, followers: Sequence[Node], results: Sequence[str] = ()) -> str:
-    """Return the whole text of a node, the tools that it calls, and what these have returned."""
-    lines = [node.text] if node.text.strip() else []
+def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) -> str:
+    """Return the whole text of a node, the tools that it calls, what these have returned, its state."""
+    text = text_for_person(node)
+    lines = [text] if text.strip() else []
     lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]
     lines += [f"← {result}" for result in results]
     if node.kind == "question":
+        followers = walk.children(node.id)
         answers = [follower.text for follower in followers if follower.kind == "answer"]
         lines += [f"(answered: {answer})" for answer in answers]
-        if not node.data:
-            lines.append("(closed: it comes from a file)")
-        else:
-            lines.append("(/answer answers it again)" if answers else "(open; /answer answers it)")
+    if state or node.kind == "question":
+        lines.append(f"({'; '.join(filter(None, [state, HOW_ON.get(state, TRY_AGAIN)]))})")
     return "\n".join(lines) or f"({node.kind})"
 
 
@@ -47,4 +67,6 @@ def preview(walk: Navigator, node: Node) -> str:
     """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])
-    return f"[{', '.join(filter(None, names))}] {glimpse(node, PREVIEW)}"
+    state = state_of(node, walk.children, {})
+    shown = f"{glimpse(node, PREVIEW)} ({state})" if state else glimpse(node, PREVIEW)
+    return f"[{', '.join(filter(None, names))}] {shown}"

@@ -12,8 +12,8 @@ from anabranch.chat._session.navigation_history import NavigationHistory, Place
 from anabranch.chat._session.place_text import position, whole
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.thread_cache import ThreadCache
-from anabranch.messages import text_of
-from anabranch.tree import HEAD, Navigator, Node, Ref, TreeStore
+from anabranch.chat._session.tool_results import result_text
+from anabranch.tree import HEAD, Navigator, Node, Path, Ref, TreeStore, state_of
 
 __all__ = ["SessionCursor"]
 
@@ -80,25 +80,12 @@ class SessionCursor:
         outputs = [Output("system", position(walk, self.node_id))]
         if self.node_id is not None:
             node = walk.nodes[self.node_id]
-            results = await self._results(node)
-            text = whole(node, walk.children(node.id), results)
+            path = await self._store.path(node.id)
+            state = state_of(node, walk.children, path.results)
+            text = whole(walk, node, state, _results(node, path))
             said = node.kind == "assistant" and not node.tool_uses
             outputs.append(Output("message", text, node.id, is_markdown=said))
         return outputs
-
-    async def _results(self, node: Node) -> Sequence[str]:
-        """Return what the tools have returned that the node calls, or whose results it has."""
-        if not node.tool_uses and node.kind != "results":
-            return ()
-        path = await self._store.path(node.id)
-        caller = next(each for each in reversed(path.nodes) if each.tool_uses)
-        results = [
-            result
-            for use in caller.tool_uses
-            for (_, use_id), result in path.results.items()
-            if use_id == use.id
-        ]
-        return [text_of(result.pending or result.content) for result in results]
 
     async def _look_around(self) -> Navigator | None:
         walk = await self.look()
@@ -160,3 +147,17 @@ class SessionCursor:
         outputs = await (self.go(node_id, thread_id) if exists else self.open(thread_id))
         self._history = history
         return outputs
+
+
+def _results(node: Node, path: Path) -> Sequence[str]:
+    """Return what the tools have returned that the node calls, or whose results it has."""
+    if not node.tool_uses and node.kind != "results":
+        return ()
+    caller = next(each for each in reversed(path.nodes) if each.tool_uses)
+    results = [
+        result
+        for use in caller.tool_uses
+        for (_, use_id), result in path.results.items()
+        if use_id == use.id
+    ]
+    return [result_text(result.pending or result.content) for result in results]

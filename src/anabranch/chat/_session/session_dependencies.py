@@ -1,4 +1,4 @@
-"""What a session is given: a store, a model, tools, a person, limits, saved prompts, time."""
+"""The dependencies of a session: a store, a model, tools, a person, limits, saved prompts, time."""
 
 from __future__ import annotations
 

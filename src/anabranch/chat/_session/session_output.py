@@ -1,4 +1,4 @@
-"""What a session returns for a line of input, for any front end to show."""
+"""The output of a session for a line of input, for any front end to show."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from anabranch.errors import AnabranchError
+from anabranch.models import ModelError
 
-__all__ = ["Action", "Output", "SessionError"]
+__all__ = ["EXPECTED", "Action", "Output", "SessionError", "error_text"]
+
+EXPECTED = (AnabranchError, ModelError)
+"""The errors whose text is for the person."""
 
 Action: TypeAlias = Literal["clear", "exit"]
 """What a front end is asked to do: clear the screen, or end the session."""
@@ -34,3 +38,10 @@ class Output:
 
 class SessionError(AnabranchError):
     """A line cannot be carried out; the message says why, in a sentence for the person."""
+
+
+def error_text(error: Exception) -> str:
+    """Return the text to show for an error."""
+    if isinstance(error, EXPECTED):
+        return str(error)
+    return f"An unexpected error: {type(error).__name__}: {error}. The log has the details."

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from anabranch._shielded import run_shielded
 from anabranch.agents import Agent, Model
 from anabranch.chat._session.cursor_follower import CursorFollower
 from anabranch.chat._session.session_cursor import SessionCursor
 from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_output import error_text
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD, Thread
+from anabranch.tree import HEAD, Thread, TurnEnd, store_turn_end
 
 __all__ = ["SessionState"]
 
 MAX_TITLE = 60
+
+logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class SessionState:
@@ -92,6 +101,31 @@ class SessionState:
     async def _labelled(self) -> set[str]:
         refs = await self.dependencies.store.refs(self.cursor.thread_id)
         return {node_id for name, node_id in refs.items() if name != HEAD}
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """Within the block a turn runs; how it ends without a reply is stored where it ends.
+
+        Raises:
+            Exception: what ends it.
+        """
+        try:
+            yield
+        except asyncio.CancelledError:
+            await run_shielded(self._store_end(None))
+            raise
+        except Exception as error:
+            await self._store_end(error_text(error))
+            raise
+
+    async def _store_end(self, error: str | None) -> None:
+        await self._follower.catch_up()
+        if self.cursor.node_id is None:
+            return
+        try:
+            await store_turn_end(self.dependencies.store, TurnEnd(self.cursor.node_id, error))
+        except StoreError:
+            logger.exception("the end of a turn could not be stored")
 
     async def settle(self) -> None:
         """Bring the cursor to the last node that was added, and remember the place.

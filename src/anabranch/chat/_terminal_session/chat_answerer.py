@@ -8,6 +8,7 @@ declined, with a line on stderr.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import anyio
@@ -31,10 +32,18 @@ class ChatAnswerer(Absent):
         console: where questions are shown.
         respondent: shows the forms.
         lines: the source of the chat's lines; the next line of a script may be the answer.
+        place_of: returns the name of the branch that a question is on, by its id, if it is on one.
     """
 
-    def __init__(self, console: Console, respondent: Respondent, lines: InputLines) -> None:
+    def __init__(
+        self,
+        console: Console,
+        respondent: Respondent,
+        lines: InputLines,
+        place_of: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
         self._console = console
+        self._place_of = place_of
         self._respondent = respondent
         self._lines = lines
         self._lock = anyio.Lock()
@@ -47,8 +56,9 @@ class ChatAnswerer(Absent):
         return await self._respondent.sample(request, step_id=step_id)
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        """Show ``question`` and return the answer."""
-        del step_id
+        """Show ``question``, with the branch that it is in, and return the answer."""
+        if self._place_of is not None and (place := await self._place_of(step_id)):
+            question = question.model_copy(update={"message": f"[{place}] {question.message}"})
         if isinstance(self._lines, ScriptedLines):
             async with self._lock:
                 return await self._from_script(self._lines, question)

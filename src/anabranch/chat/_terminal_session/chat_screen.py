@@ -22,10 +22,10 @@ from anabranch.agents import (
 )
 from anabranch.chat._chat_session import Session
 from anabranch.chat._session.session_output import Output
+from anabranch.chat._session.tool_results import result_text
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.chat._terminal_session.status_line import NO_MODEL
 from anabranch.errors import StoreError
-from anabranch.messages import text_of
 from anabranch.tree import Node, cut, glimpse
 
 __all__ = ["ChatScreen"]
@@ -102,12 +102,16 @@ class ChatScreen:
             case ToolStarted(_, use) if use.id in self._uses and self._verbose:
                 self._console.say(cut(f"→ {use.name}({json.dumps(use.input)})", MAX_SHOWN))
             case ToolEnded(use, result) if use.id in self._uses and self._verbose:
-                text = " ".join(text_of(result.pending or result.content).split())
+                text = " ".join(result_text(result.pending or result.content).split())
                 self._console.say(cut(f"← {use.name}: {text}", MAX_SHOWN))
             case ToolNoticed(_, use, notice) if self._verbose or notice.level is None:
                 self._console.say(f"[{use.name}] {notice.message}")
             case _:
                 pass
+
+    async def place_of(self, node_id: str) -> str:
+        """Return the name of the branch that a node is on; empty on the main line."""
+        return (await _branches(self._session)).get(node_id, "") if self._session else ""
 
     def _follow_tools(self, event: Event) -> None:
         match event:

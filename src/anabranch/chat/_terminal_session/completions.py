@@ -87,7 +87,10 @@ async def _names(  # noqa: PLR0911 - a case for each command
             branches = sorted({name for name in walk.branches.values() if name})
             return [*labels, *(branches if command == "fork" else ())]
         case "thread":
-            return [LATEST, *(each.id for each in await dependencies.store.threads(MAX_THREADS))]
+            return [
+                LATEST,
+                *(each.id for each in await dependencies.store.threads_of(None, MAX_THREADS)),
+            ]
         case "p" | "d":
             return sorted(await to_thread.run_sync(dependencies.prompts.read))
         case "switch" | "models":
@@ -115,7 +118,9 @@ def _arguments(tool: ToolSpec, rest: str) -> list[str]:
     return [f"{each}=" for each in properties if f"{each}=" not in rest]
 
 
-def _values(field: Mapping[str, Any]) -> list[str]:
+def _values(field: Mapping[str, Any] | bool) -> list[str]:  # noqa: FBT001 - JSON Schema has both
+    if isinstance(field, bool):
+        return []
     if field.get("type") == "boolean":
         return ["true", "false"]
     return [str(each) for each in field.get("enum", ())]

@@ -7,6 +7,7 @@ in a script, it ends the program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -15,6 +16,7 @@ from anabranch._terminal.console import Console
 from anabranch._terminal.exits import LeftError
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.chat._chat_session import Session
+from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.completions import LineCompleter, candidates
 from anabranch.chat._terminal_session.input_lines import (
@@ -26,6 +28,8 @@ from anabranch.chat._terminal_session.status_line import status_line
 from anabranch.errors import StoreError
 
 __all__ = ["run_lines"]
+
+STOPPED = "Stopped by you. What was received is stored."
 
 
 async def run_lines(
@@ -71,7 +75,8 @@ async def _carry_out(
             outputs = await session.input(line)
         if outputs is None:
             screen.end_line()
-            console.say("Interrupted. What was received is stored.")
+            console.say(STOPPED)
+            await _show_open_question(session, console)
             if isinstance(lines, ScriptedLines):
                 raise LeftError
             continue
@@ -80,6 +85,15 @@ async def _carry_out(
         if any(output.action == "exit" for output in outputs):
             break
     return failed
+
+
+async def _show_open_question(session: Session, console: Console) -> None:
+    """Say of the question at which a turn was stopped, if it was, what becomes of it."""
+    # What fails here, the next line reports, if it still does then.
+    with suppress(StoreError, SessionError):
+        node = await session.cursor.node()
+        if node is not None and node.kind == "question":
+            console.say((await session.cursor.here())[-1].content)
 
 
 async def _say_how_to_go_on(

@@ -31,7 +31,7 @@ __all__ = ["STOPPED", "RemoteScreen"]
 
 MAX_SHOWN = 200
 """Characters of a tool's input or result."""
-STOPPED = "Stopped. What was received is stored."
+STOPPED = "Stopped by you. What was received is stored."
 NOTICE = "anabranch.notice"
 
 

@@ -1,17 +1,20 @@
-"""Who may reach the web application, and as whom; under which names; how much they may send.
+"""The access rules of the web application: who may reach it, as whom, under which names, with how many bytes.
 
 A page of another site can send requests to a server on this machine, and can make a name of its own
 point to it. So ``Host`` must be a known name, and ``Origin``, where a browser sends it, the same.
+
+Whatever else a request carries is foreign: browsers send the cookies of all ports of a host. So
+headers are compared with what they should be, and are not decoded or parsed.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from http.cookies import SimpleCookie
 from typing import TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -19,6 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch._shares import Shares
+from anabranch._throttled_warning import ThrottledWarning
 from anabranch.chat._web.callers import Caller, too_many
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
 
@@ -32,6 +37,10 @@ MAX_BODY = 4 * 2**20
 """The most bytes of a request's body."""
 
 COOKIE = "anabranch_token"
+
+TOO_MANY = 429
+
+logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -61,6 +70,7 @@ class Access:
         authenticate: names the principal instead, by whom threads are owned.
         hosts: the names by which the application may be reached, without port.
         rates: how often a caller may make requests.
+        streams: of which each caller has a share.
         now: seconds that never go back.
     """
 
@@ -72,13 +82,17 @@ class Access:
         authenticate: Authenticate | None = None,
         hosts: Iterable[str] = LOOPBACK,
         rates: RateLimits | None = None,
+        streams: Shares,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._token = token
         self._authenticate = authenticate
         self._rates = Rates(rates, now=now)
+        self._streams = streams
         self._hosts = frozenset(host.lower() for host in hosts)
+        self._wrong_host = ThrottledWarning(logger)
+        self._wrong_origin = ThrottledWarning(logger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -89,6 +103,8 @@ class Access:
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 extra = [(k.lower().encode(), v.encode()) for k, v in SECURITY_HEADERS.items()]
+                if message["status"] == TOO_MANY and scope.get("http_version", "").startswith("1"):
+                    extra.append((b"connection", b"close"))  # others need it
                 message = {**message, "headers": [*message.get("headers", ()), *extra]}
             await send(message)
 
@@ -110,12 +126,16 @@ class Access:
             return _refused(error.status_code, error.detail, error.headers)
 
     def _wrong_place(self, request: Request) -> Response | None:
-        if _host(request.headers.get("host", "")) not in self._hosts:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if _name(host) not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            return _refused(421, f"This host name is not known. Known are {known}: --allowed-host.")
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            return _refused(403, "Requests of other sites are refused.")
+            why = f"This host name is not known. Known are {known}: --allowed-host."
+            self._wrong_host.warn("a request is refused: %s It has Host %.200r.", why, host)
+            return _refused(421, why)
+        if origin not in {None, f"http://{host}", f"https://{host}"}:
+            why = "Requests of other sites are refused."
+            self._wrong_origin.warn("a request is refused: %s It has Origin %.200r.", why, origin)
+            return _refused(403, why)
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:19]) > MAX_BODY:
             return _refused(413, f"The request is larger than {MAX_BODY} bytes.")
@@ -128,7 +148,8 @@ class Access:
             HTTPException: the authentication answers itself, or there were too many requests.
         """
         principal = await self._authenticate(request) if self._authenticate is not None else None
-        caller = Caller(principal or None, counted_as(request, principal), self._rates)
+        counted = counted_as(request, principal)
+        caller = Caller(principal or None, counted, self._rates, self._streams)
         if seconds := self._rates.request(caller.counted_as):
             raise too_many("requests", seconds)
         if self._authenticate is not None and not principal:
@@ -139,26 +160,31 @@ class Access:
     def _without_token(self, request: Request) -> Response | None:
         """Return the answer to a request without the token; the page's own exchanges it once."""
         given = _token_in_query(request)
-        if self._token is None or any(map(self._is_token, _presented(request.headers))):
+        if self._token is None or self._is_presented(request.headers):
             return None
         page = request.scope.get("root_path", "") + "/"  # where it is mounted
-        if request.scope["path"] == page and given is not None and self._is_token(given):
+        if request.scope["path"] == page and given is not None and _equal(given, self._token):
             redirect = RedirectResponse(page, 303)
-            redirect.set_cookie(COOKIE, given, httponly=True, samesite="strict", path=page)
+            own = quote(self._token, safe="")
+            redirect.set_cookie(COOKIE, own, httponly=True, samesite="strict", path=page)
             return redirect
-        wanted = "A token is needed. Open the address with ?token=… that the server printed."
+        wanted = (
+            "A token is needed. Open the address once with ?token= and the token of this server."
+        )
         return _refused(401, wanted, {"WWW-Authenticate": "Bearer"})
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), (self._token or "").encode())
+    def _is_presented(self, headers: Headers) -> bool:
+        """Whether a request presents the token. Several cookies may have the name of ours."""
+        token = self._token or ""
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _equal(bearer, token):
+            return True
+        pairs = [each.strip() for line in headers.getlist("cookie") for each in line.split(";")]
+        return any(_equal(each, f"{COOKIE}={quote(token, safe='')}") for each in pairs)
 
 
-def _presented(headers: Headers) -> list[str]:
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    cookies: SimpleCookie = SimpleCookie()
-    cookies.load(headers.get("cookie", ""))
-    found = [bearer] if scheme.lower() == "bearer" else []
-    return [*found, *([cookies[COOKIE].value] if COOKIE in cookies else [])]
+def _equal(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode(), secret.encode())
 
 
 def _token_in_query(request: Request) -> str | None:
@@ -170,7 +196,7 @@ def _token_in_query(request: Request) -> str | None:
     return dict(query).get("token")
 
 
-def _host(header: str) -> str:
+def _name(header: str) -> str:
     """Return the name in a ``Host`` header, without its port."""
     name, colon, port = header.rpartition(":")
     return (name if colon and port.isdecimal() else header).lower()

@@ -7,6 +7,7 @@ is the person's and new; the others are in the tree already.
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from typing import Any, cast
 
 from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
@@ -48,16 +49,19 @@ def agui_route(conversations: Conversations) -> Route:
         caller.check_run()
         if not wanted.resume:
             await _check_backlog(conversations, wanted, caller.principal)
-        conversation = await _conversation(conversations, wanted, caller.principal)
-        if wanted.resume:
-            after = await _resume(conversation, wanted)
-        else:
-            text = _new_message(wanted)
-            after = await conversation.say(text, wanted.run_id, at=_place(wanted))
-        if request.headers.get("accept") == "application/json":  # it follows the thread already
-            return JSONResponse({"runId": wanted.run_id}, 202)
-        running, stopping = conversation.is_running, conversations.stopping
-        return EventStream(conversation.log, after, running, stopping, one_run=True)
+        follows = request.headers.get("accept") == "application/json"  # the thread, already
+        with ExitStack() if follows else caller.open_stream() as place:
+            conversation = await _conversation(conversations, wanted, caller.principal)
+            if wanted.resume:
+                after = await _resume(conversation, wanted)
+            else:
+                text = _new_message(wanted)
+                after = await conversation.say(text, wanted.run_id, at=_place(wanted))
+            if follows:
+                return JSONResponse({"runId": wanted.run_id}, 202)
+            running, stopping = conversation.is_running, conversations.stopping
+            held = place.pop_all()
+            return EventStream(conversation.log, after, running, stopping, one_run=True, place=held)
 
     return Route("/agui", run, methods=["POST"])
 

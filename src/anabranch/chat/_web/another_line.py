@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch._asking.host import Host
-from anabranch._durable.entries import answers_in
+from anabranch._durable.call_states import UNDONE
+from anabranch._durable.entries import load_answers
 from anabranch._durable.job import Job
 from anabranch._durable.notes import load_notes
 from anabranch._durable.policy import Durability
@@ -65,9 +66,10 @@ async def answer_differently(
 
     Raises:
         AnswerRefusedError: there is no such question, the answer does not fit it, or another client
-            still has to answer it; or what the call had done is undone.
+            still has to answer it; or what the call had done is undone, or its time is over.
         StoreError: the store failed.
     """
+    await _check_time(dependencies, policy.store, record.call_id)
     asked = await _round_that_asked(policy.store, record, step_id)
     _check(asked, step_id, reply)
     journal = _journal(asked)
@@ -85,18 +87,33 @@ async def answer_differently(
     except StoreError:
         raise
     except InvalidTokenError as refusal:
+        await _check_time(dependencies, policy.store, record.call_id)
         raise AnswerRefusedError(
             "closed",
-            "What this call had done is undone, or it has expired: it cannot be continued.",
+            "What this call had done is undone: it cannot be continued.",
         ) from refusal
     except Exception as error:
         # The line has failed, and is shown with its error, unless it has not even begun.
         ended = await policy.store.find(journal.line)
-        if ended is None or ended.status == "open":
+        if ended is None or ended.state.is_open:
             if isinstance(error, AnabranchError):
                 raise AnswerRefusedError("closed", str(error)) from error
             raise
     return journal.line
+
+
+async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id: str) -> None:
+    """Check that the time of a call is not over.
+
+    Raises:
+        AnswerRefusedError: it is: the call has expired, or does so next.
+        StoreError: the store failed.
+    """
+    record, now = await store.find(call_id), dependencies.clock.now()
+    if record is None:
+        return
+    if record.state in UNDONE or (record.state.is_open and record.deadline <= now):
+        raise AnswerRefusedError("expired", "The time of this call is over: it has expired.")
 
 
 async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) -> RoundRecord:
@@ -124,12 +141,12 @@ async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str
         AnswerRefusedError: it is still to be answered, by a client that is not this room.
     """
     number = asked.number + 1
-    if (ended := await store.round(line, number)) is not None:
-        return load_notes(ended.notes).answers
-    begun = await store.entries(line, number)
-    if not begun and json.loads(asked.reply).get("kind") != _REPLIES.kind:
+    inbox = await store.answers(line)
+    taken = {step: each.text for step, each in inbox.items() if each.round == number}
+    is_begun = bool(taken or await store.entries(line, number) or await store.round(line, number))
+    if not is_begun and json.loads(asked.reply).get("kind") != _REPLIES.kind:
         raise AnswerRefusedError("open", "The question is still open: its own client answers it.")
-    return answers_in(begun, number)
+    return load_answers(taken)
 
 
 def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from anabranch.agents import Agent, Reply
+from anabranch.agents import Agent, Reply, TimeOver
 from anabranch.agents._answers import line_at_head
 from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, read_reply
 from anabranch.elicitation import describe
@@ -14,7 +14,7 @@ from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
 
-__all__ = ["ANSWERED", "AnswerChecks", "AnswerRefusedError", "CheckedAnswer"]
+__all__ = ["ANSWERED", "TOO_LATE", "AnswerChecks", "AnswerRefusedError", "CheckedAnswer"]
 
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
@@ -69,14 +69,13 @@ class AnswerChecks:
         """
         read = await self._read(question_id, given)
         before = await self._agent.given_answer(read.question, read.around)
+        if isinstance(before, TimeOver):
+            raise AnswerRefusedError("expired", TOO_LATE)
         if before is not None:
             if before == read.reply:
                 return None
             raise AnswerRefusedError("answered", ANSWERED)
-        shown = await self._check(read)
-        now = self._agent.dependencies.clock.now()
-        if shown.goes_on_at is not None and shown.goes_on_at <= now:
-            raise AnswerRefusedError("expired", TOO_LATE)
+        await self._check_time(read)
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
@@ -87,6 +86,7 @@ class AnswerChecks:
         """
         read = await self._read(question_id, given)
         if await self._agent.given_answer(read.question, read.around) is None:
+            await self._check_time(read)
             raise AnswerRefusedError("open", OPEN)
         await self._check(read, is_answered=True)
         if await self._questions.is_undone(read.question, read.around):
@@ -108,6 +108,16 @@ class AnswerChecks:
             return CheckedAnswer(node, read_reply(node, given), around)
         except ValidationError as problem:
             raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
+
+    async def _check_time(self, read: CheckedAnswer) -> None:
+        """Check that a first answer comes in time, and fits.
+
+        Raises:
+            AnswerRefusedError: one of these is not so.
+        """
+        shown, now = await self._check(read), self._agent.dependencies.clock.now()
+        if shown.goes_on_at is not None and shown.goes_on_at <= now:
+            raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
         """Check that a question's call has time left, and that an answer fits; return the question.

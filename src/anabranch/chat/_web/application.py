@@ -19,21 +19,28 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine.clock import Clock
 from anabranch._health import Health, Watched
+from anabranch._shares import Shares
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
+from anabranch.agents._agent_dependencies import require_parts
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import CONCURRENCY, Conversations
-from anabranch.chat._web.memory_room import MemoryOf, MemoryRoom
+from anabranch.chat._web.memory_room import MemoryRoom
 from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.engines import Engine
+from anabranch.limits import Limits
+from anabranch.memory import Banks
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
 __all__ = ["make_chat_app"]
+
+STREAMS = 100
+"""Streams of events that a principal may have open by default; a page has one."""
 
 
 def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
@@ -43,14 +50,16 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     *,
     calls: CallStore | Durability | None = None,
     recorded_calls: RecordedCalls | None = None,
-    memory: MemoryOf | None = None,
+    memory: Banks | None = None,
     limits: TurnLimits | None = None,
+    tool_limits: Limits | None = None,
     capabilities: Capabilities | None = None,
     samples_asked: bool = False,
     token: str | None = None,
     authenticate: Authenticate | None = None,
     hosts: Iterable[str] = LOOPBACK,
     rates: RateLimits | None = None,
+    max_streams: int | None = None,
     now: Callable[[], float] = time.monotonic,
     clock: Clock | None = None,
     engine: Engine | None = None,
@@ -72,10 +81,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         recorded_calls: what the calls room of the page shows, to everyone who reaches the
             application, of all calls in the store of ``calls``, other callers' among them: an
             ``outline`` without values, or ``values`` as well. Without it there is no such room.
-        memory: what the memory room of the page lists, searches and forgets: returns the memory of
-            a principal, or of everyone who reaches the application where callers are not
-            distinguished. Without it there is no such room.
+        memory: what the memory room of the page lists, searches and forgets: the memories of all
+            callers, of which each principal sees their own. Without it there is no such room.
         limits: of each turn.
+        tool_limits: of each call of a tool, in addition to the tool's own.
         capabilities: what tools may ask for; by default, everything that the model offers. Tools of
             plugins have the plugin's own rules besides.
         samples_asked: whether clients answer the tools' samples, as interrupts, instead of the model.
@@ -88,6 +97,9 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             machine.
         rates: how much a principal, or an address without one, may do in a minute; by default, as
             much as they like.
+        max_streams: how many streams of events a principal, or an address without one, may have open
+            at the same time in this process; one more is refused. By default, 100 for a principal, and
+            any number where callers are not distinguished.
         now: seconds that never go back, for the rates and the backlog.
         clock: the time; by default, the system's.
         engine: calls a worker for each run, which it takes to its end or to its next questions, and
@@ -111,21 +123,27 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
             latter, or without ``calls``; or a number is not positive, or ``code_version`` cannot be
             used.
+        TypeError: ``store``, ``model``, ``capabilities`` or a tool is of another kind.
     """
+    require_parts("make_chat_app()", store, model, capabilities)
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
     if recorded_calls is not None and authenticate is not None:
         raise ValueError(
             "recorded_calls= shows everyone the calls of all: leave it out with authenticate=."
         )
-    if per_principal is not None and per_principal < 1:
-        raise ValueError(f"per_principal must be at least 1, not {per_principal}.")
+    for name, most in (("per_principal", per_principal), ("max_streams", max_streams)):
+        if most is not None and most < 1:
+            raise ValueError(f"{name} must be at least 1, not {most}.")
+    if max_streams is None and authenticate is not None:
+        max_streams = STREAMS
     conversations = Conversations(
         store,
         model,
         tools,
         calls=calls,
         limits=limits,
+        tool_limits=tool_limits,
         capabilities=capabilities,
         samples_asked=samples_asked,
         engine=engine,
@@ -161,7 +179,13 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         middleware=[
             Middleware(Watched, health=_health(store, conversations)),
             Middleware(
-                Access, token=token, authenticate=authenticate, hosts=hosts, rates=rates, now=now
+                Access,
+                token=token,
+                authenticate=authenticate,
+                hosts=hosts,
+                rates=rates,
+                streams=Shares(max_streams),
+                now=now,
             ),
         ],
         exception_handlers=ERRORS,

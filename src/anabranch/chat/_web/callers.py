@@ -1,15 +1,20 @@
-"""Who makes a request: the principal that an application's authentication names, and its rates."""
+"""The caller of a request: the principal that an application's authentication names, its rates and share."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from anabranch._shares import FullShareError, Shares
 from anabranch.chat._web.rate_limits import Rates
 
 __all__ = ["Caller", "caller_of", "full", "too_many"]
+
+STREAM_AGAIN = 5
+"""Seconds until it is tried again to open a stream that was one too many."""
 
 CALLER = "anabranch.caller"
 """Where a request's scope has it."""
@@ -24,11 +29,13 @@ class Caller:
             them; ``None`` where callers are not distinguished.
         counted_as: under which name they are counted.
         rates: counts.
+        streams: of which they have a share.
     """
 
     principal: str | None
     counted_as: str
     rates: Rates
+    streams: Shares
 
     def check_run(self) -> None:
         """Count a run that they want to begin.
@@ -39,6 +46,20 @@ class Caller:
         seconds = self.rates.run(self.counted_as)
         if seconds:
             raise too_many("messages and answers", seconds)
+
+    def open_stream(self) -> ExitStack:
+        """Return the place of one more stream of events, which is theirs until it is closed.
+
+        Raises:
+            HTTPException: they have as many as one may have.
+        """
+        place = ExitStack()
+        try:
+            place.enter_context(self.streams.place(self.counted_as))
+        except FullShareError:
+            why = f"{self.streams.most} streams of events are open here already: close a page."
+            raise _later(why, STREAM_AGAIN) from None
+        return place
 
     def enter(self, request: Request) -> None:
         """Be the caller of ``request``."""

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from anabranch._durable.call_states import NAMED
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallRecord
 from anabranch._encodable import encodable
@@ -48,8 +49,6 @@ PAGE = 50
 LARGEST_PAGE = 200
 LARGEST_VALUE = 20_000
 """Characters of a value, as JSON, that are sent whole."""
-
-_STATUSES = ("open", "done", "failed", "expired")
 
 
 class CallsRoom:
@@ -80,13 +79,16 @@ class CallsRoom:
         """Return a page of calls."""
         query = request.query_params
         status, limit = query.get("status"), query.get("limit", str(PAGE))
-        if status is not None and status not in _STATUSES:
-            raise HTTPException(422, f"A status is one of {', '.join(_STATUSES)}.")
+        if status is not None and status not in NAMED:
+            raise HTTPException(422, f"A status is one of {', '.join(NAMED)}.")
         if not (limit.isdecimal() and 1 <= int(limit[:9]) <= LARGEST_PAGE):
             raise HTTPException(422, f"limit is a number from 1 to {LARGEST_PAGE}.")
         after = await self._find(query["after"]) if "after" in query else None
         found = await self._policy.store.calls(
-            int(limit), tool=query.get("tool"), status=status, after=after
+            int(limit),
+            tool=query.get("tool"),
+            states=None if status is None else NAMED[status],
+            after=after,
         )
         hidden = {"principal"} if self._shows == "outline" else set[str]()
         shown = [listed(each).model_dump(mode="json", exclude=hidden) for each in found]
@@ -105,7 +107,7 @@ class CallsRoom:
             {
                 **_bounded(call),
                 "shows": self._shows,
-                "thread": None if conversation is None else conversation.thread_id,
+                "thread": None if conversation is None else conversation.log.shown_id,
                 "answerable": self._shows == "values" and can_answer,
             }
         )
@@ -142,7 +144,7 @@ class CallsRoom:
             raise full(seconds)
         run_id = f"run_{secrets.token_hex(8)}"
         await conversation.answer_differently(asked.id, body.reply(), run_id)
-        return {"thread": thread_id, "run_id": run_id}
+        return {"thread": conversation.log.shown_id, "run_id": run_id}
 
     async def _find(self, name: str) -> CallRecord:
         try:

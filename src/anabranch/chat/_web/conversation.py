@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from anabranch._durable.run_events import EventId
 from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
-from anabranch.agents import Agent, QuestionAnsweredError
-from anabranch.chat._web.answer_checks import ANSWERED, AnswerChecks, AnswerRefusedError
+from anabranch.agents import Agent, QuestionAnsweredError, QuestionExpiredError
+from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.branch_work import BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
@@ -91,15 +92,15 @@ class Conversation:
         """Whether a run has not ended, in any process: one that waits at a question has."""
         return await self._right.open_run() is not None
 
-    async def position(self) -> int:
-        """Return the number of the event after which a reader of the tree goes on.
+    async def position(self) -> EventId:
+        """Return the id of the event after which a reader of the tree goes on.
 
         It is the last one; or, while a run is in progress, the one before that run, whose events
         are not all in the tree.
         """
         run = await self._right.open_run()
         begun = None if run is None else await self.log.begun(run.run_id)
-        return await self.log.last() if begun is None else begun
+        return await self.log.id_of(begun)
 
     @property
     def is_idle(self) -> bool:
@@ -135,10 +136,28 @@ class Conversation:
         async with self._lock:
             turn = self._new_turn()
             try:
-                after = await turn.begin(started(self.thread_id, run_id, message))
+                after = await turn.begin(started(self.log.shown_id, run_id, message))
                 if turn.times.alarm:
                     await self.branches.call_off()
                 return after
+            finally:
+                await run_shielded(self._call_worker(turn, run_id))
+
+    async def retry(self, node_id: str, run_id: str) -> None:
+        """Begin a turn again that ended at a node without a reply: from the last whole step.
+
+        Raises:
+            BusyError: a turn is running.
+            ToolError: no turn ended there.
+        """
+        async with self._lock:
+            place = await self._work.retried_at(node_id)
+            turn = self._new_turn()
+            try:
+                await turn.begin(started(self.thread_id, run_id))
+                await self._work.go_back(place)
+                if turn.times.alarm:
+                    await self.branches.call_off()
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
@@ -159,7 +178,7 @@ class Conversation:
                 return await self.log.begun(run_id)
             turn = self._new_turn()
             current_turn.set(turn)
-            begins = started(self.thread_id, run_id)
+            begins = started(self.log.shown_id, run_id)
             try:
                 try:
                     after = await turn.begin(begins)
@@ -176,6 +195,8 @@ class Conversation:
                     await self.branches.call_all()
             except QuestionAnsweredError:  # just now, by another process, which has found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
+            except QuestionExpiredError:  # likewise: its tool goes on there
+                raise AnswerRefusedError("expired", TOO_LATE) from None
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
             if turn.run is None:
@@ -196,7 +217,7 @@ class Conversation:
             turn = self._new_turn()
             current_turn.set(turn)
             try:
-                await turn.begin(started(self.thread_id, run_id))
+                await turn.begin(started(self.log.shown_id, run_id))
                 await self._agent.add_answer(question_id, other.reply, again=True, at=other.around)
             except AnabranchError as error:
                 await turn.fail(str(error))
@@ -207,15 +228,22 @@ class Conversation:
         """Report a run in which there is nothing to do; return after which event it begins."""
         turn = self._new_turn()
         try:
-            after = await turn.begin(started(self.thread_id, run_id))
+            after = await turn.begin(started(self.log.shown_id, run_id))
             await turn.succeed(is_empty=True)
         finally:
             await run_shielded(self._call_worker(turn, run_id))
         return after
 
     async def stop(self) -> bool:
-        """Stop the run that has not ended, and wait for its end; return whether there was one."""
-        return await stop_run(self.log, self._right, self._wake)
+        """Stop the run that has not ended, and wait for its end; return whether there was one.
+
+        If no worker had it, one is called for what its tools had done.
+        """
+        is_stopped = await stop_run(self.log, self._right, self._wake)
+        end = await self._agent.end(self.thread_id) if is_stopped else None
+        if end is not None and end.is_cut_off:
+            await self._wake(OpenRun("", until=self._agent.dependencies.clock.now()))
+        return is_stopped
 
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
         """Have a worker take the run, if it has begun; if that fails, one is called later."""

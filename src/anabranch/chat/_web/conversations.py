@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, NoReturn, TypeGuard
 
 from anabranch._asking.host import Capabilities
@@ -28,6 +29,7 @@ from anabranch.agents import (
     TurnLimits,
 )
 from anabranch.agents._agent_dependencies import offered
+from anabranch.agents._call_expiry import end_calls
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._web.backlog import Backlog
@@ -36,10 +38,12 @@ from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.pending_questions import Questions
+from anabranch.chat._web.thread_ids import stored_ids
 from anabranch.chat._web.upkeep import Upkeep
 from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
 from anabranch.errors import StoreError
-from anabranch.stores import open_run_events
+from anabranch.limits import Limits
+from anabranch.stores import is_lasting, open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
 
@@ -69,6 +73,7 @@ class Conversations:
         tools: what the model, and the person, may call; a plugin stands for its tools.
         calls: stores the calls of tools.
         limits: of each turn.
+        tool_limits: of each call of a tool, in addition to the tool's own.
         capabilities: what tools may ask for; by default, everything that the model offers.
         samples_asked: whether clients answer the tools' samples, instead of the model.
         engine: calls the workers that work on runs, and on branches side by side, any of which
@@ -95,6 +100,7 @@ class Conversations:
         *,
         calls: CallStore | Durability | None = None,
         limits: TurnLimits | None = None,
+        tool_limits: Limits | None = None,
         capabilities: Capabilities | None = None,
         samples_asked: bool = False,
         engine: Engine | None = None,
@@ -118,6 +124,7 @@ class Conversations:
             tools=[*own, *(tool for plugin in plugins for tool in plugin.server.tools)],
             capabilities=capabilities or offered(Capabilities(), model),
             limits=limits,
+            tool_limits=tool_limits,
             listener=_report,
             clock=clock,
             calls=calls,
@@ -142,18 +149,22 @@ class Conversations:
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
         """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
-        thread = await self.agent.store.thread(thread_id)
-        return None if thread is None else self._of(thread, principal)
+        for name in stored_ids(thread_id, principal):
+            thread = await self.agent.store.thread(name)
+            if thread is not None and thread.owner == principal:
+                return self._in(thread)
+        return None
 
     async def begin(self, thread: Thread) -> Conversation | None:
-        """Begin a thread, and return its conversation; ``None`` if its id is taken."""
-        if await self.agent.store.thread(thread.id) is not None:
+        """Begin a thread, and return its conversation; ``None`` if its owner has one of this id."""
+        if await self.find(thread.id, thread.owner) is not None:
             return None
-        await self.agent.store.create_thread(thread)
-        return self._of(thread, thread.owner)
-
-    def _of(self, thread: Thread, principal: str | None) -> Conversation | None:
-        return self._in(thread) if thread.owner == principal else None
+        for name in stored_ids(thread.id, thread.owner):
+            if await self.agent.store.thread(name) is None:
+                named = replace(thread, id=name)
+                await self.agent.store.create_thread(named)
+                return self._in(named)
+        return None
 
     def _in(self, thread: Thread) -> Conversation:
         self._work_untended()
@@ -215,19 +226,25 @@ class Conversations:
 
         Of one principal's runs, all processes work on ``per_principal`` at a time, if it is given.
         Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
-        end of the block go on in others, or after a restart.
+        end of the block go on in others, or after a restart. Where calls end with this process,
+        since their store is in its memory, runs are stopped, and what open calls have done is undone.
         """
         limits = None if concurrency is None else WorkLimits(concurrency, per_share=per_principal)
         self._is_tended = True
         self.stopping = stopping = asyncio.Event()
         self._works_here = self._works_here and limits is not None
+        policy = self.agent.dependencies.calls
+        ends_here = self._works_here and policy is not None and not is_lasting(policy.store)
         tasks = [asyncio.ensure_future(each) for each in self._parts(limits)]
         try:
             yield
         finally:
             stopping.set()
-            self.agent.suspend()
+            if not ends_here:
+                self.agent.suspend()
             await cancel_and_wait(tasks)
+            if ends_here:
+                await self._end_calls()
             await self.close()
 
     def _parts(self, limits: WorkLimits | None) -> Iterator[Awaitable[object]]:
@@ -243,6 +260,21 @@ class Conversations:
             except StoreError as error:
                 logger.warning("no runs are taken: %s; trying again", error)
             await pause(self.agent.dependencies.clock, TAKE_AGAIN)
+
+    async def _end_calls(self) -> None:
+        tools = {each.name: each.tool for each in self.agent.tools.values() if _is_called(each)}
+        try:
+            left = await end_calls(self.agent.dependencies, tools)
+        except StoreError as error:
+            logger.warning("what open calls have done is not undone: %s", error)
+            return
+        for record in left:
+            logger.warning(
+                "what call %r of the tool %r has done is not undone, and its record ends with this"
+                " process",
+                record.call_id,
+                record.tool,
+            )
 
     async def close(self) -> None:
         """Have other processes take what was not taken here, and store what was reported."""

@@ -7,7 +7,7 @@ by their ids, so that a page can show where in the tree something happens.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from ag_ui.core import (
@@ -39,10 +39,13 @@ from anabranch.agents import (
     ToolStarted,
     ToolSuspended,
 )
+from anabranch.agents._batch_line import ASIDE
 from anabranch.agents._branch_progress import SHARE
+from anabranch.agents._branch_states import WAITS
+from anabranch.agents._tool_questions import question_id
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.run_input import WORKER
-from anabranch.chat._web.shown_node import shown_data
+from anabranch.chat._web.shown_node import is_interrupted, shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
@@ -71,6 +74,10 @@ class EventMapping:
         """Id of the node that a reply follows to the id of the message that is open for it."""
         self._subagents: dict[str, Node] = {}
         """The branches that are open, by their ids."""
+        self._around: dict[str, str | None] = {}
+        """The branch around each branch, by its id."""
+        self._asked: dict[str, dict[str, None]] = {}
+        """The open questions of each branch, and of those inside of it, by its id."""
         self._noticed: set[str] = set()
         """Ids of the notices that are in the log already."""
 
@@ -100,13 +107,10 @@ class EventMapping:
             case NodeAdded(node):
                 yield from self._node(node)
             case BranchResumed(path):
-                self._branches.update({node.id: path[0].id for node in path})
-                if path[0].id not in self._subagents:
-                    self._subagents[path[0].id] = path[0]
-                    yield self._started(path[0])
+                yield from self._resumed(path)
             case BranchEnded(outcome):
                 if self._subagents.pop(outcome.start.id, None) is not None:
-                    yield _finished(outcome.start.id)
+                    yield _succeeded(outcome.start.id)
             case ToolStarted(caller, use):
                 branch = self._branches.get(caller)
                 shown = to_json(encodable(use.input)).decode()
@@ -131,6 +135,7 @@ class EventMapping:
                     metadata={
                         "toolName": use.name,  # the call may be in an earlier run
                         **({"isError": True} if result.is_error else {}),
+                        **({"isInterrupted": True} if is_interrupted(result.content) else {}),
                     },
                     subagent_run_id=self._branches.get(result.node_id),
                 )
@@ -162,7 +167,27 @@ class EventMapping:
         for after, message in self._messages.items():
             yield TextMessageEndEvent(message_id=message, subagent_run_id=self._branches.get(after))
         for branch in reversed(self._subagents):
-            yield _finished(branch, suspended=suspended)
+            yield self._suspended(branch) if suspended else _succeeded(branch)
+
+    def _suspended(self, branch: str) -> BaseEvent:
+        """Return the end of a branch that goes on later: after the answers to its questions, if any."""
+        asked = list(self._asked.get(branch, ()))
+        return SubagentFinishedEvent(
+            subagent_run_id=branch,
+            outcome=SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=asked or None),
+            metadata={"state": WAITS} if asked else None,
+        )
+
+    def _ask(self, node: Node) -> None:
+        """Take note of a question or an answer in a branch, and in those around it."""
+        branch = self._branches.get(node.id)
+        while branch is not None and node.kind in ASIDE:
+            asked = self._asked.setdefault(branch, {})
+            if node.kind == "question":
+                asked[node.id] = None
+            else:
+                asked.pop(question_id(node), None)
+            branch = self._around.get(branch)
 
     def _text(self, event: TextReceived) -> list[Mapped]:
         branch = self._branches.get(event.after)
@@ -178,16 +203,28 @@ class EventMapping:
         return SubagentStartedEvent(
             subagent_run_id=branch.id,
             name="branch",
-            description=branch.text,
+            description=branch.shown,
             metadata=None if own is None else {WORKER: own.id},
         )
+
+    def _resumed(self, path: Sequence[Node]) -> Iterator[BaseEvent]:
+        start = path[0]
+        self._around[start.id] = self._branches.get(start.parent_id or "")
+        self._branches.update({node.id: start.id for node in path})
+        for node in path:
+            self._ask(node)
+        if start.id not in self._subagents:
+            self._subagents[start.id] = start
+            yield self._started(start)
 
     def _node(self, node: Node) -> Iterator[Mapped]:
         parent = node.parent_id or ""
         branch = node.id if node.kind == "branch" else self._branches.get(parent)
         if branch is not None:
             self._branches[node.id] = branch
+        self._ask(node)
         if node.kind == "branch":
+            self._around[node.id] = self._branches.get(parent)
             if SHARE not in node.data:
                 self._subagents[node.id] = node
             yield self._started(node)
@@ -223,12 +260,8 @@ def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
     return {each.value["id"] for each in found if each.name == name}
 
 
-def _finished(branch: str, *, suspended: bool = False) -> BaseEvent:
-    outcome = (
-        SubagentFinishedSuspendedOutcome(type="suspended")
-        if suspended
-        else SubagentFinishedSuccessOutcome(type="success")
-    )
+def _succeeded(branch: str) -> BaseEvent:
+    outcome = SubagentFinishedSuccessOutcome(type="success")
     return SubagentFinishedEvent(subagent_run_id=branch, outcome=outcome)
 
 

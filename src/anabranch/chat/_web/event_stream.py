@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
+from itertools import count
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from anabranch._durable.run_events import EventId
 from anabranch._engine.combine import cancel_and_wait
 from anabranch._stopping import server_stops
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
@@ -27,7 +29,7 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class EventStream(Response):
-    """The events of ``log`` after a number, as they happen.
+    """The events of ``log`` after a number, or an event, as they happen.
 
     Args:
         log: the thread's log.
@@ -35,6 +37,7 @@ class EventStream(Response):
         is_running: whether a run is in progress in the thread, in any process.
         stopping: is set when the application stops.
         one_run: whether to end with the first run that ends.
+        place: is closed when it has ended.
 
     It also ends if the run in progress is no more, and no event says so: its process has died. The
     reader comes back, and reads from the tree how far the run has come. And it ends when the server or
@@ -46,11 +49,12 @@ class EventStream(Response):
     def __init__(
         self,
         log: ThreadLog,
-        after: int,
+        after: int | EventId,
         is_running: Callable[[], Awaitable[bool]],
         stopping: asyncio.Event | None = None,
         *,
         one_run: bool = False,
+        place: ExitStack | None = None,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -59,10 +63,15 @@ class EventStream(Response):
         self._is_running = is_running
         self._stopping = stopping
         self._one_run = one_run
+        self._place = place or ExitStack()
         self._is_quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the reader leaves, the run has ended, the store fails, or all stops."""
+        with self._place:
+            await self._respond(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
         parts = (self._send_events(send), self._send_comments(send), _until_left(receive))
@@ -98,14 +107,11 @@ class EventStream(Response):
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         async with aclosing(self._log.follow(self._after)) as following:
-            async for first, events in following:
-                count = _until_end(events) if self._one_run else None
-                shown = events if count is None else events[:count]
-                yield b"".join(
-                    b"id: %d\ndata: %s\n\n" % (number, event)
-                    for number, event in enumerate(shown, first)
-                )
-                if count is not None:
+            async for first, events, marks in following:
+                end = _until_end(events) if self._one_run else None
+                shown = zip(count(first), marks, events[:end], strict=False)
+                yield b"".join(b"id: %d-%x\ndata: %s\n\n" % each for each in shown)
+                if end is not None:
                     return
 
 

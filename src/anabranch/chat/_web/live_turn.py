@@ -34,7 +34,7 @@ from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import ends_of_all_open
 from anabranch.chat._web.thread_lease import ThreadLease
-from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
 from anabranch.tree import Node
@@ -42,6 +42,9 @@ from anabranch.tree import Node
 __all__ = ["LiveTurn", "current_turn", "stop_run"]
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+STOPPED = b'"outcome":{"type":"cancelled"'
+"""Is in the last event of a run that was stopped."""
 
 current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 
@@ -187,6 +190,12 @@ class LiveTurn:
         held, self._held = self._held, []
         self._log.add(held, lease=self._lease)
 
+    async def follows_a_stop(self) -> bool:
+        """Whether the run before this one, which has just begun, was stopped."""
+        before = reversed(await self._log.read(0, self._after + 1))
+        end = next((each for each in before if each.startswith(RUN_ENDS)), b"")
+        return STOPPED in end
+
     async def show_missed(self, nodes: Sequence[Node]) -> None:
         """Report the nodes of a path that the log does not have, as far as they are the run's.
 
@@ -267,7 +276,7 @@ class LiveTurn:
         if self.run is None:
             return
         ended = RunFinishedEvent(
-            thread_id=self._log.thread_id, run_id=self.run.run_id, outcome=outcome
+            thread_id=self._log.shown_id, run_id=self.run.run_id, outcome=outcome
         )
         interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
         await self._end(*self._mapping.end(suspended=interrupted), ended, until=until)

@@ -1,14 +1,11 @@
 """The memory of the caller: its memories are listed, searched, shown with where they come from, and forgotten.
 
 GET    /memories         the latest, or with query= the most relevant
-GET    /memories/{id}    one, with all that is stored of it
+GET    /memories/{id}    one, with all that is stored of it, and whether the caller may forget it
 DELETE /memories/{id}    forget it, for good
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,12 +14,17 @@ from starlette.routing import Route
 
 from anabranch._encodable import encodable
 from anabranch.chat._web.callers import caller_of
-from anabranch.memory import Memory, ReasoningBank, UnknownMemoryError, shown
+from anabranch.memory import (
+    Banks,
+    LevelError,
+    Memory,
+    ReasoningBank,
+    UnknownMemoryError,
+    bank_of,
+    shown,
+)
 
-__all__ = ["MemoryOf", "MemoryRoom"]
-
-MemoryOf: TypeAlias = Callable[[str | None], ReasoningBank]
-"""Returns the memory of a principal, or of everyone where callers are not distinguished."""
+__all__ = ["MemoryRoom"]
 
 LISTED = 50
 LONGEST_QUERY = 1_000
@@ -32,11 +34,11 @@ class MemoryRoom:
     """The routes over memories.
 
     Args:
-        memory_of: returns the memory that a caller sees, which finds nothing but what is in its scopes.
+        banks: the memories of all callers, of which each sees their own.
     """
 
-    def __init__(self, memory_of: MemoryOf) -> None:
-        self._memory_of = memory_of
+    def __init__(self, banks: Banks) -> None:
+        self._banks = banks
         self.routes: list[Route] = [
             Route("/memories", self.memories, methods=["GET"]),
             Route("/memories/{id}", self.memory, methods=["GET"]),
@@ -55,16 +57,20 @@ class MemoryRoom:
         """Return a memory, with where it comes from."""
         found = await self._find(request)
         whole = found.model_dump(mode="json", exclude={"scope"})
-        return _json({**whole, **shown(found).model_dump()})
+        writable = found.scope in self._bank(request).writable
+        return _json({**whole, **shown(found).model_dump(), "writable": writable})
 
     async def forget(self, request: Request) -> Response:
-        """Delete a memory."""
+        """Delete a memory, if the caller may write where it is."""
         found = await self._find(request)
-        await self._bank(request).forget(found.id)
+        try:
+            await self._bank(request).forget(found.id)
+        except LevelError as error:
+            raise HTTPException(403, str(error)) from None
         return _json({"forgotten": found.id})
 
     def _bank(self, request: Request) -> ReasoningBank:
-        return self._memory_of(caller_of(request).principal)
+        return bank_of(self._banks, caller_of(request).principal)
 
     async def _find(self, request: Request) -> Memory:
         name = request.path_params["id"]

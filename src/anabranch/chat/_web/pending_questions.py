@@ -5,7 +5,7 @@ All that is shown of a question is in the store, so it can be shown, and answere
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -14,15 +14,19 @@ from typing import Any, Literal
 from ag_ui.core import Interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from anabranch._durable.call_states import UNDONE
 from anabranch._durable.lines import is_compensated
 from anabranch._engine.sleeping import wakes_at
-from anabranch._form_fields import misfits
+from anabranch._foreign_schema import misfits
+from anabranch._json_text import number_problem
 from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
+from anabranch.agents._branch_states import branch_around
 from anabranch.agents._expiry_times import open_until
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
+from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError
 from anabranch.messages import (
     ElicitReply,
@@ -36,13 +40,18 @@ from anabranch.tree import Navigator, Node, Path
 
 __all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in", "read_reply"]
 
-SHOWN = ("kind", "url", "params", "handoff", "context", "sample", "goes_on_at")
+LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
+"""The last time that can be written in every zone."""
+
+SHOWN = ("kind", "url", "params", "handoff", "context", "sample", "goes_on_at", "branch")
 
 
 class PendingQuestion(BaseModel):
     """A question as a page, or a client, is sent it; ``module`` shows it in the page.
 
-    At ``goes_on_at`` its tool goes on without an answer.
+    It can be answered until ``expires_at``. At ``goes_on_at`` its tool goes on without an answer.
+    ``branch`` is the innermost branch in which it was asked: the ``id`` of its first node, which is its
+    ``subagentRunId``, and its ``description``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +69,7 @@ class PendingQuestion(BaseModel):
     sample: JsonValue = None
     expires_at: float | None = None
     goes_on_at: float | None = None
+    branch: dict[str, str] | None = None
 
 
 class FieldError(BaseModel):
@@ -115,23 +125,22 @@ class Questions:
             ToolError: the question is closed.
         """
         stored = read_question(path, node, self._tools())
-        is_over = not is_answered and self._is_over(stored)
-        return None if is_over or await self._has_expired(stored) else self._shown(stored)
+        is_over = not is_answered and self._open_until(stored) <= self._dependencies.clock.now()
+        return None if is_over or await self._has_expired(stored) else self._shown(stored, path)
 
-    def _is_over(self, stored: StoredQuestion) -> bool:
-        """Whether the time for a first answer is over; soon after it, the call's undos begin."""
+    def _open_until(self, stored: StoredQuestion) -> float:
+        """Return when the time for a first answer is over; soon after it, the call's undos begin."""
         calls, asked = self._dependencies.calls, stored.node.created_at
         if calls is None or stored.journal is None:
-            return False
-        until = open_until(asked, wakes_at(stored.journal), calls.expire_after)
-        return until <= self._dependencies.clock.now()
+            return math.inf
+        return open_until(asked, wakes_at(stored.journal), calls.expire_after)
 
     async def _has_expired(self, stored: StoredQuestion) -> bool:
         calls = self._dependencies.calls
         if stored.expires_at is not None and stored.expires_at <= self._dependencies.clock.now():
             return True
         record = None if calls is None else await calls.store.find(stored.id.call_id)
-        return record is not None and record.status == "expired"
+        return record is not None and record.state in UNDONE
 
     async def is_undone(self, node: Node, path: Path) -> bool:
         """Whether what the call had done before it asked is undone: it does not go on from there."""
@@ -139,7 +148,7 @@ class Questions:
         if calls is None or stored.journal is None:
             return False
         record = await calls.store.find(stored.id.call_id)
-        return record is not None and await is_compensated(calls.store, record, stored.journal)
+        return record is not None and is_compensated(record, stored.journal)
 
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
         """Return the question that a line of a call has asked in a step, or a line above it."""
@@ -162,14 +171,19 @@ class Questions:
         found, around, store = list[Interrupt](), end.around, self._dependencies.store
         for node in end.questions:  # those in branches are not on the path
             path = around if node in around.nodes else await store.path(node.id)
-            found.append(_as_interrupt(self._shown(read_question(path, node, self._tools()))))
+            stored = read_question(path, node, self._tools())
+            found.append(_as_interrupt(self._shown(stored, path)))
         return found
 
-    def _shown(self, stored: StoredQuestion) -> PendingQuestion:
+    def _shown(self, stored: StoredQuestion, path: Path) -> PendingQuestion:
+        start = branch_around(path)
         server, request = self._servers.get(stored.id.tool_name), stored.request
         values = (server.exposure if server else self._default).of(stored.values)
         module = server.modules.get(stored.id.key) if server else None
         asked = request if isinstance(request, ElicitRequest) else None
+        goes_on_at = _goes_on_at(stored, path)
+        limits = (self._open_until(stored), stored.expires_at, goes_on_at)
+        until = min(each for each in limits if each is not None)
         return PendingQuestion(
             id=stored.id,
             interrupt_id=stored.node.id,
@@ -182,35 +196,40 @@ class Questions:
             handoff=values.get("handoff"),
             context=asked.context if asked else None,
             sample=request.wire() if isinstance(request, SampleRequest) else None,
-            expires_at=stored.expires_at,
-            goes_on_at=None if stored.journal is None else wakes_at(stored.journal),
+            expires_at=None if until > LATEST else until,
+            goes_on_at=goes_on_at,
+            branch=None if start is None else named_branch(start),
         )
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
         if isinstance(reply, SampleReply):
-            return _infinite({"": reply.wire()})
+            return _wrong_numbers({"": reply.wire()})
         return errors_in(question.form, reply)
+
+
+def _goes_on_at(stored: StoredQuestion, path: Path) -> float | None:
+    """Return when the tool goes on: after its sleep, or at the deadline of the branch that it is in."""
+    first = stored.node.data.get("round")
+    untils = [node.data.get("until") for node in path.nodes if node.id == first]
+    until = next((each for each in untils if isinstance(each, int | float)), None)
+    wakes = None if stored.journal is None else wakes_at(stored.journal)
+    return min((each for each in (until, wakes) if each is not None), default=None)
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
     """Return what is wrong with an accepted answer to a question with this ``form``."""
-    infinite = _infinite(reply.content or {})
-    if reply.action != "accept" or form is None or infinite:
-        return infinite
+    wrong = _wrong_numbers(reply.content or {})
+    if reply.action != "accept" or form is None or wrong:
+        return wrong
     found = misfits(form, reply.content or {})
     return [FieldError(field=field, message=message) for field, message in found]
 
 
-def _infinite(content: Mapping[str, Any]) -> list[FieldError]:
+def _wrong_numbers(content: Mapping[str, Any]) -> list[FieldError]:
     """Return an error for each field with a number that JSON does not have, such as 1e999."""
-    found: list[FieldError] = []
-    for name, value in content.items():
-        try:
-            json.dumps(value, allow_nan=False)
-        except ValueError:
-            found.append(FieldError(field=name, message="NaN and Infinity are no numbers of JSON"))
-    return found
+    found = {name: number_problem(value) for name, value in content.items()}
+    return [FieldError(field=name, message=problem) for name, problem in found.items() if problem]
 
 
 def _as_interrupt(question: PendingQuestion) -> Interrupt:
@@ -218,6 +237,7 @@ def _as_interrupt(question: PendingQuestion) -> Interrupt:
     data = question.model_dump(mode="json", by_alias=True)
     return Interrupt(
         id=question.interrupt_id,
+        subagent_run_id=None if question.branch is None else question.branch["id"],
         reason="input_required" if question.kind != "sample" else SAMPLE_REQUIRED,
         message=question.message,
         response_schema=question.form,

@@ -1,4 +1,4 @@
-"""How many requests and runs each caller may make: a bucket of tokens each, which fills with time."""
+"""The rate limits of requests and runs: a bucket of tokens for each caller, which fills with time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.requests import Request
+
+from anabranch._shares import by_address
 
 __all__ = ["RateLimits", "Rates", "counted_as"]
 
@@ -63,15 +64,10 @@ class Rates:
 
 
 def counted_as(request: Request, principal: str | None) -> str:
-    """Return who is counted: the principal, or the address. Of IPv6, a host has a whole network."""
+    """Return who is counted: the principal, or the address."""
     if principal is not None:
         return f"principal {principal}"
-    address = request.client.host if request.client is not None else ""
-    try:
-        read = ip_address(address)
-    except ValueError:  # a socket without addresses
-        return address
-    return str(ip_network((read, 64), strict=False)) if isinstance(read, IPv6Address) else address
+    return by_address(request.client.host if request.client is not None else "")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What clients may send, as models; a body that does not fit is answered with one sentence."""
+"""The bodies that clients may send, as models; one that does not fit is answered with one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 
-__all__ = ["AnswerBody", "CallAnswerBody", "LabelBody", "ThreadBody", "read_body"]
+__all__ = ["AnswerBody", "CallAnswerBody", "LabelBody", "RetryBody", "ThreadBody", "read_body"]
 
 PATIENCE = 30.0
 """Seconds within which the body of a request must have arrived."""
@@ -58,6 +58,12 @@ class CallAnswerBody(ReplyBody):
     step_id: str = Field(min_length=1, max_length=2_000)
 
 
+class RetryBody(Body):
+    """Begins a turn again that ended without a reply."""
+
+    node_id: str
+
+
 class LabelBody(Body):
     """Labels a node."""
 
@@ -82,6 +88,8 @@ async def read_body(request: Request, model: type[B]) -> B:
     try:
         return model.model_validate_json(body)
     except ValidationError as problem:
-        if problem.errors(include_url=False)[0]["type"] == "json_invalid":
-            raise HTTPException(400, "The body is not JSON.") from None
+        first = problem.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            why = first.get("ctx", {}).get("error", "")
+            raise HTTPException(400, f"The body is not JSON: {why}.") from None
         raise HTTPException(422, f"The request does not fit: {describe(problem)}.") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch._durable.processes import process_of
 from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
@@ -17,7 +18,7 @@ APART = 60.0
 class Revival:
     """Finds runs whose process has died, although the clocks of processes may differ.
 
-    A lease that is over by the clock here may be valid by its owner's. So it counts as over only when
+    The store says which processes are dead, where it can tell. Of others it is known by their leases. A lease that is over by the clock here may be valid by its owner's. So it counts as over only when
     nothing has renewed it for as long as it lasts, since its owner stores nothing then; it is looked
     at early enough that this costs no time where clocks agree.
 
@@ -39,10 +40,14 @@ class Revival:
         """
         found: list[tuple[str, OpenRun]] = []
         before, self._seen = self._seen, {}
-        for held in await self._events.overdue(now + SECONDS, limit):
+        leases = await self._events.overdue(now + SECONDS, limit)
+        at_work = {process_of(owner) for _, owner, _ in leases} - {""}
+        dead = await self._events.processes.dead(at_work)
+        for held in leases:
             thread_id, owner, until = held
             run = OpenRun.of(owner)
-            if until > now or (run.worker and until > now - APART):
+            may_be_valid = until > now or (run.worker and until > now - APART)
+            if may_be_valid and process_of(owner) not in dead:
                 first = self._seen[held] = before.get(held, now)
                 if until > now or now - first < SECONDS:
                     continue

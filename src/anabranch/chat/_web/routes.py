@@ -7,6 +7,7 @@ GET  /threads/{id}/pending     the open questions
 POST /threads/{id}/answers     answer one
 GET  /threads/{id}/events      what happens, as AG-UI events; Last-Event-ID says what was seen
 POST /threads/{id}/stop        stop the running turn
+POST /threads/{id}/retry       begin a turn again that failed, or was stopped
 POST /threads/{id}/labels      label a node
 DELETE /threads/{id}/labels/…  remove a label
 GET  /tools                    what can be called with /TOOL
@@ -26,17 +27,18 @@ from starlette.routing import Route
 
 from anabranch._encodable import encodable
 from anabranch.chat._web.answer_checks import AnswerRefusedError
-from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.callers import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
 from anabranch.chat._web.page_files import PageFile
-from anabranch.chat._web.requests import AnswerBody, LabelBody, ThreadBody, read_body
-from anabranch.chat._web.shown_node import shown_data
+from anabranch.chat._web.requests import AnswerBody, LabelBody, RetryBody, ThreadBody, read_body
+from anabranch.chat._web.shown_node import interrupted, shown_in_tree
+from anabranch.chat._web.thread_ids import shown_id
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json
+from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json, turn_ends_in
 
 __all__ = ["ERRORS", "Routes"]
 
@@ -67,6 +69,7 @@ class Routes:
             Route("/threads/{id}/answers", self.answer, methods=["POST"]),
             Route("/threads/{id}/events", self.events, methods=["GET"]),
             Route("/threads/{id}/stop", self.stop, methods=["POST"]),
+            Route("/threads/{id}/retry", self.retry, methods=["POST"]),
             Route("/threads/{id}/labels", self.label, methods=["POST"]),
             Route("/threads/{id}/labels/{label:path}", self.unlabel, methods=["DELETE"]),
             Route("/tools", self.tools, methods=["GET"]),
@@ -98,9 +101,12 @@ class Routes:
         running = await conversation.is_running()
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
-        shown = zip(exported["nodes"], map(shown_data, tree.nodes), strict=True)
-        nodes = [{**node, **data} for node, data in shown]
-        return _json({**exported, "nodes": nodes, "position": str(last), "running": running})
+        shown = zip(exported["nodes"], shown_in_tree(tree), strict=True)
+        nodes = [{**node, **data, "interrupted": interrupted(node)} for node, data in shown]
+        ends = {each.node_id: {"error": each.error} for each in turn_ends_in(tree)}
+        named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
+        beside = {"ends": ends, "position": str(last), "running": running}
+        return _json({**named, **beside})
 
     async def pending(self, request: Request) -> Response:
         """Return the open questions."""
@@ -120,15 +126,30 @@ class Routes:
         """Return what happens, from where the reader has been; by default, from now on."""
         conversation = await self._conversation(request)
         seen = request.headers.get("last-event-id", request.query_params.get("after"))
-        after = await conversation.log.last() if seen is None else position(seen)
+        after = await conversation.log.id_of() if seen is None else position(seen)
         return EventStream(
-            conversation.log, after, conversation.is_running, self._conversations.stopping
+            conversation.log,
+            after,
+            conversation.is_running,
+            self._conversations.stopping,
+            place=caller_of(request).open_stream(),
         )
 
     async def stop(self, request: Request) -> Response:
         """Stop the running turn, if there is one."""
         conversation = await self._conversation(request)
         return _json({"stopped": await conversation.stop()})
+
+    async def retry(self, request: Request) -> Response:
+        """Begin a turn again that ended at a node without a reply."""
+        conversation = await self._conversation(request)
+        body = await read_body(request, RetryBody)
+        caller_of(request).check_run()
+        if seconds := await self._conversations.backlog.add():
+            raise full(seconds)
+        run_id = f"run_{secrets.token_hex(8)}"
+        await conversation.retry(body.node_id, run_id)
+        return _json({"runId": run_id}, 202)
 
     async def label(self, request: Request) -> Response:
         """Label a node."""
@@ -193,7 +214,7 @@ ERRORS = dict.fromkeys((HTTPException, AnabranchError, AnswerRefusedError, BusyE
 
 
 def _shown(thread: Thread) -> dict[str, object]:
-    return {"id": thread.id, "title": thread.title, "created_at": thread.created_at}
+    return {"id": shown_id(thread.id), "title": thread.title, "created_at": thread.created_at}
 
 
 def _json(

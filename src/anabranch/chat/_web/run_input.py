@@ -1,4 +1,4 @@
-"""What a run begins with, as AG-UI's event of its beginning has it; and the ends of what was cut off.
+"""The input of a run, as AG-UI's event of its beginning has it; and the ends of what was cut off.
 
 Any process can begin a run, or go on with it, from its stored events and the tree.
 """

@@ -27,7 +27,7 @@ from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
-from anabranch.tree import Node, RefusedError
+from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
 
 __all__ = ["RunWork"]
 
@@ -148,7 +148,7 @@ class RunWork:
             return None
         why = "resumed" if alarm is None else f"at_{alarm.until!r}"
         with suppress(BusyError):
-            await turn.begin(started(self._thread_id, f"run_{end.around.last.id}_{why}"))
+            await turn.begin(started(self._log.shown_id, f"run_{end.around.last.id}_{why}"))
         turn.is_resumed = alarm is None
         return None if turn.run is None else turn
 
@@ -169,26 +169,26 @@ class RunWork:
         except OtherVersionError as other:
             await self._wait(turn, version=other.version)
         except RefusedError as error:
-            await turn.fail(str(error))
+            await self._fail(turn, str(error))
         except (StoreError, UnreachableError) as error:  # who comes later may reach the store
             logger.warning("thread %r: a turn was cut off: %s", self._thread_id, error)
             await turn.hand_over()
         except (AnabranchError, ModelError) as error:
-            await turn.fail(str(error))
+            await self._fail(turn, str(error))
         except Exception:  # what is not meant for the page is for the log
             logger.exception("thread %r: a turn has failed", self._thread_id)
-            await turn.fail("The run has failed; the server's log says why.")
+            await self._fail(turn, "The run has failed; the server's log says why.")
 
     async def _take_to_its_end(self, turn: LiveTurn) -> None:
         events, run = await turn.read(), turn.run
         if run is None or not events:  # its process died before it was stored
             await turn.drop()
         elif run.attempt >= MOST_ATTEMPTS:
-            await turn.fail(GIVEN_UP)
-        elif STOP in events:
+            await self._fail(turn, GIVEN_UP)
+        elif STOP in events or await self._was_stopped(turn):
             await self._stop(turn)
         elif run.attempt and not await self._can_go_on():
-            await turn.fail(CUT_OFF)
+            await self._fail(turn, CUT_OFF)
         else:
             report = turn.show_missed if turn.is_taken_over else None
             work = TurnWork(self._agent.of_run(run.run_id), self._thread_id, report)
@@ -196,6 +196,11 @@ class RunWork:
             if turn.is_taken_over and await self._goes_on_below(last):
                 last = await work.run(run.run_id, None)
             await self._end(turn, work, last)
+
+    async def _was_stopped(self, turn: LiveTurn) -> bool:
+        """Whether what this turn would go on with was stopped while no worker had it."""
+        end = await self._agent.end(self._thread_id) if turn.is_resumed else None
+        return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _goes_on_below(self, last: Node) -> bool:
         """Whether a process that had the run before has stored more, and did not go on with it."""
@@ -261,9 +266,13 @@ class RunWork:
             await self._wake(run)
 
     async def _stop(self, turn: LiveTurn) -> None:
-        """Report that a turn was stopped, when what its calls have done that sleep is undone."""
+        """Report that a turn was stopped, when what its calls have done that sleep is undone.
+
+        So do tools end that the stop has kept from beginning: else another run began with them.
+        """
         try:
-            if await self._branches.end() or turn.has_slept:
+            is_shared, end = await self._branches.end(), await self._agent.end(self._thread_id)
+            if is_shared or turn.has_slept or (end is not None and end.is_cut_off):
                 await self._agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
             logger.warning(
@@ -271,4 +280,19 @@ class RunWork:
                 self._thread_id,
                 error,
             )
+        await self._store_end(None)
         await turn.stop()
+
+    async def _fail(self, turn: LiveTurn, message: str) -> None:
+        """Report why a turn has ended."""
+        await self._store_end(message)
+        await turn.fail(message)
+
+    async def _store_end(self, error: str | None) -> None:
+        """Store how a turn has ended at the head, where its last node is."""
+        try:
+            if (head := await self._agent.head(self._thread_id)) is not None:
+                await store_turn_end(self._agent.store, TurnEnd(head, error))
+        except StoreError as problem:
+            name = self._thread_id
+            logger.warning("thread %r: the end of a turn could not be stored: %s", name, problem)

@@ -1,16 +1,63 @@
-"""What a page is sent of a node beside what the JSON export has: a part of its ``data``, which holds journals."""
+"""Extra node fields for the page, beside those of the JSON export: a part of a node's ``data``, which holds journals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
 from pydantic import JsonValue
 
-from anabranch.tree import Node
+from anabranch.agents._branch_states import branches_in
+from anabranch.messages import ResultBlock, text_of
+from anabranch.tree import NO_RESULT, SHOWN, Node, Tree
 
-__all__ = ["shown_data"]
+__all__ = ["interrupted", "is_interrupted", "named_branch", "shown_data", "shown_in_tree"]
 
-SHOWN = ("model", "stop_reason", "cost", "tool_use_id")
+FIELDS = (
+    "model",
+    "stop_reason",
+    "cost",
+    "tool_use_id",
+    SHOWN,  # the text for people of a node whose own is for a model
+    "by",  # whether the person called the tool
+    "error",  # why a branch has failed, or has reached a limit
+    "step_id",  # of a question, which may be in a branch inside of its tool
+    "question",  # that an answer answers
+    "action",
+    "left",
+    "time_over",
+)
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return the model, why it stopped, what it cost, and which use of a tool opened the branch."""
-    return {name: node.data.get(name) for name in SHOWN}
+    """Return what the page shows of a node's data."""
+    return {name: node.data[name] for name in FIELDS if name in node.data}
+
+
+def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
+    """Yield that of each node of a thread, in their order; a first node of a branch has the branch."""
+    branches = branches_in(tree)
+    for node in tree.nodes:
+        own = {"branch": asdict(branches[node.id])} if node.id in branches else {}
+        yield {**shown_data(node), **own}
+
+
+def named_branch(start: Node) -> dict[str, str]:
+    """Return what names a branch in a question of it: its id in events, and its description."""
+    return {"id": start.id, "description": start.shown}
+
+
+def interrupted(exported: Mapping[str, Any]) -> list[str]:
+    """Return the tool uses that a node of the export has no result of: they did not end on its path."""
+    results = (each for each in exported["content"] if each["type"] == "tool_result")
+    return [
+        each["tool_use_id"]
+        for each in results
+        if each["is_error"] and [one.get("text") for one in each["content"]] == [NO_RESULT]
+    ]
+
+
+def is_interrupted(content: Iterable[ResultBlock]) -> bool:
+    """Whether a result says that its tool has none."""
+    return text_of(content) == NO_RESULT

@@ -55,20 +55,6 @@ class BusyError(Exception):
         super().__init__("A turn is running in this conversation. Wait for it, or stop it.")
 
 
-class _Renewals:
-    """Renews a lease that is still its owner's, and takes none that is free."""
-
-    def __init__(self, events: RunEvents) -> None:
-        self._events = events
-
-    async def lease(self, name: str, owner: str, now: float, until: float, /) -> bool:
-        del now
-        return await self._events.take_over(name, owner, owner, math.inf, until)
-
-    async def release(self, name: str, owner: str, /) -> None:
-        await self._events.release(name, owner)
-
-
 class ThreadLease:
     """Who may run in one thread.
 
@@ -213,7 +199,7 @@ class ThreadLease:
 
     def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:
         return RenewedLease(
-            _Renewals(self._events),
+            self._events,
             self._thread_id,
             self._clock,
             worker=run.name,
@@ -297,7 +283,7 @@ class ThreadLease:
         while True:
             try:
                 async with aclosing(self._log.follow(after)) as following:
-                    async for first, events in following:
+                    async for first, events, _ in following:
                         for event in events:
                             if event.startswith(start):
                                 return event

@@ -1,21 +1,24 @@
-"""The log of a thread's events: each has a number, so that a reader can come back for what it missed.
+"""The log of a thread's events: each has an id, so that a reader can come back for what it missed.
 
-An event is stored before anyone reads it, so its number outlives the process and means the same in
-every other. Writing never waits for the store (``log_writer.py``). The tree is the record of the
+An event is stored before anyone reads it, so its id outlives the process and means the same in every
+other. It is ``NUMBER-MARK``: the mark tells the event from others that had its number before a crash
+of the database. Writing never waits for the store (``log_writer.py``). The tree is the record of the
 conversation; the log is for watching it happen. It is bounded, so a reader who was away for too long
 is sent :data:`MISSED` and reads the tree again.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import re
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
 from pydantic import BaseModel
 
 from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import MissedEventsError
+from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
 from anabranch.chat._web.log_writer import LogWriter, TextPiece
+from anabranch.chat._web.thread_ids import shown_id
 
 __all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
 
@@ -23,7 +26,12 @@ RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 """How the last event of a run begins."""
 
 MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
-"""The event for a reader who has missed events that are no longer stored."""
+"""The event for a reader who has missed events that are no longer stored, or were lost."""
+
+NOWHERE = EventId(-1, 0)
+"""The id of no event."""
+
+_ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{1,16})")
 
 MOST_WAITING = 2**20
 """The most bytes that wait for the store before a turn waits, too."""
@@ -38,10 +46,12 @@ class ThreadLog:
 
     Attributes:
         thread_id: the thread.
+        shown_id: the id by which its principal knows it.
     """
 
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
         self.thread_id = thread_id
+        self.shown_id: str = shown_id(thread_id)
         self._writer = writer
         self._events = writer.events
         self._clock = writer.clock
@@ -93,21 +103,27 @@ class ThreadLog:
         await self.flush()
         return await self._events.last(self.thread_id)
 
+    async def id_of(self, number: int | None = None) -> EventId:
+        """Return the id of an event that is stored; by default, of the last one."""
+        if number is None:
+            await self.flush()
+        return await self._events.id_of(self.thread_id, number)
+
     async def read(self, after: int, until: int | None = None) -> list[bytes]:
         """Return the events after a number that are there, or all to the number ``until``."""
         last, found = await self.last() if until is None else until, list[bytes]()
         if last > after:
             async with aclosing(self.follow(after)) as following:
-                async for first, events in following:
+                async for first, events, _ in following:
                     found += events
                     if first + len(events) > last:
                         break
         return found
 
-    async def follow(self, after: int) -> AsyncGenerator[tuple[int, Sequence[bytes]]]:
-        """Yield the events after a number, in batches with the number of the first, for ever.
+    async def follow(self, after: int | EventId) -> AsyncGenerator[EventBatch]:
+        """Yield the events after a number, or an event, in batches, for ever.
 
-        A reader who has missed events is sent :data:`MISSED`, under the number of the last event.
+        A reader who has missed events is sent :data:`MISSED`, under the id of the last event.
         """
         while True:
             try:
@@ -116,9 +132,13 @@ class ThreadLog:
                         yield batch
             except MissedEventsError as error:
                 after = error.last
-                yield after, [MISSED]
+                yield EventBatch(after.number, [MISSED], [after.mark])
 
 
-def position(text: str) -> int:
-    """Return the number that a reader gives; -1, which no event has, if it is none."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else -1  # noqa: PLR2004
+def position(text: str) -> EventId:
+    """Return the id that a reader gives; that of no event if it is none, such as a mere number.
+
+    ``0`` is the beginning, as ``0-0`` is: who has read nothing has nothing to prove.
+    """
+    found = _ID.fullmatch("0-0" if text == "0" else text)
+    return EventId(int(found[1]), int(found[2], 16)) if found else NOWHERE

@@ -1,4 +1,4 @@
-"""When there is something to do again in a turn: as far as this process has seen, never from the store."""
+"""The wake-up times seen in a turn by this process; none are read from the store."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node, Surroundings
+from anabranch.tree import HEAD as HEAD_REF
+from anabranch.tree import Node, Ref, Surroundings, turn_has_ended
 
 __all__ = ["ASIDE", "TurnWork"]
 
@@ -57,6 +58,25 @@ class TurnWork:
             if node is None or node.thread_id != self._thread_id:
                 raise ToolError(f"There is no node {message.at!r} in this conversation.")
         self._called(message.text)
+
+    async def retried_at(self, node_id: str) -> str:
+        """Return the node from which a turn is tried again that ended at ``node_id`` without a reply.
+
+        It is the last one that the model, or a tool that the person called, was to reply to: what was
+        done before it is not done again.
+
+        Raises:
+            ToolError: no turn ended there.
+        """
+        around = await self._agent.store.around(self._thread_id, node_id)
+        if around is None or not turn_has_ended(around):
+            raise ToolError(f"No turn ended without a reply at {node_id!r}.")
+        replied = (each for each in reversed(around.nodes) if each.kind in {"user", "results"})
+        return next(replied).id
+
+    async def go_back(self, node_id: str) -> None:
+        """Move the thread's head to a node, from which a run without a message goes on."""
+        await self._agent.store.set_ref(self._thread_id, Ref(HEAD_REF, node_id))
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
         """Do the work of a run, or go on with it; return the turn's last node.

@@ -1,4 +1,4 @@
-"""What is due from time to time for all conversations of a store, in one of the processes that have them.
+"""The periodic work on all conversations of a store, done by one of the processes that have them.
 
 It looks for what was left behind, and calls for it; it works on nothing itself.
 """
@@ -27,7 +27,7 @@ RETAINED = 7 * 86_400.0
 PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
 """Seconds from one pruning of old events to the next, and how many each of its steps deletes."""
 
-REVIVE_EVERY, REVIVED_AT_ONCE = 2.0, 1_000
+REVIVE_EVERY, REVIVED_AT_ONCE = 0.5, 1_000
 """Seconds from one look for runs of dead processes to the next, and the most that it finds."""
 
 ANY_TIME = 0.0
@@ -63,6 +63,7 @@ class Upkeep:
         yield self._engine.every("old events", PRUNE_EVERY, self.prune)
         yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
         yield self._engine.every("the backlog", REPORT_EVERY, self.report_backlog)
+        yield from self._agent.tools.tended(self._engine)
         if self._agent.dependencies.calls is not None:
             yield self._agent.expire_calls(self._engine)
             yield run_job("tools that were cut off", self.resume)

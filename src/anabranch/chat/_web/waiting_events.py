@@ -1,4 +1,4 @@
-"""What waits for the store: the events of one thread, each with the lease under which it was reported.
+"""The events of one thread that wait for the store, each with the lease under which it was reported.
 
 Pieces of one text that wait together are one event.
 """

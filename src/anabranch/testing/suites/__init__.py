@@ -1,4 +1,4 @@
-"""What every store must pass: checks of each promise of the store ports, and plain models.
+"""The suites that every store and engine must pass: checks of each promise of a port, and plain models.
 
 Write a store of your own, and hold it to them::
 

@@ -1,4 +1,4 @@
-"""What every store of branches promises: one check for each promise of ``BranchStore``.
+"""The suite of stores of branches: one check for each promise of ``BranchStore``.
 
 A check is given a function that opens an empty store, and closes what it has opened; those of
 ``SHARED_BRANCH_STORE_CHECKS`` need one that opens the same store every time. It raises

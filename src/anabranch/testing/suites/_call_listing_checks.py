@@ -1,11 +1,18 @@
-"""What every store of calls promises to those who look at its calls, and run none."""
+"""Checks of stores of calls: what those are promised who look at calls, and run none."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from anabranch._durable.store import CallRecord, LeaseRecord, RoundRecord
-from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch._durable.call_states import OPEN, CallEvent, CallState
+from anabranch._durable.store import CallRecord, LeaseRecord
+from anabranch.testing.suites._call_samples import (
+    CallStoreCheck,
+    OpenCallStore,
+    a_call,
+    begun,
+    ended,
+    in_state,
+    run,
+)
 from anabranch.testing.suites._expectations import TEXTS, expect, opened
 
 __all__ = ["CALL_LISTING_CHECKS"]
@@ -13,10 +20,10 @@ __all__ = ["CALL_LISTING_CHECKS"]
 
 async def the_last_begun_call_comes_first(open_store: OpenCallStore) -> None:
     """Of calls that began at the same time, the one with the greater name; in pages of any size."""
-    begun = {"b": 1.0, "d": 2.0, "a": 1.0, "e": 0.5, "c": 1.0}
+    times = {"b": 1.0, "d": 2.0, "a": 1.0, "e": 0.5, "c": 1.0}
     async with opened(open_store) as store:
-        for name, started in begun.items():
-            await store.begin(a_call(name, started=started))
+        for name, started in times.items():
+            await begun(store, name, started=started)
         expect(_names(await store.calls(10)), ["d", "c", "b", "a", "e"], "the last begun first")
         expect(_names(await store.calls(2)), ["d", "c"], "no more than were asked for")
         pages: list[str] = []
@@ -30,31 +37,22 @@ async def the_last_begun_call_comes_first(open_store: OpenCallStore) -> None:
 
 
 async def calls_are_chosen(open_store: OpenCallStore) -> None:
-    """By tool, by status, by how their names begin, and by all of them together."""
+    """By tool, by states, by how their names begin, and by all of them together."""
     async with opened(open_store) as store:
         for name in ("one", "other", "two"):
-            await store.begin(a_call(name, tool="that" if name == "two" else "this"))
-        await store.finish("other", "done")
+            await begun(store, name, tool="that" if name == "two" else "this")
+        await ended(store, "other", event=CallEvent.RETURN)
         expect(_names(await store.calls(9, tool="this")), ["other", "one"], "of a tool")
-        expect(_names(await store.calls(9, status="open")), ["two", "one"], "of a status")
+        expect(_names(await store.calls(9, states=OPEN)), ["two", "one"], "of some states")
+        expect(_names(await store.calls(9, states=[CallState.DONE])), ["other"], "of a state")
+        expect(_names(await store.calls(9, states=[])), [], "of none")
         expect(_names(await store.calls(9, begins="o")), ["other", "one"], "of a beginning")
         expect(_names(await store.calls(9, begins="one")), ["one"], "also the whole name")
         expect(_names(await store.calls(9, begins="%")), [], "which is no pattern")
-        both = await store.calls(9, tool="this", status="open", begins="o")
+        both = await store.calls(9, tool="this", states=OPEN, begins="o")
         expect(both, [a_call("one", tool="this")], "of all of them, as they are stored")
         last = a_call("two", tool="that")
         expect(_names(await store.calls(1, tool="this", after=last)), ["other"], "and in pages")
-
-
-async def calls_are_chosen_by_what_they_have_recorded(open_store: OpenCallStore) -> None:
-    """In whatever round of theirs, and not by what others have."""
-    async with opened(open_store) as store:
-        for number, name in enumerate(("one", "other", "two")):
-            await store.begin(a_call(name))
-            await store.record(name, number, {"step": "x", f"step {number}": "x"})
-        expect(_names(await store.calls(9, recorded="step")), ["two", "other", "one"], "all")
-        expect(_names(await store.calls(9, recorded="step 1")), ["other"], "one of them")
-        expect(_names(await store.calls(9, recorded="step 1", begins="t")), [], "and both")
 
 
 async def calls_are_chosen_by_any_text(open_store: OpenCallStore) -> None:
@@ -74,55 +72,51 @@ async def open_calls_are_counted(open_store: OpenCallStore) -> None:
         for name, started in {"one": 3.0, "other": 1.0, "third": 2.0}.items():
             await store.begin(a_call(name, started=started))
         expect(await store.open_calls(), (3, 1.0, None), "all")
-        await store.finish("other", "done")
+        await ended(store, "other", event=CallEvent.RETURN)
         expect(await store.open_calls(), (2, 2.0, None), "those that are not over")
 
 
 async def the_longest_waiting_question_is_known(open_store: OpenCallStore) -> None:
-    """Of open calls that no one works on, by the end of their last round."""
+    """Of the calls that wait, by the end of their last round."""
 
     async def asked() -> float | None:
         return (await store.open_calls())[2]
 
     async with opened(open_store) as store:
         for name, since in {"one": 30.0, "other": 20.0, "none": None}.items():
-            await store.begin(a_call(name))
-            ended = RoundRecord(0, "", "", asked=since)
-            await store.end_round(name, ended, deadline=None)
+            await begun(store, name)
+            await ended(store, name, asked=since)
         expect(await asked(), 20.0, "the one that was asked first")
         expect((await store.calls(9, begins="other"))[0].asked, 20.0, "the call has it")
-        await store.lease("other", "a", 100.0, 200.0)
+        await run(store, "other", 1)
         expect(await asked(), 30.0, "someone works on that one")
-        await store.end_round("other", RoundRecord(1, "", ""), deadline=None, release="a")
+        await ended(store, "other", 1)
         expect(await asked(), 30.0, "it asks no one any more")
-        await store.finish("one", "open", deadline=900.0)
+        await store.postpone("one", 900.0, CallState.WAITING, now=0.0)
         expect(await asked(), 30.0, "to be postponed is no answer")
-        await store.finish("one", "expired")
-        expect(await asked(), None, "what is over waits for no one")
+        await store.take_to_undo("one", "a", 0.0, 9.0, is_due=False)
+        expect(await asked(), None, "what is undone waits for no one")
 
 
 async def a_lease_can_be_looked_at(open_store: OpenCallStore) -> None:
     """By anyone, who does not take it."""
     async with opened(open_store) as store:
-        expect(await store.leased("unknown"), None, "no call, no lease")
-        await store.begin(a_call())
-        expect(await store.leased("call_1"), None, "no one runs it")
-        await store.lease("call_1", "a", 100.0, 110.0)
-        expect(await store.leased("call_1"), LeaseRecord("a", 110.0), "a runs it")
+        found = await in_state(store, CallState.RUNNING, "call_1")
+        expect(found.lease, LeaseRecord("a", 110.0), "a runs it")
+        [listed] = await store.calls(9)
+        expect(listed.lease, LeaseRecord("a", 110.0), "in a list as well")
         await store.release("call_1", "a")
-        expect(await store.leased("call_1"), None, "released")
+        left = await store.find("call_1")
+        expect(left and left.lease, None, "released")
 
 
 async def notes_are_stored_with_their_round(open_store: OpenCallStore) -> None:
-    """They come back as they were, and those of the first end stay."""
+    """They come back as they were."""
     async with opened(open_store) as store:
         for number, text in enumerate(("", *TEXTS)):
             name = f"call {number}"
-            await store.begin(a_call(name))
-            noted = RoundRecord(0, "yes", "reply", notes=text)
-            await store.end_round(name, noted, deadline=None)
-            again = await store.end_round(name, replace(noted, notes="other"), deadline=None)
-            expect(again.notes, text, "the first stay")
+            await begun(store, name)
+            await ended(store, name, notes=text)
             found = [await store.round(name, 0), await store.last_round(name)]
             expect([each and each.notes for each in found], [text, text], "as they were")
 
@@ -134,7 +128,6 @@ def _names(found: list[CallRecord]) -> list[str]:
 CALL_LISTING_CHECKS: tuple[CallStoreCheck, ...] = (
     the_last_begun_call_comes_first,
     calls_are_chosen,
-    calls_are_chosen_by_what_they_have_recorded,
     calls_are_chosen_by_any_text,
     open_calls_are_counted,
     the_longest_waiting_question_is_known,

@@ -5,10 +5,18 @@ It is not a store itself: its methods are not coroutines, and it does one thing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from anabranch._durable.store import CallRecord, LeaseRecord, OpenedRound, RoundRecord
+from anabranch._durable.call_states import TRANSITIONS, CallEvent, CallState
+from anabranch._durable.store import (
+    AnswerRecord,
+    CallRecord,
+    LeaseRecord,
+    OpenedRound,
+    RoundRecord,
+)
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.testing.suites._linearizability import Operation
 
@@ -18,10 +26,32 @@ __all__ = ["CallModel"]
 @dataclass(slots=True)
 class _Stored:
     record: CallRecord
-    owner: str | None = None
-    leased_until: float = 0.0
     rounds: dict[int, RoundRecord] = field(default_factory=dict[int, RoundRecord])
     entries: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    inbox: dict[str, AnswerRecord] = field(default_factory=dict[str, AnswerRecord])
+    undone: set[str] = field(default_factory=set[str])
+    opened: tuple[int, str] | None = None
+
+    def change(self, event: CallEvent | None = None, **changes: Any) -> None:  # noqa: ANN401
+        """Move the call by an event, and change its fields."""
+        if event is not None:
+            changes["state"] = TRANSITIONS[event][self.record.state]
+        self.record = replace(self.record, **changes)
+
+    def is_free(self, owner: str, now: float) -> bool:
+        """Whether ``owner`` may take the lease."""
+        lease = self.record.lease
+        return lease is None or lease.owner == owner or lease.until <= now
+
+    def shorten(self, until: float) -> None:
+        """Have the lease of another last no longer than ``until``."""
+        lease = self.record.lease
+        if lease is not None and lease.until > until:
+            self.change(lease=LeaseRecord(lease.owner, until))
+
+    def is_owned(self, owner: str) -> bool:
+        """Whether ``owner`` has the lease."""
+        return self.record.lease is not None and self.record.lease.owner == owner
 
 
 class CallModel:
@@ -37,9 +67,14 @@ class CallModel:
         except StoreError:
             return StoreError
 
-    def begin(self, call: CallRecord) -> CallRecord:
+    # -- calls -------------------------------------------------------------------------------
+
+    def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
         """See the port."""
-        return self._calls.setdefault(call.call_id, _Stored(call)).record
+        if call.call_id not in self._calls:
+            rounds = {} if after is None else {after.number: after}
+            self._calls[call.call_id] = _Stored(call, rounds)
+        return self._calls[call.call_id].record
 
     def find(self, call_id: str) -> CallRecord | None:
         """See the port."""
@@ -51,9 +86,8 @@ class CallModel:
         limit: int,
         *,
         tool: str | None = None,
-        status: str | None = None,
+        states: Collection[CallState] | None = None,
         begins: str = "",
-        recorded: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
         """See the port."""
@@ -61,35 +95,130 @@ class CallModel:
             known.record
             for known in self._calls.values()
             if tool in {None, known.record.tool}
-            and status in {None, known.record.status}
+            and (states is None or known.record.state in states)
             and known.record.call_id.startswith(begins)
-            and (not recorded or recorded in known.entries)
             and (after is None or _age(known.record) < _age(after))
         ]
         return sorted(found, key=_age, reverse=True)[:limit]
 
-    def leased(self, call_id: str) -> LeaseRecord | None:
+    def expired(self, now: float, limit: int) -> list[CallRecord]:
         """See the port."""
-        known = self._calls.get(call_id)
-        if known is None or known.owner is None:
-            return None
-        return LeaseRecord(known.owner, known.leased_until)
+        records = [known.record for known in self._calls.values()]
+        overdue = [one for one in records if one.state.is_open and one.deadline <= now]
+        return sorted(overdue, key=lambda one: (one.deadline, one.call_id))[:limit]
 
-    def lease(self, call_id: str, owner: str, now: float, until: float) -> bool:
+    def open_calls(self) -> tuple[int, float | None, float | None]:
         """See the port."""
-        known = self._known(call_id)
-        if known.owner not in {None, owner} and known.leased_until > now:
-            known.leased_until = min(known.leased_until, until)
-            return False
-        known.owner, known.leased_until = owner, until
-        return True
+        known = [each.record for each in self._calls.values() if each.record.state.is_open]
+        asked = [each.asked for each in known if each.state == CallState.WAITING]
+        first = min((each for each in asked if each is not None), default=None)
+        return len(known), min((each.started for each in known), default=None), first
+
+    def prune(self, before: float, limit: int) -> int:
+        """See the port."""
+        records = [known.record for known in self._calls.values()]
+        over = [one for one in records if not one.state.is_open and one.deadline < before]
+        pruned = sorted(over, key=lambda one: (one.deadline, one.call_id))[:limit]
+        for one in pruned:
+            del self._calls[one.call_id]
+        return len(pruned)
+
+    # -- leases and states -------------------------------------------------------------------
 
     def renew(self, call_id: str, owner: str, until: float) -> bool:
         """See the port."""
-        if not self._holds(call_id, owner):
+        known = self._calls.get(call_id)
+        if known is None or not known.is_owned(owner):
             return False
-        self._calls[call_id].leased_until = until
+        known.change(lease=LeaseRecord(owner, until))
         return True
+
+    def release(self, call_id: str, owner: str) -> None:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is not None and known.is_owned(owner):
+            known.change(CallEvent.LEAVE, lease=None)
+
+    def take_to_undo(
+        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
+    ) -> CallRecord | None:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None:
+            return None
+        is_wanted = known.record.state.is_open and (not is_due or known.record.deadline <= now)
+        if not is_wanted or not known.is_free(owner, now):
+            known.shorten(until)
+            return None
+        known.change(CallEvent.UNDO, lease=LeaseRecord(owner, until))
+        return known.record
+
+    def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or not known.is_owned(owner):
+            return False
+        if known.record.state not in TRANSITIONS[event]:
+            return False
+        if event == CallEvent.LEAVE and known.opened is not None:
+            self._give_back(known, known.opened[0])
+        later = known.record.deadline if deadline is None else deadline
+        known.change(event, deadline=later, lease=None)
+        return True
+
+    def _give_back(self, known: _Stored, number: int) -> None:
+        if any(where == number for where, _ in known.entries.values()):
+            return
+        for step, each in [*known.inbox.items()]:
+            if each.round == number and each.by:
+                known.inbox[step] = replace(each, round=None)
+            elif each.round == number:
+                del known.inbox[step]
+
+    def fail(self, call_id: str, error: str, owner: str) -> bool:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or not known.is_owned(owner):
+            return False
+        first = known.record.failure
+        known.change(CallEvent.FAIL, failure=error if first is None else first)
+        return True
+
+    def adopt(self, call_id: str, version: str, owner: str) -> bool:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or not known.is_owned(owner):
+            return False
+        known.change(version=version)
+        return True
+
+    def postpone(self, call_id: str, deadline: float, state: CallState, *, now: float) -> bool:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or known.record.state != state:
+            return False
+        lease = known.record.lease
+        if lease is not None and lease.until > now:
+            return False
+        return self._moved(known, deadline, is_later=True)
+
+    def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
+        """See the port."""
+        known = self._calls.get(call_id)
+        if known is None or known.record.state != state:
+            return False
+        return self._moved(known, deadline, is_later=False)
+
+    def _moved(self, known: _Stored, deadline: float, *, is_later: bool) -> bool:
+        before = known.record.deadline
+        if before == deadline or is_later != (deadline > before):
+            return False
+        known.change(deadline=deadline)
+        return True
+
+    # -- rounds ------------------------------------------------------------------------------
 
     def open_round(
         self,
@@ -99,68 +228,67 @@ class CallModel:
         now: float,
         until: float,
         *,
+        asks: Collection[str] = (),
+        answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
         """See the port."""
-        if new is not None:
-            self.begin(new)
+        given = dict(answers or {})
+        if new is not None and call_id not in self._calls:
+            lease = LeaseRecord(owner, until)
+            self.begin(replace(new, state=CallState.RUNNING, lease=lease))
+            known = self._calls[call_id]
+            known.inbox = {step: AnswerRecord(text, "", number) for step, text in given.items()}
+            known.opened = number, str(sorted(given.items()))
+            return OpenedRound(known.record, None, {}, given, given=known.opened[1], is_leased=True)
         known, entries = self._known(call_id), self.entries(call_id, number)
-        if number not in known.rounds and not self.lease(call_id, owner, now, until):
+        inbox = known.inbox
+        taken = {step: each.text for step, each in inbox.items() if each.round == number}
+        found = OpenedRound(known.record, known.rounds.get(number), entries, taken)
+        if number in known.rounds or not known.record.state.is_open:
+            return found
+        if entries or taken:
+            is_other = answers is not None and given != taken
+        else:
+            there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
+            new_ones = {step: text for step, text in given.items() if step not in inbox}
+            free = {step: each.text for step, each in there.items() if each.round is None}
+            taken = {**new_ones, **free}
+            is_other = not given.items() <= taken.items()
+        if is_other:
+            return found
+        if not known.is_free(owner, now):
+            known.shorten(until)
             return None
-        return OpenedRound(known.record, known.rounds.get(number), entries)
-
-    def release(self, call_id: str, owner: str) -> None:
-        """See the port."""
-        known = self._calls.get(call_id)
-        if known is not None and known.owner == owner:
-            known.owner = None
-
-    def record(
-        self,
-        call_id: str,
-        number: int,
-        entries: Mapping[str, str],
-        *,
-        owner: str | None = None,
-    ) -> dict[str, str]:
-        """See the port."""
-        known = self._known(call_id)
-        if not (self._holds(call_id, owner) or known.entries.keys() >= entries.keys()):
-            raise StoreError("The lease is another's by now.")
-        return {
-            step_id: known.entries.setdefault(step_id, (number, text))[1]
-            for step_id, text in entries.items()
-        }
-
-    def entries(self, call_id: str, number: int) -> dict[str, str]:
-        """See the port."""
-        known = self._calls.get(call_id)
-        entries = {} if known is None else known.entries
-        return {step_id: text for step_id, (where, text) in entries.items() if where == number}
+        for step, text in taken.items():
+            by = inbox[step].by if step in inbox else ""
+            inbox[step] = AnswerRecord(text, by, number)
+        known.change(CallEvent.OPEN, lease=LeaseRecord(owner, until))
+        is_undoing = found.call.state == CallState.UNDOING
+        undone = frozenset(known.undone if is_undoing else ())
+        known.opened = number, str(sorted(taken.items()))
+        return OpenedRound(
+            found.call, None, entries, taken, undone, known.opened[1], is_leased=True
+        )
 
     def end_round(
         self,
         call_id: str,
         record: RoundRecord,
+        event: CallEvent,
         *,
-        deadline: float | None,
-        status: str = "open",
-        release: str | None = None,
+        owner: str,
+        deadline: float,
     ) -> RoundRecord:
         """See the port."""
-        known, held = self._known(call_id), self._holds(call_id, release)
-        if release is not None:
-            self.release(call_id, release)
-        if record.number in known.rounds:
-            return known.rounds[record.number]
-        if not held:
+        known = self._known(call_id)
+        is_allowed = known.record.state in TRANSITIONS[event]
+        if known.is_owned(owner) and is_allowed and record.number not in known.rounds:
+            known.rounds[record.number] = record
+            known.change(event, deadline=deadline, asked=record.asked, lease=None)
+        if record.number not in known.rounds:
             raise StoreError("The lease is another's by now.")
-        known.rounds[record.number] = record
-        if known.record.status == "open":
-            known.record = replace(known.record, status=status, asked=record.asked)
-            if deadline is not None:
-                known.record = replace(known.record, deadline=deadline)
-        return record
+        return known.rounds[record.number]
 
     def round(self, call_id: str, number: int) -> RoundRecord | None:
         """See the port."""
@@ -172,53 +300,63 @@ class CallModel:
         known = self._calls.get(call_id)
         return known.rounds[max(known.rounds)] if known and known.rounds else None
 
-    def finish(
+    # -- answers and entries -----------------------------------------------------------------
+
+    def answer(
         self,
         call_id: str,
-        status: str,
+        answers: Mapping[str, str],
         *,
+        by: str = "",
+        is_ready: bool = False,
         deadline: float | None = None,
-        version: str | None = None,
-        owner: str | None = None,
-    ) -> bool:
+    ) -> dict[str, str] | None:
         """See the port."""
-        known = self._calls.get(call_id)
-        if known is None or known.record.status != "open" or not self._holds(call_id, owner):
-            return False
-        known.record = replace(known.record, status=status)
+        known = self._known(call_id)
+        state = known.record.state
+        if state not in {CallState.READY, CallState.RUNNING, CallState.WAITING}:
+            return None
+        for step, text in answers.items():
+            known.inbox.setdefault(step, AnswerRecord(text, by))
         if deadline is not None:
-            known.record = replace(known.record, deadline=deadline)
-        if version is not None:
-            known.record = replace(known.record, version=version)
-        return True
+            self._moved(known, deadline, is_later=True)
+        if is_ready and state == CallState.WAITING:
+            known.change(CallEvent.ANSWER)
+        return {step: known.inbox[step].text for step in answers}
 
-    def expired(self, now: float, limit: int) -> list[CallRecord]:
+    def answers(self, call_id: str) -> dict[str, AnswerRecord]:
         """See the port."""
-        records = [known.record for known in self._calls.values()]
-        overdue = [one for one in records if one.status == "open" and one.deadline <= now]
-        return sorted(overdue, key=lambda one: (one.deadline, one.call_id))[:limit]
-
-    def open_calls(self) -> tuple[int, float | None, float | None]:
-        """See the port."""
-        known = [each for each in self._calls.values() if each.record.status == "open"]
-        began = [each.record.started for each in known]
-        asked = [each.record.asked for each in known if each.owner is None]
-        first = min((each for each in asked if each is not None), default=None)
-        return len(began), min(began, default=None), first
-
-    def prune(self, before: float, limit: int) -> int:
-        """See the port."""
-        records = [known.record for known in self._calls.values()]
-        over = [one for one in records if one.status != "open" and one.deadline < before]
-        pruned = sorted(over, key=lambda one: (one.deadline, one.call_id))[:limit]
-        for one in pruned:
-            del self._calls[one.call_id]
-        return len(pruned)
-
-    def _holds(self, call_id: str, owner: str | None) -> bool:
-        """Whether ``owner`` has the lease; no lease is needed where none is named."""
         known = self._calls.get(call_id)
-        return owner is None or (known is not None and known.owner == owner)
+        return {} if known is None else dict(known.inbox)
+
+    def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
+    ) -> dict[str, str]:
+        """See the port."""
+        known = self._known(call_id)
+        is_of_round = known.opened is not None and known.opened[0] == number
+        is_other = given and is_of_round and known.opened != (number, given)
+        if is_other and not known.entries.keys() >= entries.keys():
+            raise StoreError("The round was opened with other answers.")
+        return {
+            step_id: known.entries.setdefault(step_id, (number, text))[1]
+            for step_id, text in entries.items()
+        }
+
+    def entries(self, call_id: str, number: int) -> dict[str, str]:
+        """See the port."""
+        known = self._calls.get(call_id)
+        entries = {} if known is None else known.entries
+        return {step_id: text for step_id, (where, text) in entries.items() if where == number}
+
+    def undone(self, call_id: str, step_id: str) -> None:
+        """See the port."""
+        self._known(call_id).undone.add(step_id)
+
+    def undone_steps(self, call_id: str) -> frozenset[str]:
+        """See the port."""
+        known = self._calls.get(call_id)
+        return frozenset() if known is None else frozenset(known.undone)
 
     def _known(self, call_id: str) -> _Stored:
         if call_id not in self._calls:

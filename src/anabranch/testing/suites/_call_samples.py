@@ -1,4 +1,4 @@
-"""Sample calls, and the types of checks of a store of calls."""
+"""Sample calls in each state, and the types of checks of a store of calls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 
-__all__ = ["CallStoreCheck", "OpenCallStore", "a_call"]
+__all__ = [
+    "CallStoreCheck",
+    "OpenCallStore",
+    "a_call",
+    "an_end",
+    "begun",
+    "ended",
+    "in_state",
+    "run",
+]
 
 OpenCallStore: TypeAlias = Callable[[], CallStore]
 """Opens a store of calls."""
@@ -18,6 +28,62 @@ CallStoreCheck: TypeAlias = Callable[[OpenCallStore], Awaitable[None]]
 
 
 def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
-    """Return an open call that began at 100 and expires at 200, but for ``changes``."""
+    """Return a call that is ready, began at 100 and expires at 200, but for ``changes``."""
     call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
     return replace(call, **changes)
+
+
+def an_end(number: int = 0, **changes: Any) -> RoundRecord:  # noqa: ANN401  # fields
+    """Return how a round ended that has asked."""
+    return replace(RoundRecord(number, f"reply {number}", f"state {number}"), **changes)
+
+
+async def begun(store: CallStore, call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401
+    """Begin a call, and return it."""
+    return await store.begin(a_call(call_id, **changes))
+
+
+async def run(
+    store: CallStore, call_id: str = "call_1", number: int = 0, owner: str = "a"
+) -> OpenedRound | None:
+    """Open a round from 100 to 110."""
+    return await store.open_round(call_id, number, owner, 100.0, 110.0)
+
+
+async def ended(
+    store: CallStore,
+    call_id: str = "call_1",
+    number: int = 0,
+    event: CallEvent = CallEvent.ASK,
+    **changes: Any,  # noqa: ANN401  # fields
+) -> RoundRecord:
+    """Open a round of a call, and end it; return its end."""
+    await run(store, call_id, number)
+    end = an_end(number, **changes)
+    return await store.end_round(call_id, end, event, owner="a", deadline=200.0)
+
+
+async def in_state(store: CallStore, state: CallState, call_id: str) -> CallRecord:
+    """Begin a call and bring it into a state; whoever has a lease on it then is ``a``, until 110."""
+    await begun(store, call_id)
+    match state:
+        case CallState.READY:
+            pass
+        case CallState.RUNNING:
+            await run(store, call_id)
+        case CallState.WAITING:
+            await ended(store, call_id)
+        case CallState.UNDOING:
+            await store.take_to_undo(call_id, "a", 100.0, 110.0, is_due=False)
+        case CallState.DONE:
+            await ended(store, call_id, event=CallEvent.RETURN)
+        case CallState.FAILED:
+            await ended(store, call_id, event=CallEvent.RAISE)
+        case CallState.EXPIRED | CallState.STOPPED:
+            await store.take_to_undo(call_id, "a", 100.0, 110.0, is_due=False)
+            ends = {CallState.EXPIRED: CallEvent.EXPIRE, CallState.STOPPED: CallEvent.STOP}
+            await store.move(call_id, ends[state], owner="a")
+    found = await store.find(call_id)
+    if found is None or found.state != state:
+        raise AssertionError(f"a call was to be {state}: found {found!r}")
+    return found

@@ -1,4 +1,4 @@
-"""What every store of calls promises: one check for each promise of ``CallStore``.
+"""The suite of stores of calls: one check for each promise of ``CallStore``.
 
 The list of the checks that need the store opened once, and those about what is stored. A check is
 given a function that opens an empty store, and closes what it has opened. It raises
@@ -12,11 +12,22 @@ from typing import cast
 
 import anyio
 
+from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallStore, RoundRecord
 from anabranch.testing.suites._call_fence_checks import CALL_FENCE_CHECKS
+from anabranch.testing.suites._call_inbox_checks import CALL_INBOX_CHECKS
 from anabranch.testing.suites._call_listing_checks import CALL_LISTING_CHECKS
 from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
-from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch.testing.suites._call_samples import (
+    CallStoreCheck,
+    OpenCallStore,
+    a_call,
+    an_end,
+    begun,
+    ended,
+    run,
+)
+from anabranch.testing.suites._call_state_checks import CALL_STATE_CHECKS
 from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
 
 __all__ = ["CALL_STORE_CHECKS"]
@@ -35,8 +46,18 @@ async def begin_again_changes_nothing(open_store: OpenCallStore) -> None:
         await store.begin(a_call())
         other = a_call(tool="other", arguments="{}", started=1.0, deadline=2.0)
         expect(await store.begin(other), a_call(), "begin returns what is there")
-        await store.finish("call_1", "done")
-        expect((await store.begin(a_call())).status, "done", "begin does not open a call again")
+        await ended(store, event=CallEvent.RETURN)
+        expect((await store.begin(a_call())).state, CallState.DONE, "nor is it opened again")
+
+
+async def a_call_may_begin_after_a_round(open_store: OpenCallStore) -> None:
+    """That of another line, from whose state it goes on."""
+    async with opened(open_store) as store:
+        waiting = a_call(state=CallState.WAITING)
+        expect(await store.begin(waiting, after=an_end(2)), waiting, "begin returns the call")
+        expect(await store.last_round("call_1"), an_end(2), "it goes on from there")
+        again = await store.begin(a_call(), after=an_end(7))
+        expect((again, await store.round("call_1", 7)), (waiting, None), "the first stays")
 
 
 async def an_unknown_call_has_nothing(open_store: OpenCallStore) -> None:
@@ -46,7 +67,10 @@ async def an_unknown_call_has_nothing(open_store: OpenCallStore) -> None:
         expect(await store.entries("unknown", 0), {}, "no entries")
         expect(await store.round("unknown", 0), None, "no round")
         expect(await store.last_round("unknown"), None, "no last round")
-        no(await store.finish("unknown", "done"), "it is not open")
+        no(await store.move("unknown", CallEvent.STOP, owner="a"), "nothing moves")
+        no(await store.adopt("unknown", "2", "a"), "it is no one's")
+        expect(await store.answers("unknown"), {}, "no answers")
+        expect(await store.undone_steps("unknown"), frozenset[str](), "nothing undone")
         expect(await store.expired(1e12, 10), [], "no calls")
         expect(await store.calls(10), [], "none to list")
         expect(await store.prune(1e12, 10), 0, "nothing to delete")
@@ -57,9 +81,11 @@ async def writing_to_an_unknown_call_is_refused(open_store: OpenCallStore) -> No
     """What is recorded for a call that was pruned must not be taken for recorded."""
     async with opened(open_store) as store:
         await refused(store.record("unknown", 0, {"a": "1", "b": "2"}), "record")
-        await refused(store.lease("unknown", "a", 0.0, 1.0), "lease")
-        ended = store.end_round("unknown", RoundRecord(0, "", ""), deadline=None)
-        await refused(ended, "end_round")
+        await refused(run(store, "unknown"), "open_round")
+        await refused(store.answer("unknown", {"a": "1"}), "answer")
+        await refused(store.undone("unknown", "a"), "undone")
+        end = store.end_round("unknown", an_end(), CallEvent.ASK, owner="a", deadline=0.0)
+        await refused(end, "end_round")
         expect(await store.find("unknown"), None, "nothing was begun")
 
 
@@ -114,15 +140,17 @@ async def calls_do_not_mix(open_store: OpenCallStore) -> None:
     """The same ids in two calls are two things."""
     async with opened(open_store) as store:
         for name in ("one", "two"):
-            await store.begin(a_call(name))
+            await begun(store, name)
             await store.record(name, 0, {"step": name})
-            await store.end_round(name, RoundRecord(0, name, name), deadline=None)
-        await store.finish("one", "done")
+            await store.answer(name, {"asked": name})
+            await ended(store, name, reply=name)
+        await ended(store, "one", 1, CallEvent.RETURN)
         expect(await store.entries("one", 0), {"step": "one"}, "entries are the call's own")
-        expect(await store.round("two", 0), RoundRecord(0, "two", "two"), "so are rounds")
-        yes(await store.lease("one", "a", 0.0, 10.0), "so are leases")
-        yes(await store.lease("two", "b", 0.0, 10.0), "so are leases")
-        expect(await store.find("two"), a_call("two"), "so is the status")
+        expect(await store.round("two", 0), an_end(reply="two"), "so are rounds")
+        expect((await store.answers("two"))["asked"].text, "two", "so are answers")
+        yes(await run(store, "two", 1, "b") is not None, "so are leases")
+        found = await store.find("two")
+        expect(found and found.state, CallState.RUNNING, "so are states")
 
 
 async def any_text_is_stored(open_store: OpenCallStore) -> None:
@@ -136,37 +164,42 @@ async def any_text_is_stored(open_store: OpenCallStore) -> None:
             entries = {f"step {text[:20]}": text, text[:20]: ""}
             await store.record(name, 0, entries)
             yes(await store.entries(name, 0) == entries, f"entries of {name!r} are stored")
-            ended = RoundRecord(0, text, text, text)
-            await store.end_round(name, ended, deadline=None)
-            yes(await store.round(name, 0) == ended, f"the round of {name!r} is stored")
-            yes(await store.lease(name, text[:20], 0, 9), "any owner may hold it")
-            no(await store.lease(name, "else", 0, 9), "and holds it")
+            step, owner = text[:20], text[:20]
+            await store.answer(name, {step: text}, by=text[:20])
+            answer = (await store.answers(name))[step]
+            yes((answer.text, answer.by) == (text, text[:20]), f"answers of {name!r} are stored")
+            yes(await run(store, name, owner=owner) is not None, "any owner may have the lease")
+            expect(await run(store, name, owner="else"), None, "and has it")
+            yes(await store.fail(name, text, owner), "any error may be stored")
+            end = RoundRecord(0, text, text, text)
+            await store.end_round(name, end, CallEvent.RAISE, owner=owner, deadline=0.0)
+            yes(await store.round(name, 0) == end, f"the round of {name!r} is stored")
+            found = await store.find(name)
+            yes(found is not None and found.failure == text, "so is the error")
 
 
 async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
-    """Twenty tasks race for a step, a lease, the end of a round, and the end of the call."""
+    """Twenty tasks race for a step, an answer, and a round, which its winner ends."""
     texts: list[str] = []
-    rounds: list[str] = []
+    answers: list[str] = []
     leased: list[str] = []
-    finished: list[str] = []
 
     async def work(store: CallStore, name: str) -> None:
         await store.begin(a_call())
-        if await store.lease("call_1", name, 100.0, 110.0):
-            leased.append(name)
         texts.append((await store.record("call_1", 0, {"s": name, name: "own"}))["s"])
-        ended = RoundRecord(0, name, name)
-        rounds.append((await store.end_round("call_1", ended, deadline=None)).reply)
-        if await store.finish("call_1", "done"):
-            finished.append(name)
+        there = await store.answer("call_1", {"asked": name})
+        answers.append("" if there is None else there["asked"])
+        found = await run(store, owner=name)
+        if found is not None and found.is_leased:
+            leased.append(name)
 
     async with opened(open_store) as store:
         async with anyio.create_task_group() as group:
             for number in range(20):
                 group.start_soon(work, store, f"task {number}")
         expect(len(set(texts)), 1, "all read the same text")
-        expect(len(set(rounds)), 1, "all read the same end of the round")
-        expect((len(leased), len(finished)), (1, 1), "one runs it, one finishes it")
+        expect(len(set(answers)), 1, "all read the same answer")
+        expect(len(leased), 1, "one runs it")
         expect(len(await store.entries("call_1", 0)), 21, "no task's own entry is lost")
 
 
@@ -207,8 +240,11 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     a_record_that_fails_leaves_nothing,
     entries_come_in_the_order_of_recording,
     calls_do_not_mix,
+    a_call_may_begin_after_a_round,
     any_text_is_stored,
+    *CALL_STATE_CHECKS,
     *CALL_ROUND_CHECKS,
+    *CALL_INBOX_CHECKS,
     *CALL_FENCE_CHECKS,
     *CALL_LISTING_CHECKS,
     of_many_at_once_one_is_first,

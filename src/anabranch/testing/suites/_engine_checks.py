@@ -1,4 +1,4 @@
-"""What every engine promises: one check for each promise of ``Engine``.
+"""The suite of engines: one check for each promise of ``Engine``.
 
 A check opens an engine that has nothing to do, raises ``AssertionError`` with the broken promise,
 and waits for what must happen; how long that takes is the engine's affair.
@@ -50,7 +50,7 @@ async def the_same_wake_is_one_wake(open_engine: OpenEngine) -> None:
         for _ in range(given):
             await engine.wake(a_wake("c"))
         async with working(engine, worker.advance):
-            await engine.wake(a_wake("other", priority=9))
+            await engine.wake(a_wake("other"))
             await worker.until_times("other", 1, "the last wake")
             await worker.until_times("c", 1, "the first wake")
             yes(worker.times("c") in range(1, given + 1), "the same wake is not multiplied")
@@ -88,22 +88,10 @@ async def another_time_is_another_wake(open_engine: OpenEngine) -> None:
         await worker.until_times("c", 3, "woken at another time when it was advanced before")
 
 
-async def what_an_advance_returns_is_the_next_wake(open_engine: OpenEngine) -> None:
-    """At its time; a call that returns none is left alone."""
-    worker = Worker()
-    later = time.time() + 0.3
-    worker.following["c"] = [a_wake("c", "1"), a_wake("c", "2", not_before=later)]
-    async with opened(open_engine) as engine, working(engine, worker.advance):
-        await engine.wake(a_wake("c"))
-        await worker.until_times("c", 3, "three turns")
-        yes(time.time() >= later, "not before its time")
-        expect([wake.turn for wake in worker.begun], ["0", "1", "2"], "in order")
-
-
 async def an_advance_that_fails_comes_again(open_engine: OpenEngine) -> None:
     """The same wake, until it succeeds."""
     worker = Worker()
-    worker.following["c"] = [ValueError("once")]
+    worker.failing["c"] = [ValueError("once")]
     async with opened(open_engine) as engine, working(engine, worker.advance):
         await engine.wake(a_wake("c", "7"))
         await worker.until_times("c", 2, "it failed once")
@@ -123,50 +111,17 @@ async def an_interrupted_advance_comes_again(open_engine: OpenEngine) -> None:
             await second.until_times("d", 1, "the second call comes again")
 
 
-async def a_cancelled_call_is_left_alone(open_engine: OpenEngine) -> None:
-    """Its wakes are dropped, and the advance in progress is cancelled."""
-    worker = Worker(is_open=False)
-    async with opened(open_engine) as engine:
-        await engine.wake(a_wake("dropped"))
-        await engine.cancel("dropped")
-        async with working(engine, worker.advance):
-            await engine.wake(a_wake("c"))
-            await worker.until_times("c", 1, "it begins")
-            await engine.cancel("c")
-            await worker.until_running(0, "its advance is cancelled")
-            worker.gate.set()
-            await engine.wake(a_wake("last", priority=9))
-            await worker.until_times("last", 1, "others go on")
-        expect(worker.times("dropped"), 0, "a wake that was dropped")
-        expect(worker.times("c"), 1, "a call that was cancelled")
-
-
 async def any_text_is_a_name(open_engine: OpenEngine) -> None:
-    """Of a call, of a wake, and of a share; and what is cancelled is the call of one name."""
+    """Of a call, of a wake, and of a share."""
     worker = Worker()
     given = {(name, name, name) for name in ODD}
     async with opened(open_engine) as engine:
         for name in ODD:
             await engine.wake(a_wake(name, name, share=name))
-            await engine.wake(a_wake(f"no {name}", name, share=name))
-        for name in ODD:
-            await engine.cancel(f"no {name}")
         async with working(engine, worker.advance):
             await worker.until_calls(len(given), "each name")
         found = {(wake.call, wake.turn, wake.share) for wake in worker.begun}
-        expect(found, given, "the names, and no call that was cancelled")
-
-
-async def a_call_that_was_cancelled_may_be_woken_again(open_engine: OpenEngine) -> None:
-    """By a wake of another name: what is dropped is wakes, not the call."""
-    worker = Worker()
-    async with opened(open_engine) as engine:
-        await engine.wake(a_wake("c", "0"))
-        await engine.cancel("c")
-        await engine.wake(a_wake("c", "1"))
-        async with working(engine, worker.advance):
-            await worker.until_times("c", 1, "woken after the cancellation")
-        expect([wake.turn for wake in worker.begun], ["1"], "the wakes of a cancelled call")
+        expect(found, given, "the names")
 
 
 async def a_call_that_was_advanced_is_woken_again(open_engine: OpenEngine) -> None:
@@ -250,7 +205,6 @@ async def a_closed_engine_refuses(open_engine: OpenEngine) -> None:
     await engine.close()
     await engine.close()
     await refused(engine.wake(a_wake("c")), "a wake")
-    await refused(engine.cancel("c"), "a cancellation")
     await refused(engine.backlog(), "the backlog")
     await refused(engine.work(TOOLS, Worker().advance, WorkLimits()), "work")
 
@@ -260,12 +214,9 @@ ENGINE_CHECKS: tuple[EngineCheck, ...] = (
     the_same_wake_is_one_wake,
     a_call_is_advanced_again_if_it_is_woken_meanwhile,
     another_time_is_another_wake,
-    what_an_advance_returns_is_the_next_wake,
     an_advance_that_fails_comes_again,
     an_interrupted_advance_comes_again,
-    a_cancelled_call_is_left_alone,
     any_text_is_a_name,
-    a_call_that_was_cancelled_may_be_woken_again,
     a_call_that_was_advanced_is_woken_again,
     a_call_that_was_not_woken_is_found,
     a_restored_engine_goes_on,

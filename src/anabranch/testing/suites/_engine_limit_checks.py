@@ -1,4 +1,4 @@
-"""What every engine promises of its workers: what each takes, in which order, and how many at a time."""
+"""Checks of engines: what each worker takes, in which order, and how many at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
 
 async def a_limited_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
     """Also of what another worker has left behind that had the version, and no room for it."""
-    limits = WorkLimits(per_tool={"a": 1})
+    limits = WorkLimits(per_share=1)
     left, new, old = Worker(is_open=False), Worker(), Worker()
     async with opened(open_engine) as engine:
         await engine.wake(a_wake("any"))
@@ -41,9 +41,9 @@ async def a_limited_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
             await left.until_times("any", 1, "as many as may run")
             await engine.wake(a_wake("old", version="1"))
             for other in ("p", "q", "r"):  # one after the other: meanwhile it looks for others
-                await engine.wake(a_wake(other, tool="b", version="1"))
-                await left.until_times(other, 1, "another tool, for a version")
-            expect(left.times("old"), 0, "more of a tool than may run")
+                await engine.wake(a_wake(other, version="1", share=other))
+                await left.until_times(other, 1, "another share, for a version")
+            expect(left.times("old"), 0, "more of a share than may run")
         async with working(engine, new.advance, {"a": "2"}, limits):
             await engine.wake(a_wake("new", version="2"))
             await new.until_calls(2, "its version")
@@ -53,42 +53,39 @@ async def a_limited_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
 
 
 async def limits_hold(open_engine: OpenEngine) -> None:
-    """Of a worker, of a tool, and of a share."""
-    limits = WorkLimits(concurrency=4, per_tool={"b": 1}, per_share=2)
+    """Of a worker, and of a share."""
+    limits = WorkLimits(concurrency=4, per_share=2)
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine:
         for number in range(4):
             await engine.wake(a_wake(f"x{number}", share="x"))
-            await engine.wake(a_wake(f"b{number}", tool="b", share="z"))
         async with working(engine, worker.advance, limits=limits):
-            await worker.until_running(3, "two of a share, and one of a tool")
+            await worker.until_running(2, "two of a share")
             for number in range(4):
                 await engine.wake(a_wake(f"y{number}", share="y"))
+                await engine.wake(a_wake(f"z{number}", share="z"))
             await worker.until_running(4, "as many as the worker may")
             worker.gate.set()
             await worker.until_calls(12, "all run")
         worker.ran_at_most(4, "all", "no more than the worker may")
-        worker.ran_at_most(1, "tool b", "no more of a tool than may run")
         worker.ran_at_most(2, "share x", "no more of a share than may run")
         worker.ran_at_most(2, "share y", "no more of another share than may run")
 
 
 async def limits_hold_for_all_versions_together(open_engine: OpenEngine) -> None:
-    """A tool, and a share, has one limit, whatever version of the tool its wakes are for."""
-    limits = WorkLimits(concurrency=12, per_tool={"b": 1}, per_share=2)
+    """A share has one limit, whatever version of the tool its wakes are for."""
+    limits = WorkLimits(concurrency=12, per_share=2)
     worker = Worker(is_open=False)
     async with opened(open_engine) as engine:
         for number, version in enumerate(("", "1", "", "1")):
             await engine.wake(a_wake(f"x{number}", version=version, share="x"))
-            await engine.wake(a_wake(f"b{number}", tool="b", version=version, share="z"))
         async with working(engine, worker.advance, limits=limits):
-            await worker.until_running(3, "two of a share, and one of a tool")
+            await worker.until_running(2, "two of a share")
             for other in ("p", "q", "r"):  # one after the other: meanwhile it looks for others
                 await engine.wake(a_wake(other, version="1", share=other))
                 await worker.until_times(other, 1, "another share, for a version")
             worker.gate.set()
-            await worker.until_calls(11, "all run")
-        worker.ran_at_most(1, "tool b", "no more of a tool than may run")
+            await worker.until_calls(7, "all run")
         worker.ran_at_most(2, "share x", "no more of a share than may run")
 
 
@@ -104,18 +101,6 @@ async def one_share_does_not_hold_up_another(open_engine: OpenEngine) -> None:
             await worker.until_times("little", 1, "the other share")
             worker.gate.set()
             await worker.until_calls(21, "all run")
-
-
-async def a_lower_number_comes_first(open_engine: OpenEngine) -> None:
-    """Of what waits for the same worker."""
-    worker = Worker()
-    async with opened(open_engine) as engine:
-        for number in (5, 2, 8):
-            await engine.wake(a_wake(f"p{number}", priority=number))
-        async with working(engine, worker.advance, limits=WorkLimits(concurrency=1)):
-            await worker.until_calls(3, "all run")
-        firsts = list(dict.fromkeys(wake.call for wake in worker.begun))
-        expect(firsts, ["p2", "p5", "p8"], "by priority")
 
 
 async def a_call_that_waits_for_a_person_holds_no_limit(open_engine: OpenEngine) -> None:
@@ -135,7 +120,6 @@ ENGINE_LIMIT_CHECKS: tuple[Callable[[OpenEngine], Awaitable[None]], ...] = (
     limits_hold,
     limits_hold_for_all_versions_together,
     one_share_does_not_hold_up_another,
-    a_lower_number_comes_first,
     a_call_that_waits_for_a_person_holds_no_limit,
 )
 """All of them."""

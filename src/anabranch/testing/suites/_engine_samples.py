@@ -1,4 +1,4 @@
-"""What the checks of engines share: wakes, workers that record, and waiting for what must happen."""
+"""Samples for the checks of engines: wakes, workers that record, and waiting for what must happen."""
 
 from __future__ import annotations
 
@@ -46,11 +46,10 @@ def a_wake(
     tool: str = "a",
     version: str = "",
     share: str = "",
-    priority: int = 0,
     not_before: float = 0.0,
 ) -> Wake:
     """Return a wake."""
-    return Wake(call, turn, tool, version, share, priority, not_before)
+    return Wake(call, turn, tool, version, share, not_before)
 
 
 class Changes:
@@ -85,7 +84,7 @@ class Worker(Changes):
         begun: the wakes of all advances, in the order in which they began.
         running: the wakes of those that run.
         most: the most that ran at once, by what they have in common.
-        following: what the advances of a call return, or raise, by its name.
+        failing: what the advances of a call raise, one after the other, by its name.
         gate: advances wait here until it is set.
     """
 
@@ -94,12 +93,12 @@ class Worker(Changes):
         self.begun: list[Wake] = []
         self.running: list[Wake] = []
         self.most: Counter[str] = Counter()
-        self.following: dict[str, list[Wake | Exception]] = {}
+        self.failing: dict[str, list[Exception]] = {}
         self.gate = asyncio.Event()
         if is_open:
             self.gate.set()
 
-    async def advance(self, wake: Wake) -> Wake | None:
+    async def advance(self, wake: Wake) -> None:
         """Advance a call."""
         self.begun.append(wake)
         self.running.append(wake)
@@ -114,11 +113,8 @@ class Worker(Changes):
         finally:
             self.running.remove(wake)
             self.report()
-        planned = self.following.get(wake.call)
-        following = planned.pop(0) if planned else None
-        if isinstance(following, Exception):
-            raise following
-        return following
+        if planned := self.failing.get(wake.call):
+            raise planned.pop(0)
 
     def times(self, call: str) -> int:
         """Return how often a call was advanced."""

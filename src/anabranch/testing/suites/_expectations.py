@@ -1,4 +1,4 @@
-"""What the checks of all stores share: they open a store, and report which promise is broken."""
+"""Expectations of the checks of all stores: they open a store, and report which promise is broken."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 
-from anabranch._durable.store import OpenedRound
+from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
 
-__all__ = ["Model", "Operation", "Seen", "explains", "run_clients"]
+__all__ = ["Model", "Operation", "Seen", "explains", "run_clients", "same"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,32 @@ def explains(model: Model, seen: Sequence[Seen]) -> bool:
             continue
         then = copy.deepcopy(model)
         result = then.do(one.operation)
-        if _same(result, one.result) and explains(then, [*seen[:position], *seen[position + 1 :]]):
+        if same(result, one.result) and explains(then, [*seen[:position], *seen[position + 1 :]]):
             return True
     return False
 
 
-def _same(left: object, right: object) -> bool:
-    if isinstance(left, OpenedRound) and isinstance(right, OpenedRound):
-        return _same(left.entries, right.entries) and left == right
-    if isinstance(left, dict) and isinstance(right, dict):  # the order of entries is a promise
-        return list(left.items()) == list(right.items())  # pyright: ignore[reportUnknownArgumentType]
-    return left == right
+def same(left: object, right: object) -> bool:
+    """Whether two results of a method of a store are the same, with all that they hold.
+
+    The order of entries is a promise; that of an inbox is none.
+    """
+    return _whole(left) == _whole(right)
+
+
+def _whole(result: object) -> object:
+    """Return a result with what is not compared otherwise, such as the lease on a call."""
+    if isinstance(result, CallRecord):
+        return result, result.asked, result.lease
+    if isinstance(result, RoundRecord):
+        return result, result.notes
+    if isinstance(result, OpenedRound):
+        held = (result.call, result.ended, result.entries)
+        return result, [_whole(each) for each in held]
+    if isinstance(result, list):
+        return [_whole(each) for each in cast("list[object]", result)]
+    if isinstance(result, dict):
+        found = cast("dict[str, object]", result)
+        is_inbox = any(isinstance(each, AnswerRecord) for each in found.values())
+        return found if is_inbox else list(found.items())
+    return result

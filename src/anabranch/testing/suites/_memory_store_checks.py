@@ -1,4 +1,4 @@
-"""What every store of memories promises: one check for each promise of ``MemoryStore``.
+"""The suite of stores of memories: one check for each promise of ``MemoryStore``.
 
 A check is given a function that opens an empty store, and closes what it has opened. It raises
 ``AssertionError`` with the broken promise. It reads no clock: times are constants.
@@ -14,6 +14,7 @@ import anyio
 from anabranch.memory import (
     Filter,
     FinishedBranch,
+    Learned,
     Memory,
     MemoryStore,
     Provenance,
@@ -75,7 +76,7 @@ async def a_memory_is_found_as_it_was_added(open_store: OpenMemoryStore) -> None
         expect(await store.find("rich"), rich, "a memory is found")
         expect(await store.find("plain"), _a_memory("plain"), "the other is found")
         expect(await store.find("unknown"), None, "nothing is found")
-        expect(await store.rate("unknown", helpful=True), None, "nothing is rated")
+        expect(await store.rate("unknown", helpful=True, voter="v"), None, "nothing is rated")
         no(await store.forget("unknown"), "nothing is forgotten")
 
 
@@ -84,7 +85,7 @@ async def a_content_is_in_its_scope_once(open_store: OpenMemoryStore) -> None:
     async with opened(open_store) as store:
         first = _a_memory("first", "Say  it\nonce")
         await store.add([first])
-        await store.rate("first", helpful=True)
+        await store.rate("first", helpful=True, voter="v")
         stored = await store.add([_a_memory("again", "say it ONCE"), _a_memory("new")])
         expect(stored, [first.rated(helpful=True), _a_memory("new")], "the one that is there")
         expect(await store.find("again"), None, "nothing is added")
@@ -147,22 +148,51 @@ async def a_search_sees_only_what_it_may(open_store: OpenMemoryStore) -> None:
         expect(_ids(await store.search(["deploy"], Filter((_TEAM,)))), "", "nothing")
 
 
-async def ratings_move_the_confidence(open_store: OpenMemoryStore) -> None:
+async def votes_move_the_confidence(open_store: OpenMemoryStore) -> None:
     """All count, also those at the same time; the filter uses what they have made of it."""
     async with opened(open_store) as store:
         await store.add([_a_memory("m", "Ship it")])
         async with anyio.create_task_group() as group:
             for number in range(20):
 
-                async def work(helpful: bool = number % 4 == 0) -> None:  # noqa: FBT001
-                    await store.rate("m", helpful=helpful)
+                async def work(number: int = number) -> None:
+                    await store.rate("m", helpful=number % 4 == 0, voter=f"person:{number}")
 
                 group.start_soon(work)
         found = await store.find("m")
         wanted = _a_memory("m", "Ship it", helpful=5, unhelpful=15)
-        expect(found, wanted, "every rating is counted")
+        expect(found, wanted, "every vote is counted")
         expect(await store.search(["ship"], Filter(min_confidence=0.7)), [], "it is filtered")
         expect(await store.search(["ship"], Filter(min_confidence=0.3)), [wanted], "not below")
+
+
+async def a_voter_has_one_vote(open_store: OpenMemoryStore) -> None:
+    """On each memory: another one takes its place, also at the same time, and by what is learned."""
+    async with opened(open_store) as store:
+        await store.add([_a_memory("m", helpful=2), _a_memory("n")])
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+
+                async def work() -> None:
+                    await store.rate("m", helpful=False, voter="Zoë; --")
+
+                group.start_soon(work)
+        voted = _a_memory("m", helpful=2, unhelpful=1)
+        expect(await store.find("m"), voted, "it is counted once")
+        expect(await store.rate("m", helpful=False, voter="Zoë; --"), voted, "and once more")
+        changed = _a_memory("m", helpful=3)
+        expect(await store.rate("m", helpful=True, voter="Zoë; --"), changed, "it is changed")
+        expect(await store.find("n"), _a_memory("n"), "another memory has none")
+        await store.queue(_queued("br_1"))
+        await store.lease("me", 100.0, 200.0)
+        learned = Learned(contradicted=["m"], confirmed=["n"], voter="Zoë; --")
+        yes(await store.finish("br_1", "me", learned), "the work ends")
+        expect(await store.find("m"), voted, "a lesson is a vote of the same voter")
+        expect(await store.find("n"), _a_memory("n", helpful=1), "also one that confirms")
+        await store.forget("m")
+        await store.add([_a_memory("m")])
+        voted = _a_memory("m", unhelpful=1)
+        expect(await store.rate("m", helpful=False, voter="Zoë; --"), voted, "votes are forgotten")
 
 
 async def what_is_forgotten_is_gone(open_store: OpenMemoryStore) -> None:
@@ -184,7 +214,7 @@ async def a_branch_is_queued_once(open_store: OpenMemoryStore) -> None:
         no(await store.queue(_queued("br_1", 200.0)), "it is queued already")
         leased = await store.lease("me", 300.0, 400.0)
         expect(leased, _queued("br_1").model_copy(update={"attempts": 1}), "it is as it was queued")
-        yes(await store.finish("br_1", "me", [], []), "its work ends")
+        yes(await store.finish("br_1", "me", Learned()), "its work ends")
         no(await store.queue(_queued("br_1", 29 * _DAY)), "it was done already")
         expect(await store.waiting(), 0, "nothing waits")
         yes(await store.queue(_queued("br_2", 31 * _DAY)), "another one")
@@ -205,23 +235,34 @@ async def a_lease_is_one_workers(open_store: OpenMemoryStore) -> None:
         expect(await store.lease("three", 199.0, 300.0), None, "both are leased")
         again = await store.lease("three", 200.0, 300.0)
         expect((_name(again), again and again.attempts), ("early", 2), "a lease has ended")
-        no(await store.finish("early", "one", [_a_memory("m")], []), "it is no longer one's")
+        learned = Learned(added=[_a_memory("m")])
+        no(await store.finish("early", "one", learned), "it is no longer one's")
         no(await store.retry("early", "one", 0.0, "no"), "nor to be retried")
         expect(await store.find("m"), None, "nothing is written")
 
 
 async def what_is_learned_is_added_once(open_store: OpenMemoryStore) -> None:
-    """With the end of the work, all or nothing; what was confirmed is rated."""
+    """With the end of the work, all or nothing: with the votes, and in the place of the old."""
     async with opened(open_store) as store:
-        await store.add([_a_memory("known")])
+        await store.add([_a_memory("known"), _a_memory("wrong"), _a_memory("old", "Say it")])
         await store.queue(_queued("br_1"))
         await store.lease("me", 100.0, 200.0)
-        learned = [_a_memory("new"), _a_memory("newer")]
-        yes(await store.finish("br_1", "me", learned, ["known", "unknown"]), "the work ends")
-        expect(_ids(await store.newest(Filter())), "newer new known", "all is added")
-        expect(await store.find("known"), _a_memory("known").rated(helpful=True), "it is rated")
-        no(await store.finish("br_1", "me", [_a_memory("third")], ["known"]), "it has ended")
-        expect(_ids(await store.newest(Filter())), "newer new known", "nothing is added twice")
+        learned = Learned(
+            added=[_a_memory("new", "Say it"), _a_memory("newer")],
+            confirmed=["known", "unknown"],
+            contradicted=["wrong", "gone"],
+            replaced=["old", "never"],
+            voter="v",
+        )
+        yes(await store.finish("br_1", "me", learned), "the work ends")
+        expect(_ids(await store.newest(Filter())), "newer new wrong known", "all is added")
+        expect(await store.find("known"), _a_memory("known", helpful=1), "it is confirmed")
+        expect(await store.find("wrong"), _a_memory("wrong", unhelpful=1), "it is contradicted")
+        expect(await store.find("old"), None, "it is replaced")
+        again = Learned(added=[_a_memory("third")], contradicted=["known"], voter="w")
+        no(await store.finish("br_1", "me", again), "it has ended")
+        expect(_ids(await store.newest(Filter())), "newer new wrong known", "nothing is done twice")
+        expect(await store.find("known"), _a_memory("known", helpful=1), "nor voted")
 
 
 async def a_branch_is_tried_again(open_store: OpenMemoryStore) -> None:
@@ -274,7 +315,8 @@ MEMORY_STORE_CHECKS: tuple[MemoryStoreCheck, ...] = (
     words_find_memories,
     a_rare_word_counts_for_more,
     a_search_sees_only_what_it_may,
-    ratings_move_the_confidence,
+    votes_move_the_confidence,
+    a_voter_has_one_vote,
     what_is_forgotten_is_gone,
     a_branch_is_queued_once,
     a_lease_is_one_workers,

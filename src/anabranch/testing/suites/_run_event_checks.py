@@ -1,4 +1,4 @@
-"""What every store of run events promises of its events; ``_run_lease_checks.py`` has the leases.
+"""The suite of stores of run events; ``_run_lease_checks.py`` has the leases.
 
 As with calls, a check opens an empty store, raises ``AssertionError`` with the broken promise, and
 reads no clock.
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import anyio
 
-from anabranch._durable.run_events import MissedEventsError, NewEvents, RunEvents
+from anabranch._durable.run_events import EventId, MissedEventsError, NewEvents, RunEvents
 from anabranch.testing.suites._expectations import TEXTS, expect, opened, refused, yes
 
 __all__ = ["EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
@@ -35,8 +35,10 @@ def some(*names: str) -> list[bytes]:
     return [name.encode() for name in names]
 
 
-async def read_from(store: RunEvents, run: str, after: int, count: int) -> list[tuple[int, bytes]]:
-    """Return the first ``count`` events after a number, each with its own.
+async def read_from(
+    store: RunEvents, run: str, after: int | EventId, count: int
+) -> list[tuple[int, bytes]]:
+    """Return the first ``count`` events after a number, or an event, each with its number.
 
     Raises:
         AssertionError: they did not come.
@@ -44,14 +46,31 @@ async def read_from(store: RunEvents, run: str, after: int, count: int) -> list[
     found: list[tuple[int, bytes]] = []
     with anyio.move_on_after(PATIENCE):
         async with aclosing(store.follow(run, after)) as following:
-            async for first, events in following:
+            async for first, events, _ in following:
                 found += [(first + place, event) for place, event in enumerate(events)]
                 if len(found) >= count:
                     return found[:count]
     raise AssertionError(f"found {found!r}, expected {count} events")
 
 
-async def missed(store: RunEvents, run: str, after: int, last: int, promise: str) -> None:
+async def _ids_in(store: RunEvents, run: str, count: int) -> list[EventId]:
+    """Return the ids of the first ``count`` events, as their readers learn them.
+
+    Raises:
+        AssertionError: they did not come.
+    """
+    found: list[EventId] = []
+    with anyio.move_on_after(PATIENCE):
+        async with aclosing(store.follow(run, 0)) as following:
+            async for first, events, marks in following:
+                expect(len(marks), len(events), "each event of a batch has a mark")
+                found += [EventId(first + place, mark) for place, mark in enumerate(marks)]
+                if len(found) >= count:
+                    return found[:count]
+    raise AssertionError(f"found {found!r}, expected the ids of {count} events")
+
+
+async def missed(store: RunEvents, run: str, after: int | EventId, last: int, promise: str) -> None:
     """Expect that a reader who comes back with ``after`` learns that it has missed events.
 
     Raises:
@@ -60,7 +79,8 @@ async def missed(store: RunEvents, run: str, after: int, last: int, promise: str
     try:
         found = await read_from(store, run, after, 1)
     except MissedEventsError as error:
-        expect(error.last, last, f"{promise}: the last number")
+        expect(error.last, await store.id_of(run), f"{promise}: the id of the last")
+        expect(error.last.number, last, f"{promise}: its number")
         return
     raise AssertionError(f"{promise}: found {found!r}, expected a MissedEventsError")
 
@@ -115,7 +135,7 @@ async def a_slow_reader_holds_up_no_one(open_store: OpenRunEvents) -> None:
             await store.append("r", later[start : start + 10], at=1.0)
         yes(len(await read_from(store, "r", 1, len(later))) > 0, "another reader has read all")
         while len(found) <= len(later):
-            first, events = await anext(slow)
+            first, events, _ = await anext(slow)
             expect(first, len(found) + 1, "it goes on where it was")
             yes(sum(map(len, events)) <= MOST_AT_ONCE, "it is given what fits into memory")
             found += events
@@ -205,10 +225,40 @@ async def a_reader_from_nowhere_is_refused(open_store: OpenRunEvents) -> None:
         await missed(store, "r", -1, 2, "before the first number")
 
 
+async def an_id_proves_which_event_it_was(open_store: OpenRunEvents) -> None:
+    """A crash may give its number to another event, as here another run has another one there.
+
+    One event may be equal where those before it are not: who has read the one has missed the other.
+    """
+    async with opened(open_store) as store:
+        expect(await store.id_of("r"), EventId(0, 0), "that before the first event")
+        for event in some("a", "b", "c", "d"):
+            await store.append("r", [event], at=1.0)
+        await store.append("s", some("x"), at=1.0)
+        await store.append_all([NewEvents("s", some("b")), NewEvents("other", some("b"))], at=1.0)
+        expect(await store.begin("s", "o", 9.0, b"c", at=1.0, key="k"), 3, "it was free")
+        ids, others = await _ids_in(store, "r", 4), await _ids_in(store, "s", 3)
+        yes(all(mark > 0 for _, mark in ids + others), "a mark is positive")
+        expect(await _ids_in(store, "r", 4), ids, "each reader is given the same ids")
+        expect([await store.id_of("r", each) for each in range(1, 5)], ids, "as who asks for them")
+        expect([await store.id_of("r"), await store.id_of("s")], [ids[3], others[2]], "of the last")
+        for at, event in zip(ids, (b"b", b"c", b"d"), strict=False):
+            expect(await read_from(store, "r", at, 1), [(at.number + 1, event)], f"after {at}")
+        for lost, at in zip(others, ids, strict=False):
+            await missed(store, "r", lost, 4, "it has another event there")
+            await missed(store, "s", at, 3, "and so has the other run")
+            await missed(store, "r", EventId(at.number, 0), 4, "no mark is none")
+        await missed(store, "s", ids[3], 3, "an event that the store has no more")
+        await store.append("r", some("e"), at=1.0)
+        expect(await read_from(store, "r", ids[3], 1), [(5, b"e")], "who has seen all goes on")
+        expect(await read_from(store, "r", EventId(0, 7), 1), [(1, b"a")], "nothing was read")
+
+
 async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
     """At most so many at once; the numbers go on, and a reader learns what it has missed."""
     async with opened(open_store) as store:
         await store.append("old", some("a", "b", "c", "d", "e"), at=1.0, key="k")
+        last = await store.id_of("old")
         await store.append("new", some("a"), at=9.0)
         await store.append("leased", some("a"), at=1.0)
         yes(await store.lease("leased", "owner", 1.0, 2.0), "it was free")
@@ -220,7 +270,8 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
         expect(await store.prune(9.0, 10), 3, "then the others")
         expect(await store.prune(9.0, 10), 0, "and no more")
         await missed(store, "old", 4, 5, "all are deleted")
-        expect(await store.last("old"), 5, "the number stays")
+        expect(await store.id_of("old"), last, "the id of the last stays")
+        expect(await store.last("old"), 5, "and its number")
         expect(await store.append("old", some("f"), at=9.0), 6, "and is not used again")
         expect(
             await read_from(store, "old", 5, 1), [(6, b"f")], "a reader who has seen all goes on"
@@ -285,6 +336,7 @@ EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     any_event_is_stored,
     a_key_finds_the_first_of_its_events,
     a_reader_from_nowhere_is_refused,
+    an_id_proves_which_event_it_was,
     pruning_deletes_events_of_old_runs,
     a_cancelled_append_is_there_or_not,
     closing_ends_readers,

@@ -1,4 +1,4 @@
-"""What every store of run events promises of the leases on its runs: the rest of its suite."""
+"""Checks of stores of run events: the leases on runs."""
 
 from __future__ import annotations
 

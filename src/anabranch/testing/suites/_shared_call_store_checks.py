@@ -1,4 +1,4 @@
-"""What a store of calls promises to several threads and processes that share it.
+"""Checks of stores of calls that several threads and processes share.
 
 These checks open the same store more than once, also in processes that they start and kill.
 ``open_store`` must open the same data every time and be picklable, such as
@@ -13,10 +13,17 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable.store import CallStore, RoundRecord
-from anabranch.testing.suites._call_samples import CallStoreCheck, OpenCallStore, a_call
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.store import CallStore
+from anabranch.testing.suites._call_samples import (
+    CallStoreCheck,
+    OpenCallStore,
+    a_call,
+    an_end,
+    run,
+)
 from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
-from anabranch.testing.suites._expectations import expect, no, opened, yes
+from anabranch.testing.suites._expectations import expect, opened, yes
 
 __all__ = ["SHARED_CALL_STORE_CHECKS"]
 
@@ -28,25 +35,27 @@ class _Race:
     """What one of several racing writers saw."""
 
     texts: tuple[str, ...]
-    reply: str
+    answer: str
     leased: bool
-    finished: bool
 
 
 async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore) -> None:
     """All of a call survives its store."""
-    ended = RoundRecord(0, "yes", "reply")
     async with opened(open_store) as store:
         await store.begin(a_call())
         await store.record("call_1", 0, {"b": "1", "a": "2"})
-        await store.end_round("call_1", ended, deadline=300.0)
-        await store.lease("call_1", "a", 100.0, 110.0)
+        await run(store)
+        await store.end_round("call_1", an_end(), CallEvent.ASK, owner="a", deadline=300.0)
+        await store.answer("call_1", {"asked": "yes"})
+        await run(store, number=1)
     async with opened(open_store) as store:
-        expect(await store.find("call_1"), a_call(deadline=300.0), "the call is there")
+        running = a_call(deadline=300.0, state=CallState.RUNNING)
+        expect(await store.find("call_1"), running, "the call is there")
         found = list((await store.entries("call_1", 0)).items())
         expect(found, [("b", "1"), ("a", "2")], "its entries are there, in order")
-        expect(await store.last_round("call_1"), ended, "its rounds are there")
-        no(await store.lease("call_1", "b", 109.0, 120.0), "its lease is there")
+        expect(await store.last_round("call_1"), an_end(), "its rounds are there")
+        expect((await store.answers("call_1"))["asked"].text, "yes", "its answers are there")
+        expect(await run(store, number=1, owner="b"), None, "its lease is there")
 
 
 async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> None:
@@ -56,8 +65,10 @@ async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> No
         expect(await two.find("call_1"), a_call(), "the other knows the call")
         expect(await two.record("call_1", 0, {"a": "two"}), {"a": "two"}, "the first record")
         expect(await one.record("call_1", 0, {"a": "one"}), {"a": "two"}, "the first stays")
-        yes(await one.lease("call_1", "one", 1.0, 9.0), "the first lease")
-        no(await two.lease("call_1", "two", 1.0, 9.0), "holds for the other")
+        expect(await two.answer("call_1", {"a": "two"}), {"a": "two"}, "the first answer")
+        expect(await one.answer("call_1", {"a": "one"}), {"a": "two"}, "the first stays")
+        yes(await run(one, owner="one") is not None, "the first lease")
+        expect(await run(two, owner="two"), None, "holds for the other")
 
 
 async def writers_of_one_call_do_not_deadlock(open_store: OpenCallStore) -> None:
@@ -111,21 +122,19 @@ async def what_was_recorded_survives_a_kill(open_store: OpenCallStore) -> None:
 async def _race(open_store: OpenCallStore, name: str) -> _Race:
     async with opened(open_store) as store:
         await store.begin(a_call())
-        leased = await store.lease("call_1", name, 100.0, 110.0)
+        leased = await run(store, owner=name) is not None
         texts: list[str] = []
         for number in range(_STEPS):
             entries = {f"{name}.{number}": "own", f"step {number}": name}
             texts.append((await store.record("call_1", 0, entries))[f"step {number}"])
-        ended = await store.end_round("call_1", RoundRecord(0, name, name), deadline=None)
-        finished = await store.finish("call_1", "done")
-        return _Race(tuple(texts), ended.reply, leased, finished)
+        answer = await store.answer("call_1", {"asked": name})
+        return _Race(tuple(texts), "" if answer is None else answer["asked"], leased)
 
 
 async def _judge(open_store: OpenCallStore, races: Sequence[_Race]) -> None:
     expect(len({race.texts for race in races}), 1, "all read the same texts")
-    expect(len({race.reply for race in races}), 1, "all read the same end of the round")
+    expect(len({race.answer for race in races}), 1, "all read the same answer")
     expect(sum(race.leased for race in races), 1, "one has the lease")
-    expect(sum(race.finished for race in races), 1, "one has finished the call")
     async with opened(open_store) as store:
         stored = await store.entries("call_1", 0)
         found = tuple(stored[f"step {number}"] for number in range(_STEPS))

@@ -1,4 +1,4 @@
-"""What a store of run events promises to several threads and processes that share it.
+"""Checks of stores of run events that several threads and processes share.
 
 As with calls, ``open_store`` must open the same data every time and be picklable.
 """
@@ -41,11 +41,14 @@ async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> N
         expect(await two.append("r", some("x"), at=1.0, key="k"), 11, "numbers go on")
         expect(await one.find("r", "k"), 11, "keys are shared")
         expect(await read_from(one, "r", 9, 2), [(10, b"9"), (11, b"x")], "so are events")
+        at = await one.id_of("r", 10)
+        expect(await two.id_of("r", 10), at, "and their ids")
         yes(await one.lease("r", "one", 1.0, 9.0), "the first lease")
         no(await two.lease("r", "two", 1.0, 9.0), "holds for the other")
         expect(await two.holder("r", 2.0), "one", "who sees its holder")
     async with opened(open_store) as store:
         expect(await store.last("r"), 11, "all survives the stores")
+        expect(await read_from(store, "r", at, 1), [(11, b"x")], "as do ids")
 
 
 async def _expect_events(store: RunEvents, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What a store of conversations promises to several threads and processes that share it.
+"""Checks of stores of conversations that several threads and processes share.
 
 These checks open the same store more than once, also in processes that they start and kill.
 ``open_store`` must open the same data every time and be picklable, such as

@@ -1,4 +1,4 @@
-"""What every store of conversations promises about changes: results, refs, and deletion."""
+"""Checks of stores of conversations: changes of results and refs, and deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store of conversations promises about reading: paths, children, whole trees."""
+"""Checks of stores of conversations: reading paths, children, whole trees."""
 
 from __future__ import annotations
 

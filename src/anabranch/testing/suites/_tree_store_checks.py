@@ -1,4 +1,4 @@
-"""What every store of conversations promises: one check for each promise of ``TreeStore``.
+"""The suite of stores of conversations: one check for each promise of ``TreeStore``.
 
 The list of the checks that need the store opened once, and those about what is stored. A check is
 given a function that opens an empty store, and closes what it has opened. It raises

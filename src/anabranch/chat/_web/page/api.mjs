@@ -8,6 +8,11 @@ export class Refused extends Error {
     this.reason = body.reason;
     this.errors = body.errors ?? [];
   }
+
+  /** Whether the same request can succeed later: the server was not reached, or had no time. */
+  get isPassing() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 async function request(path, options = {}) {
@@ -44,6 +49,7 @@ export const tools = () => get("tools");
 export const tree = (thread) => get(at(thread, "tree"));
 export const pending = (thread) => get(at(thread, "pending"));
 export const stop = (thread) => post(at(thread, "stop"), {});
+export const retry = (thread, node_id) => post(at(thread, "retry"), { node_id });
 export const label = (thread, node_id, name) => post(at(thread, "labels"), { node_id, label: name });
 export const unlabel = (thread, name) =>
   read(at(thread, `labels/${encodeURIComponent(name)}`), { method: "DELETE" });

@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
-import { afterEvents, empty, fromTree, leafBelow, textOf, wakesAt } from "./conversation.mjs";
+import { afterEvents, empty, fromTree, leafBelow, leftBy, placeOf, retriedAt, textOf, wakesAt } from "./conversation.mjs";
 import { Call, Question } from "./form.mjs";
 import { timeOrDay } from "./formats.mjs";
 import { Labels } from "./labels.mjs";
@@ -84,6 +84,7 @@ export function Chat({ address, go, links, loaded }) {
   };
   const place = (id) => dispatch((before) => ({ ...before, cursor: id }));
   const said = useRef(null);
+  const retried = useRef(null);
   const acts = useMemo(
     () => ({
       go: place,
@@ -94,6 +95,7 @@ export function Chat({ address, go, links, loaded }) {
       },
       edit: (node) => setWanted({ edit: node }),
       again: (node) => said.current(textOf(node), node).catch(() => {}),
+      retry: (node) => retried.current(node),
       label: (node) => setLabelled(node.id),
     }),
     [],
@@ -116,6 +118,23 @@ export function Chat({ address, go, links, loaded }) {
     }
   };
   said.current = say;
+  retried.current = (node) => {
+    setProblem(null);
+    place(retriedAt(state, node.id)); // what follows there is shown as it comes
+    api.retry(thread, node.id).catch(setProblem);
+  };
+  const stop = () => api.stop(thread).catch(setProblem);
+  const onEscape = useRef(null);
+  onEscape.current = (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
+    if (drawer) setDrawer("");
+    else if (state.running) stop();
+  };
+  useEffect(() => {
+    const listener = (event) => onEscape.current(event);
+    document.addEventListener("keydown", listener);
+    return () => document.removeEventListener("keydown", listener);
+  }, []);
   const answer = async (body) => {
     await api.answer(thread, body);
     answered(body.interrupt_id);
@@ -125,7 +144,8 @@ export function Chat({ address, go, links, loaded }) {
   const announced = !connected ? "Reconnecting…" : state.running ? working(wakesAt(state)) : questions.length ? `${questions[0].id.tool_name} asks` : "";
   const failure = problem?.message ?? state.error;
   const nodes = useMemo(() => [...state.nodes.values()], [state.nodes]);
-  return html`<div class=${`page ${drawer}`} onKeyDown=${(event) => event.key === "Escape" && setDrawer("")}>
+  const leaves = useMemo(() => [...new Set(leftBy(state, questions).map(({ id }) => id.tool_name))], [state.nodes, state.head, questions]);
+  return html`<div class=${`page ${drawer}`}>
     <${Sidebar} threads=${threads} current=${thread} onOpen=${open} links=${links} />
     <div class="backdrop" onClick=${() => setDrawer("")}></div>
     <main>
@@ -136,30 +156,39 @@ export function Chat({ address, go, links, loaded }) {
         <${TotalUsage} nodes=${nodes} />
         ${thread && html`<button type="button" class="toggle for-tree" aria-expanded=${drawer === "tree-open"} onClick=${() => setDrawer("tree-open")}>Tree</button>`}
       </header>
-      <${Scrolled} key=${thread} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
+      <${Scrolled} key=${thread} asked=${questions[0]?.interrupt_id} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
         ${!thread
           ? html`<${Welcome} tools=${tools} onCall=${say} />`
           : state.loaded
             ? html`<${Messages} state=${state} open=${waiting} acts=${acts} />`
             : !failure && html`<${Skeleton} />`}
-        ${questions.map((each) => html`<${Question} key=${each.interrupt_id} question=${each} onAnswer=${answer} />`)}
+        ${questions.map(
+          (each, at) => html`<${Question}
+            key=${each.interrupt_id}
+            question=${each}
+            place=${placeOf(state, each)}
+            takesFocus=${at === 0}
+            onAnswer=${answer}
+          />`,
+        )}
         ${failure && html`<p class="failure error" role="alert">${failure}</p>`}
       <//>
       <${Composer}
         key=${thread}
         name=${thread ?? "new"}
         wanted=${wanted}
+        leaves=${leaves}
         running=${state.running}
         atLeaf=${atLeaf}
         onSend=${say}
-        onStop=${() => api.stop(thread).catch(setProblem)}
+        onStop=${stop}
         onLatest=${() => place(leafBelow(state, state.cursor))}
       />
     </main>
     ${thread &&
     html`<aside class="side tree-side" aria-label="Tree">
       <h2>Tree</h2>
-      <${Tree} state=${state} acts=${acts} />
+      <${Tree} state=${state} open=${waiting} acts=${acts} />
     </aside>`}
     ${labelled &&
     html`<${Labels}
@@ -171,8 +200,11 @@ export function Chat({ address, go, links, loaded }) {
   </div>`;
 }
 
-/** What scrolls: it follows its end, or the first open question, for as long as the reader is near it. */
-function Scrolled({ follow, children }) {
+/**
+ * What scrolls: it follows its end, or the first open question, for as long as the reader is near it, and
+ * moves to a question when that is asked.
+ */
+function Scrolled({ asked, follow, children }) {
   const box = useRef(null);
   const [away, setAway] = useState(false);
   const newest = () => {
@@ -185,6 +217,9 @@ function Scrolled({ follow, children }) {
   useLayoutEffect(() => {
     if (!away) toNewest();
   }, follow);
+  useLayoutEffect(() => {
+    if (asked) toNewest();
+  }, [asked]);
   return html`<div class="scrolled" ref=${box} onScroll=${onScroll} tabindex="-1">
     <div class="column">${children}</div>
     ${away && html`<button type="button" class="latest" onClick=${toNewest}>↓ Latest</button>`}

@@ -8,10 +8,11 @@ const TALLEST = 240;
 
 /**
  * @param name of the draft, which a reload leaves as it is
+ * @param leaves the names of the tools whose open questions a message leaves unanswered
  * @param wanted {text} to put into the box, or {edit: node}; a new object each time
  * @param onSend takes the text and the node whose other version it is; its promise is rejected if that fails
  */
-export function Composer({ name, wanted, running, atLeaf, onSend, onStop, onLatest }) {
+export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop, onLatest }) {
   const [text, setText] = useState(() => drafts.read(name) ?? "");
   const [edited, setEdited] = useState(null);
   const box = useRef(null);
@@ -55,24 +56,28 @@ export function Composer({ name, wanted, running, atLeaf, onSend, onStop, onLate
   };
   const onKey = (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
-    if (event.key === "Escape" && edited) leave();
+    if (event.key !== "Escape" || !edited) return;
+    event.preventDefault();
+    leave();
   };
   return html`<form class="composer" onSubmit=${send}>
     ${edited
       ? html`<p class="place">Your message will be another version of the one you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
       : !atLeaf && html`<p class="place">You continue from here, on a branch of its own. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
+    ${leaves.length > 0 && html`<p class="place leaves" id="leaves">A message leaves unanswered what <b>${leaves.join(", ")}</b> asks: the tool gets no answer, and goes on without.</p>`}
     <div class="box">
       <textarea
         ref=${box}
         aria-label="Message"
         rows="1"
-        placeholder="Say something, or /tool"
+        placeholder=${leaves.length ? "Or say something else" : "Say something, or /tool"}
+        aria-describedby=${leaves.length ? "leaves" : undefined}
         value=${text}
         onInput=${(event) => enter(event.target.value)}
         onKeyDown=${onKey}
       ></textarea>
       ${running && html`<button type="button" class="stop" onClick=${onStop}>Stop</button>`}
-      <button class="primary" disabled=${running}>Send</button>
+      <button class=${leaves.length ? "" : "primary"} disabled=${running}>Send</button>
     </div>
   </form>`;
 }

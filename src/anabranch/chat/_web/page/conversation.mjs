@@ -10,6 +10,7 @@ export const empty = () => ({
   live: new Map(),
   tools: new Map(),
   labels: new Map(),
+  ends: new Map(), // how turns ended without a reply, by their last nodes: {error}, null for a stop
   running: null, // not known: the tree says it
   error: "",
   outdated: 0,
@@ -25,7 +26,16 @@ export function fromTree(tree, before) {
     else state.labels.set(id, [...(state.labels.get(id) ?? []), name]);
   }
   const stays = before.loaded && (before.cursor === null || state.nodes.has(before.cursor));
-  return { ...state, loaded: true, running: state.running ?? tree.running, cursor: stays ? before.cursor : leafBelow(state, state.head) };
+  const ends = new Map(Object.entries(tree.ends ?? {}));
+  const isShown = [...ends.values()].some(({ error }) => error === before.error);
+  return {
+    ...state,
+    ends,
+    loaded: true,
+    error: isShown ? "" : before.error,
+    running: state.running ?? tree.running,
+    cursor: stays ? before.cursor : leafBelow(state, state.head),
+  };
 }
 
 function add(state, node) {
@@ -61,7 +71,11 @@ function afterEvent(state, event) {
     case "TOOL_CALL_START":
       return withTool(state, event.toolCallId, { name: event.toolCallName });
     case "TOOL_CALL_RESULT":
-      return withTool(state, event.toolCallId, { result: event.content, failed: event.metadata?.isError });
+      return withTool(state, event.toolCallId, {
+        result: event.content,
+        failed: event.metadata?.isError,
+        interrupted: event.metadata?.isInterrupted,
+      });
     case "CUSTOM":
       return afterCustom(state, event);
     default:
@@ -81,24 +95,23 @@ function withBranch(state, { toolCallId, path, open }) {
 }
 
 function afterCustom(state, { name, value }) {
-  if (name === "anabranch.missed") return { ...state, running: null, outdated: state.outdated + 1 };
+  if (name === "anabranch.missed") return { ...state, running: null, live: new Map(), outdated: state.outdated + 1 };
   if (name === "anabranch.notice") {
     const notices = [...(state.tools.get(value.toolCallId)?.notices ?? []), value].slice(-50);
     return withTool(state, value.toolCallId, { notices });
   }
   if (name === "anabranch.branch") return withBranch(state, value);
   if (name === "anabranch.sleep") return withTool(state, value.toolCallId, { until: value.until });
-  if (name !== "anabranch.node" || state.nodes.has(value.id)) return state;
-  const next = { ...state, nodes: new Map(state.nodes), children: new Map(state.children) };
-  add(next, value);
-  if (!isInBranch(next, value)) next.head = value.id;
+  if (name !== "anabranch.node") return state;
+  const next = { ...state };
+  if (!state.nodes.has(value.id)) { // else the tree was read after it was added
+    next.nodes = new Map(state.nodes);
+    next.children = new Map(state.children);
+    add(next, value);
+    if (!branchesAround(next, value).length) next.head = value.id;
+  }
   if (value.kind !== "branch" && state.cursor === value.parent_id) next.cursor = value.id;
   return next;
-}
-
-function isInBranch(state, node) {
-  for (let at = node; at; at = state.nodes.get(at.parent_id)) if (at.kind === "branch") return true;
-  return false;
 }
 
 /** The time, in seconds, for which a run waits in which all that is unfinished sleeps; 0 for any other. */
@@ -142,14 +155,63 @@ export function branchesOf(state, node, use) {
     });
 }
 
+/** The branches of a model that a node is in, the innermost first. */
+export function branchesAround(state, node) {
+  const found = [];
+  for (let at = node; at; at = state.nodes.get(at.parent_id)) if (at.kind === "branch") found.push(at);
+  return found;
+}
+
+const PROMPT = /^\(self-prompt\): /;
+
+/** What a branch is about, for people, and whether it is one of folding: what else its first node has is for the model. */
+export function described(state, start) {
+  const uses = state.nodes.get(start.parent_id)?.content.filter(({ type }) => type === "tool_use") ?? [];
+  const { description } = (uses.find(({ id }) => id === start.tool_use_id) ?? uses[0])?.input ?? {};
+  return description ? { title: description, isFolded: true } : { title: textOf(start).replace(PROMPT, ""), isFolded: false };
+}
+
+/** The names of the branches that a question is asked in, the outermost first: the model's, then those in its tool. */
+export function placeOf(state, question) {
+  const node = state.nodes.get(question.interrupt_id);
+  if (!node) return [];
+  const around = branchesAround(state, node).map((start) => described(state, start).title);
+  return [...around.reverse(), ...(node.step_id?.split("/").slice(1, -1) ?? [])];
+}
+
+/** The open questions that a message at the head leaves: those on its path, and in the branches of its tools. */
+export function leftBy(state, questions) {
+  const path = new Set(pathTo(state, state.head).map(({ id }) => id));
+  return questions.filter(({ interrupt_id }) => {
+    const node = state.nodes.get(interrupt_id);
+    return node && path.has(branchesAround(state, node).at(-1)?.parent_id ?? node.id);
+  });
+}
+
+/** The node from which a turn that ended at another begins again, as the server does it. */
+export const retriedAt = (state, id) =>
+  pathTo(state, id).findLast(({ kind }) => kind === "user" || kind === "results")?.id ?? null;
+
+/** Whether a use of a tool has a result on a line that is not the one shown. */
+export function hasEndedElsewhere(state, node, use) {
+  return childrenOf(state, node.id).some((each) => {
+    const isIts = ({ type, tool_use_id }) => type === "tool_result" && tool_use_id === use.id;
+    if (each.kind === "question" || each.kind === "answer") return hasEndedElsewhere(state, each, use);
+    return each.content.some(isIts) && !each.interrupted?.includes(use.id);
+  });
+}
+
 export const textOf = (node) =>
   node.content.filter((block) => block.type === "text").map((block) => block.text).join("\n");
 
-/** What each tool on a path returned, by the id of its use. */
+/** What each tool on a path returned, by the id of its use; nothing for one that did not end there. */
 export function resultsOn(path) {
   const results = new Map();
   for (const node of path) {
-    for (const block of node.content) if (block.type === "tool_result") results.set(block.tool_use_id, block);
+    for (const block of node.content) {
+      if (block.type !== "tool_result" || node.interrupted?.includes(block.tool_use_id)) continue;
+      results.set(block.tool_use_id, block);
+    }
   }
   return results;
 }

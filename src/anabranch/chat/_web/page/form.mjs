@@ -1,19 +1,22 @@
 // A question of a tool: what it asks, and the form for the answer; and the form that calls a tool. What
 // was entered stays when the server refuses it, and when the page is loaded again.
-import { html, useEffect, useMemo, useRef, useState } from "./vendor.mjs";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { moment } from "./formats.mjs";
 import { Field, content, flat, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
 import { OwnForm } from "./own_form.mjs";
 
+const AGAIN = [1000, 2000, 5000, 10_000]; // milliseconds until an answer that was not sent is sent again
 const REPLY = { properties: { text: { type: "string", title: "Reply", maxLength: 1e6 } }, required: ["text"] };
 
 /**
  * @param question as /pending has it
+ * @param place the names of the branches that it is asked in, the outermost first
+ * @param takesFocus whether it is the one to be answered now
  * @param onAnswer takes {interrupt_id, action, content}; its promise is rejected with a Refused
  */
-export function Question({ question, onAnswer }) {
+export function Question({ question, place = [], takesFocus = false, onAnswer }) {
   const { interrupt_id: id, sample, url } = question;
   const schema = sample ? REPLY : question.schema;
   const [errors, setErrors] = useState({});
@@ -21,37 +24,64 @@ export function Question({ question, onAnswer }) {
   const [sending, setSending] = useState(false);
   const [refused, setRefused] = useState({ errors: [], draft: null });
   const [formed, setFormed] = useState(!question.module);
+  const box = useRef(null);
+  const later = useRef(null); // the timer of an answer that was not sent
+  useFocus(box, takesFocus);
+  useEffect(() => () => clearTimeout(later.current), []);
 
-  const send = async (action, given) => {
+  const send = async (action, given, attempt = 0) => {
+    clearTimeout(later.current);
     setSending(true);
-    setProblem("");
+    if (!attempt) setProblem("");
     setErrors({});
     try {
       const reply = sample && given ? { content: { type: "text", ...given }, model: "person" } : given;
       await onAnswer({ interrupt_id: id, action, content: reply });
       drafts.write(id, undefined);
     } catch (error) {
+      setSending(false);
+      if (error.isPassing) {
+        setProblem(`Your answer is not sent yet, and is sent again by itself. ${error.message}`);
+        later.current = setTimeout(() => send(action, given, attempt + 1), AGAIN[Math.min(attempt, AGAIN.length - 1)]);
+        return;
+      }
       const found = Object.fromEntries((error.errors ?? []).map(({ field, message }) => [field, message]));
       setErrors(found);
-      if (!formed || !Object.keys(found).some((name) => name in (schema?.properties ?? {}))) setProblem(error.message);
+      const isAtField = formed && Object.keys(found).some((name) => name in (schema?.properties ?? {}));
+      setProblem(isAtField ? "" : error.message);
       setRefused({ errors: error.errors ?? [], draft: given ?? null });
-      setSending(false);
     }
   };
-  return html`<section class="question" aria-label=${question.message} aria-busy=${sending}>
-    <p class="asks"><b>${question.id.tool_name}</b> asks${sample && " the model: answer in its place"}</p>
+  return html`<section class="question" aria-label=${question.message} aria-busy=${sending} tabindex="-1" ref=${box}>
+    <p class="asks"><b>${question.id.tool_name}</b> asks${sample && " the model: answer in its place"}${place.length > 0 && html`, in the branch <strong>${place.join(" › ")}</strong>`}</p>
     ${sample ? html`<${Asked} ...${sample} />` : html`<${Markdown} text=${question.message} />`}
     ${url && html`<${Link} url=${url} />`}
-    ${question.goes_on_at && html`<p class="hint">Without an answer, it goes on at ${moment(question.goes_on_at * 1000)}.</p>`}
-    ${problem && html`<p class="error" role="alert">${problem}</p>`}
+    ${question.goes_on_at
+      ? html`<p class="hint">Without an answer, it goes on at ${moment(question.goes_on_at * 1000)}.</p>`
+      : question.expires_at && html`<p class="hint">It can be answered until ${moment(question.expires_at * 1000)}.</p>`}
     ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
     ${formed
-      ? html`<${Form} id=${id} schema=${schema} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send}><${Refusals} sending=${sending} onSend=${send} /><//>`
+      ? html`<${Form} id=${id} schema=${schema} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send}><${Refusals} sending=${sending} onSend=${send} problem=${problem} /><//>`
       : html`<div class="buttons">
-          <${Refusals} sending=${sending} onSend=${send} />
+          <${Refusals} sending=${sending} onSend=${send} problem=${problem} />
           <button type="button" class="quiet" onClick=${() => setFormed(true)}>Answer by form</button>
         </div>`}
   </section>`;
+}
+
+/**
+ * Give a question the focus when its turn comes, unless the person is writing something. It goes to the
+ * first field that must be filled in, or else to the question itself: no key that was meant for
+ * something else accepts anything there.
+ */
+function useFocus(box, takesFocus) {
+  useLayoutEffect(() => {
+    const { activeElement } = document;
+    if (!takesFocus || activeElement?.value || activeElement?.closest("dialog")) return;
+    const hasKeys = matchMedia("(pointer: fine)").matches; // elsewhere a keyboard would open
+    const field = hasKeys && box.current.querySelector("input:invalid, select:invalid, textarea:invalid");
+    (field || box.current).focus({ preventScroll: true });
+  }, [takesFocus]);
 }
 
 function Link({ url }) {
@@ -129,8 +159,9 @@ function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, 
   </form>`;
 }
 
-/** The ways to answer without an answer, which no module takes away. */
-const Refusals = ({ sending, onSend }) => html`
+/** The ways to answer without an answer, which no module takes away; and why no answer was taken. */
+const Refusals = ({ sending, onSend, problem }) => html`
   <button type="button" disabled=${sending} onClick=${() => onSend("decline")}>Decline</button>
   <button type="button" disabled=${sending} onClick=${() => onSend("cancel")}>Cancel</button>
+  ${problem && html`<p class="error" role="alert">${problem}</p>`}
 `;

@@ -1,12 +1,25 @@
 // Markdown as elements. Text becomes text nodes and nothing else: no HTML that a model, a tool or a
 // server writes is ever parsed as such, and only links to the web and to mail are links.
-import { html, lexer, useMemo, useState } from "./vendor.mjs";
+import { html, useErrorBoundary, useMemo, useState } from "./vendor.mjs";
+import { pieces, tokens } from "./tokens.mjs";
 
 const SAFE = /^(https?:|mailto:)/i;
+const SHOWN = 200_000; // characters of plain text
 
+/** A text; what is beside it never depends on it: where it cannot be drawn, it is shown as it is. */
 export function Markdown({ text }) {
-  const drawn = useMemo(() => blocks(lexer(text)), [text]);
-  return html`<div class="markdown">${drawn}</div>`;
+  const [error] = useErrorBoundary((thrown) => console.error("A text is shown as it is.", thrown));
+  const found = error ? [{ type: "plain", text }] : pieces(text);
+  return html`<div class="markdown">${found.map((each, at) => html`<${Piece} key=${at} ...${each} />`)}</div>`;
+}
+
+/** One piece, drawn once: a text that grows adds others. */
+const Piece = ({ type, text }) => useMemo(() => blocks(tokens({ type, text })), [type, text]);
+
+function Plain({ text }) {
+  const left = text.length - SHOWN;
+  return html`<p class="plain">${text.slice(0, SHOWN)}</p>
+    ${left > 0 && html`<p class="hint">${left} more characters are not shown.</p>`}`;
 }
 
 const blocks = (tokens) => tokens.map((token, key) => html`<${Block} key=${key} token=${token} />`);
@@ -33,6 +46,8 @@ function Block({ token }) {
     }
     case "table":
       return html`<${Table} token=${token} />`;
+    case "plain":
+      return html`<${Plain} text=${token.text} />`;
     case "hr":
       return html`<hr />`;
     case "space":
@@ -84,7 +99,7 @@ function Inline({ token }) {
 function Code({ text, language }) {
   return html`<div class="code">
     <div class="code-head">
-      <span>${language ?? ""}</span>
+      <span>${(language ?? "").slice(0, 40)}</span>
       <${Copy} text=${text} />
     </div>
     <pre tabindex="0"><code>${text}</code></pre>

@@ -81,12 +81,12 @@ function Memory({ name, onForgotten, onProblem }) {
     <p>${memory.content}</p>
     <dl>
       <${Fact} name="Confidence">${memory.confidence} (helpful ${memory.helpful}, not ${memory.unhelpful})<//>
-      <${Fact} name="Seen by">the ${memory.scope}<//>
+      <${Fact} name="Seen by">${memory.scope === "person" ? "you alone" : `the ${memory.scope}`}<//>
       <${Fact} name="Source">${[source, outcome && `from a ${outcome}`, branch].filter(Boolean).join(" · ")}<//>
       <${Fact} name="Since">${when(memory.created_at)}<//>
       ${memory.task && html`<${Fact} name="Task">${memory.task}<//>`}
     </dl>
-    <div class="buttons"><button type="button" onClick=${() => dialog.current.showModal()}>Forget</button></div>
+    ${memory.writable && html`<div class="buttons"><button type="button" onClick=${() => dialog.current.showModal()}>Forget</button></div>`}
     <dialog ref=${dialog} aria-label="Forget">
       <p>Forget “${memory.title}”? This cannot be undone.</p>
       <div class="buttons">

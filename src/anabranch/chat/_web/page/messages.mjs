@@ -1,31 +1,51 @@
-// The messages along one path: what was said, the tools that were called, and what they returned.
+// The messages along one path: what was said, the tools that were called, what they asked, and what they
+// returned; and how a turn ended that has no reply.
 import { html, useMemo, useState } from "./vendor.mjs";
-import { branchesOf, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
+import { branchesAround, branchesOf, described, hasEndedElsewhere, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
 import { Markdown } from "./markdown.mjs";
-import { ToolUse } from "./tools.mjs";
+import { ToolUse, returnedBy } from "./tools.mjs";
 import { NodeUsage } from "./usage.mjs";
+import { Fields, Returned } from "./values.mjs";
 
 const SHOWN = 100;
 const WHO = { user: "You", assistant: "Model", branch: "Branch", question: "Question", answer: "Your answer" };
+const GIVEN = { decline: "Declined", cancel: "Cancelled" };
+
+const questionOf = (answer) => answer.question ?? answer.parent_id;
 
 /**
  * @param open the ids of open questions, which have forms of their own
- * @param acts what can be done with a node: {go, edit, again, label}
+ * @param acts what can be done with a node: {go, edit, again, retry, label}
  */
 export function Messages({ state, open, acts }) {
   const [more, setMore] = useState(0);
   const path = useMemo(() => pathTo(state, state.cursor), [state.nodes, state.cursor]);
+  const onHead = useMemo(() => new Set(pathTo(state, state.head)), [state.nodes, state.head]);
   const results = useMemo(() => resultsOn(path), [path]);
-  const asked = useMemo(() => new Set([...open].map((id) => state.nodes.get(id)?.tool_use_id)), [open, state.nodes]);
+  const asking = useMemo(() => [...open].map((id) => state.nodes.get(id)).filter(Boolean), [open, state.nodes]);
+  const answers = useMemo(() => new Map(path.filter(({ kind }) => kind === "answer").map((node) => [questionOf(node), node])), [path]);
   const first = Math.max(0, path.length - SHOWN - more);
   // What is said now changes with every word; what has been said is drawn again when it changes.
-  const said = useMemo(
-    () =>
-      path.slice(first).filter(({ id }) => !open.has(id)).map(
-        (node) => html`<${Message} key=${node.id} ...${{ node, state, results, asked, acts }} />`,
-      ),
-    [path, first, results, asked, state.labels, state.tools, state.running, branchText(state.live)],
-  );
+  const said = useMemo(() => {
+    const asked = new Set(path.map(({ id }) => id));
+    const isShown = (node) => !open.has(node.id) && !(node.kind === "answer" && asked.has(questionOf(node)));
+    const shown = [];
+    path.forEach((node, at) => {
+      if (at < first) return;
+      const isActive = state.running && (onHead.has(node) || branchesAround(state, node).length > 0);
+      const own = { node, state, results, asking, answer: answers.get(node.id), stopped: wasStopped(state, path, at), isActive, acts };
+      if (isShown(node)) shown.push(html`<${Message} key=${node.id} ...${own} />`);
+      for (const { use, blocks } of answersOf(state, path, at, results)) {
+        shown.push(html`<article class="message assistant" key=${`result-${use.id}`} aria-label=${use.name}><${Returned} blocks=${blocks} forPerson /></article>`);
+      }
+      const end = state.ends.get(node.id);
+      const next = path[at + 1];
+      if (end && (next ? next.kind === "user" : !state.running)) {
+        shown.push(html`<${End} key=${`end-${node.id}`} error=${end.error} onRetry=${!next && (() => acts.retry(node))} />`);
+      }
+    });
+    return shown;
+  }, [path, onHead, first, results, answers, asking, state.ends, state.labels, state.tools, state.running, branchText(state.live)]);
   const live = [...state.live].filter(([, { branch }]) => !branch || !state.nodes.has(branch));
   return html`<div class="messages" role="log" aria-label="Messages" aria-busy=${state.live.size > 0}>
     ${first > 0 &&
@@ -40,61 +60,116 @@ export function Messages({ state, open, acts }) {
 const branchText = (live) =>
   [...live.values()].reduce((length, { text, branch }) => length + (branch ? text.length : 0), 0);
 
-function Message({ node, state, results, asked, acts }) {
-  const text = textOf(node);
+const isAside = (node) => node?.kind === "question" || node?.kind === "answer";
+
+/** Whether a person stopped the turn at a place of a path, or at the questions and answers after it. */
+function wasStopped(state, path, at) {
+  let last = at;
+  while (isAside(path[last + 1])) last += 1;
+  return path.slice(at, last + 1).some(({ id }) => state.ends.get(id)?.error === null);
+}
+
+/** What tools returned that the person called: the answers, at the last of what they asked. */
+function answersOf(state, path, at, results) {
+  if (isAside(path[at + 1])) return [];
+  let first = at;
+  while (isAside(path[first])) first -= 1;
+  if (path[first]?.by !== "person") return [];
+  return path[first].content
+    .filter(({ type, id }) => type === "tool_use" && !(results.get(id)?.is_error ?? state.tools.get(id)?.failed))
+    .map((use) => ({ use, blocks: returnedBy(state.tools.get(use.id), results.get(use.id)) }))
+    .filter(({ use, blocks }) => blocks && !branchesOf(state, path[first], use).length);
+}
+
+/** How a turn ended that has no reply. */
+const End = ({ error, onRetry }) => html`<div class=${`end ${error === null ? "stopped" : "failed"}`} role=${error === null ? "status" : "alert"}>
+  <p>${error ?? "Stopped by you."}</p>
+  ${onRetry && html`<button type="button" onClick=${onRetry}>Retry</button>`}
+</div>`;
+
+function Message({ node, state, results, asking, answer, stopped, isActive, acts }) {
+  const text = shownText(state, node);
   const uses = node.content.filter((block) => block.type === "tool_use");
   if (node.kind === "results" && !text) return null;
-  const who = WHO[node.kind] ?? "Model";
+  const isOwn = node.kind === "user" && !node.error;
+  const who = isOwn || !node.error ? (WHO[node.kind] ?? "Model") : "Branch";
   const labels = state.labels.get(node.id) ?? [];
+  const isPlain = isOwn || (node.kind === "assistant" && !node.error);
   const use = (block) => {
     const branches = branchesOf(state, node, block);
     const live = [...state.live.values()];
+    const waits = (path) => asking.some((each) => path.includes(each) || branchesAround(state, each).includes(path[0]));
     return html`<${ToolUse}
       key=${block.id}
       use=${block}
+      byPerson=${node.by === "person"}
       tool=${state.tools.get(block.id)}
       result=${results.get(block.id)}
-      running=${state.running}
-      asks=${asked.has(block.id)}
-      branches=${branches.map((each) => ({ ...each, live: live.find(({ branch }) => branch === each.start.id)?.text }))}
+      running=${isActive}
+      stopped=${stopped}
+      elsewhere=${hasEndedElsewhere(state, node, block)}
+      asked=${asking.filter(({ tool_use_id }) => tool_use_id === block.id)}
+      branches=${branches.map((each) => ({
+        ...each,
+        ...described(state, each.start),
+        waits: waits(each.path),
+        live: live.find(({ branch }) => branch === each.start.id)?.text,
+      }))}
       onGo=${acts.go}
     />`;
   };
-  return html`<article class=${`message ${node.kind}`} aria-label=${who}>
-    ${(node.kind !== "assistant" && node.kind !== "user" || labels.length > 0) &&
+  return html`<article class=${`message ${isOwn || node.kind !== "user" ? node.kind : "branch"}`} aria-label=${who}>
+    ${(!isPlain || labels.length > 0) &&
     html`<header>
-      ${node.kind !== "assistant" && node.kind !== "user" && html`<span class="who">${who}</span>`}
+      ${!isPlain && html`<span class="who">${who}</span>`}
       ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
     </header>`}
-    ${text && (node.kind === "answer" ? html`<${Answer} text=${text} />` : html`<${Markdown} text=${text} />`)}
+    ${node.kind === "answer" ? html`<${Answer} node=${node} />` : text && html`<${Markdown} text=${text} />`}
+    ${node.kind === "question" && html`<${Answered} answer=${answer} state=${state} isActive=${isActive} onGo=${acts.go} />`}
     ${uses.map(use)}
     <footer>
       <${Switcher} node=${node} state=${state} onGo=${acts.go} />
       <${NodeUsage} node=${node} />
       <span class="acts">
-        ${node.kind === "user" && html`<button type="button" class="quiet" onClick=${() => acts.edit(node)}>Edit</button>`}
-        ${node.kind === "user" && text.startsWith("/") && html`<button type="button" class="quiet" disabled=${state.running} onClick=${() => acts.again(node)}>Call again</button>`}
+        ${isOwn && html`<button type="button" class="quiet" onClick=${() => acts.edit(node)}>Edit</button>`}
+        ${isOwn && text.startsWith("/") && html`<button type="button" class="quiet" disabled=${state.running} onClick=${() => acts.again(node)}>Call again</button>`}
         <button type="button" class="quiet" onClick=${() => acts.label(node)}>Label</button>
       </span>
     </footer>
   </article>`;
 }
 
-function Answer({ text }) {
+/** The text of a node for people: that of a branch, and of its end, is for the model. */
+function shownText(state, node) {
+  if (node.kind === "branch") return described(state, node).title;
+  if (node.error) return node.kind === "user" ? `It has reached a limit: ${node.error}` : `It has failed: ${node.error}`;
+  return textOf(node);
+}
+
+/** The answer to a question, beside it. */
+function Answered({ answer, state, isActive, onGo }) {
+  if (!answer) return !isActive && html`<p class="hint">Without an answer on this branch.</p>`;
+  const isGiven = !answer.left && !answer.time_over;
+  return html`<div class="answered" role="group" aria-label=${isGiven ? WHO.answer : "No answer"}>
+    ${isGiven && html`<span class="who">${WHO.answer}</span>`}
+    <${Answer} node=${answer} />
+    <${Switcher} node=${answer} state=${state} onGo=${onGo} />
+  </div>`;
+}
+
+function Answer({ node }) {
+  const text = textOf(node);
+  if (node.left) return html`<p class="none">Left unanswered</p>`;
+  if (node.time_over) return html`<p class="none">No answer in time</p>`;
+  if (node.action && node.action !== "accept") return html`<p>${GIVEN[node.action]}</p>`;
   let fields;
   try {
     fields = Object.entries(JSON.parse(text));
   } catch {
-    return html`<p>${text}</p>`; // declined, or cancelled
+    return html`<p>${node.action === "accept" ? "Accepted" : text}</p>`; // a link, or what a model would have said
   }
-  if (!fields.length) return html`<p>Accepted</p>`;
-  return html`<dl>
-    ${fields.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${shown(value)}</dd></div>`)}
-  </dl>`;
+  return fields.length ? html`<${Fields} fields=${fields} />` : html`<p>Accepted</p>`;
 }
-
-const shown = (value) =>
-  typeof value === "boolean" ? (value ? "yes" : "no") : [value].flat().join(", ") || "–";
 
 function Switcher({ node, state, onGo }) {
   const all = versions(state, node);

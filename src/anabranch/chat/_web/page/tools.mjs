@@ -5,64 +5,73 @@ import { textOf } from "./conversation.mjs";
 import { moment } from "./formats.mjs";
 import { Markdown } from "./markdown.mjs";
 import { TotalUsage } from "./usage.mjs";
+import { Returned } from "./values.mjs";
 
-const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-const WORDS = { running: "running", waiting: "waits for you", left: "not finished", failed: "failed", done: "done" };
+const WORDS = {
+  running: "running",
+  waiting: "waits for you",
+  stopped: "stopped",
+  elsewhere: "done on another branch",
+  left: "not finished",
+  failed: "failed",
+  done: "done",
+};
+
+/** The blocks that a use of a tool has returned, by its result on a path, or by its events; undefined before. */
+export const returnedBy = (tool, result) =>
+  result?.content ?? (tool?.result === undefined || tool.interrupted ? undefined : [{ type: "text", text: tool.result }]);
 
 /**
+ * @param byPerson whether the person has called it, and not the model: what it returned is shown apart
  * @param tool what its events have said of it, if any came
  * @param result its tool_result, if it has one on this path
- * @param asks whether it waits for the answer to a question
- * @param branches of the model: [{start, leaf, path, live}]
+ * @param running whether the run in progress may work on it
+ * @param stopped whether the person has stopped its turn
+ * @param elsewhere whether it has a result on another branch
+ * @param asked the nodes of its open questions
+ * @param branches of the model: [{start, leaf, path, title, isFolded, waits, live}]
  */
-export function ToolUse({ use, tool, result, running, asks, branches, onGo }) {
-  const returned = result?.content ?? (tool?.result === undefined ? undefined : [{ type: "text", text: tool.result }]);
-  const state = (result?.is_error ?? tool?.failed) ? "failed" : returned ? "done" : asks ? "waiting" : running ? "running" : "left";
-  const asleep = !returned && tool?.until * 1000 > Date.now();
+export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhere, asked, branches, onGo }) {
+  const returned = returnedBy(elsewhere ? undefined : tool, result);
+  const asks = asked.length > 0 || branches.some(({ waits }) => waits);
+  const state = returned
+    ? ((result?.is_error ?? tool?.failed) ? "failed" : "done")
+    : asks ? "waiting" : tool?.interrupted || (stopped && !running) ? "stopped" : running ? "running" : elsewhere ? "elsewhere" : "left";
+  const asleep = state === "running" && tool?.until * 1000 > Date.now();
   const forked = branches.length > 0;
-  const reports = tool !== undefined && tool.notices.length + tool.branches.size > 0;
-  const open = state === "running" || state === "failed" || (state === "waiting" && reports);
+  const notices = tool?.notices ?? [];
+  const inner = withAsking(tool?.branches, asked);
+  const reports = notices.length + inner.size > 0;
+  const open = !forked && (state === "running" || state === "failed" || (state === "waiting" && reports));
   return html`<div class="use">
     <details class=${`tool ${state}`} open=${open}>
       <summary>
         <span class="mark" aria-hidden="true"></span>
         <span class="tool-name">${use.name}</span>${" "}
-        <span class="tool-state">${asleep && !asks ? "waits" : WORDS[state]}${asleep && ` until ${moment(tool.until * 1000)}`}</span>${" "}
-        <span class="brief">${brief(use.input)}</span>
+        <span class="tool-state">${asleep ? `waits until ${moment(tool.until * 1000)}` : WORDS[state]}</span>${" "}
+        ${!forked && html`<span class="brief">${brief(use.input)}</span>`}
       </summary>
-      ${reports && html`<${Report} name=${use.name} tool=${tool} ended=${Boolean(returned)} />`}
+      ${reports && html`<${Report} name=${use.name} notices=${notices} branches=${inner} state=${state} asked=${asked} />`}
       ${Object.keys(use.input).length > 0 &&
       html`<pre tabindex="0" role="group" aria-label="Arguments">${JSON.stringify(use.input, null, 1)}</pre>`}
-      ${returned && !forked && html`<div class="result" role="group" aria-label="Result">${returned.map(block)}</div>`}
+      ${returned && !forked && !(byPerson && state === "done") && html`<${Returned} blocks=${returned} />`}
     </details>
-    ${forked && html`<${Fork} branches=${branches} ended=${Boolean(returned) || !running} onGo=${onGo} />`}
-    ${forked && returned && html`<${Recombined} how=${use.input.recombine ?? "none"} returned=${returned} />`}
+    ${forked && html`<${Fork} branches=${branches} returned=${returned} failed=${state === "failed"} ended=${!running} stopped=${state === "stopped"} onGo=${onGo} />`}
+    ${forked && returned && !isFolded(branches) && html`<${Recombined} how=${use.input.recombine ?? "none"} returned=${returned} />`}
   </div>`;
+}
+
+/** The branches inside of a tool: those that events have said, and those in which it asks. */
+function withAsking(known, asked) {
+  const paths = asked.flatMap(({ step_id = "" }) => step_id.split("/").slice(0, -1).map((_, at, all) => all.slice(0, at + 1).join("/")));
+  return new Map([...(known ?? []), ...paths.filter((path) => path.includes("/")).map((path) => [path, true])]);
 }
 
 const brief = (input) =>
   Object.entries(input).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
 
-function block(each, key) {
-  if (each.type === "image" && IMAGES.has(each.mime_type)) {
-    return html`<img key=${key} src=${`data:${each.mime_type};base64,${each.data}`} alt="Returned by the tool" />`;
-  }
-  return html`<pre key=${key} tabindex="0">${each.text === undefined ? `(${each.type})` : pretty(each.text)}</pre>`;
-}
-
-/** JSON set out in lines; any other text as it is. */
-function pretty(text) {
-  if (!/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 1);
-  } catch {
-    return text;
-  }
-}
-
 /** How far a tool is, what it logs, and the branches that are open in it. */
-function Report({ name, tool, ended }) {
-  const { notices, branches } = tool;
+function Report({ name, notices, branches, state, asked }) {
   const progress = notices.findLast((each) => each.progress !== null);
   const logs = notices.filter((each) => each.progress === null);
   return html`
@@ -79,8 +88,10 @@ function Report({ name, tool, ended }) {
     html`<ul class="inner" aria-label="Branches">
       ${[...branches].map(([path, open]) => {
         const names = path.split("/").slice(1);
-        return html`<li key=${path} class=${`inset-${Math.min(names.length - 1, 4)} ${open && !ended ? "open" : "done"}`}>
-          <span class="mark" aria-hidden="true"></span>${names.at(-1)} <span class="tool-state">${open && !ended ? "open" : "done"}</span>
+        const asks = asked.some(({ step_id }) => step_id?.startsWith(`${path}/`));
+        const is = !open ? "done" : asks ? "waiting" : state === "running" || state === "waiting" ? "open" : state;
+        return html`<li key=${path} class=${`inset-${Math.min(names.length - 1, 4)} ${is}`}>
+          <span class="mark" aria-hidden="true"></span>${names.at(-1)} <span class="tool-state">${WORDS[is] ?? is}</span>
         </li>`;
       })}
     </ul>`}
@@ -91,20 +102,25 @@ function Report({ name, tool, ended }) {
   `;
 }
 
-const PROMPT = /^\(self-prompt\): /;
+/** Whether these are branches of folding: one for each use, which returns its conclusion. */
+const isFolded = ([first]) => first.isFolded;
 
-/** The branches of a model, side by side: what each was to do, and where it is. */
-function Fork({ branches, ended, onGo }) {
+/** The branches of a model, side by side: what each is about, and where it is; of a folded one, its conclusion. */
+function Fork({ branches, returned, failed, ended, stopped, onGo }) {
   return html`<div class="fork" role="group" aria-label="Branches">
-    ${branches.map(({ start, leaf, path, live }, at) => {
+    ${branches.map((branch, at) => {
+      const { start, leaf, path, title, waits, live } = branch;
       const last = path.findLast((node) => node.kind === "assistant" && textOf(node));
       const steps = path.filter((node) => node.kind === "assistant").length;
-      const open = !ended && (live !== undefined || !last || path.at(-1) !== last);
-      const text = live ?? (last ? textOf(last) : "");
-      return html`<section key=${start.id} class=${`branch ${open ? "open" : "done"}`} aria-label=${`Branch ${at + 1}`}>
-        <h3><span class="mark" aria-hidden="true"></span>Branch ${at + 1} <span class="tool-state">${open ? "open" : "done"}</span></h3>
-        <p class="prompt">${textOf(start).replace(PROMPT, "")}</p>
-        <div class="said" tabindex="0" role="group" aria-label="Reply">${text ? html`<${Markdown} text=${text} />` : open && html`<p class="hint">…</p>`}</div>
+      const isOver = returned || (last && path.at(-1) === last && live === undefined && !branch.isFolded);
+      const hasFailed = last?.error !== undefined || (failed && branch.isFolded);
+      const state = waits ? "waiting" : isOver ? (hasFailed ? "failed" : "done") : !ended ? "open" : stopped ? "stopped" : "left";
+      const concluded = branch.isFolded && returned?.map(({ text }) => text ?? "").join("\n\n");
+      const text = concluded || live || (last ? last.error ?? textOf(last) : "");
+      return html`<section key=${start.id} class=${`branch ${state}`} aria-label=${`Branch ${at + 1}`}>
+        <h3><span class="mark" aria-hidden="true"></span>Branch ${at + 1} <span class="tool-state">${WORDS[state] ?? state}</span></h3>
+        <p class="prompt">${title}</p>
+        <div class="said" tabindex="0" role="group" aria-label=${concluded ? "Conclusion" : "Reply"}>${text ? html`<${Markdown} text=${text} />` : state === "open" && html`<p class="hint">…</p>`}</div>
         <footer>
           <button type="button" class="quiet" onClick=${() => onGo(leaf)}>Open branch</button>
           ${steps > 1 && html`<span>${steps} replies</span>`}

@@ -1,19 +1,26 @@
 // The tree beside the conversation. Only the rows in view are drawn, so a long thread stays quick.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor.mjs";
-import { pathTo, rows, textOf } from "./conversation.mjs";
+import { branchesAround, described, pathTo, rows, textOf } from "./conversation.mjs";
 
 const ROW = 32;
 const SPARE = 8;
 const DEEPEST = 12;
 const KIND = { user: "You", assistant: "Model", branch: "Branch", question: "Question" };
 
-/** @param acts what can be done with a node: {go, stay, label}; stay continues from it */
-export function Tree({ state, acts }) {
+/**
+ * @param open the ids of open questions
+ * @param acts what can be done with a node: {go, stay, label}; stay continues from it
+ */
+export function Tree({ state, open, acts }) {
   const all = useMemo(() => rows(state), [state.nodes]);
   const onPath = useMemo(
     () => new Set(pathTo(state, state.cursor).map(({ id }) => id)),
     [state.nodes, state.cursor],
   );
+  const waits = useMemo(() => {
+    const asking = [...open].map((id) => state.nodes.get(id)).filter(Boolean);
+    return new Set(asking.flatMap((node) => [node, ...branchesAround(state, node)]));
+  }, [state.nodes, open]);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [focus, setFocus] = useState(-1);
   const list = useRef(null);
@@ -68,6 +75,8 @@ export function Tree({ state, acts }) {
       index=${first + at}
       count=${all.length}
       depth=${depth}
+      text=${preview(state, node)}
+      waits=${waits.has(node)}
       labels=${state.labels.get(node.id) ?? []}
       selected=${first + at === here}
       current=${first + at === current}
@@ -86,9 +95,8 @@ export function Tree({ state, acts }) {
 /** The row of the place that is shown; results and answers have none, so the one before them. */
 const lastShown = (all, onPath) => all.findLastIndex(({ node }) => onPath.has(node.id));
 
-function Row({ node, index, count, depth, labels, selected, current, onPath, acts, onFocus }) {
-  const kind = KIND[node.kind] ?? node.kind;
-  const text = preview(node);
+function Row({ node, text, waits, index, count, depth, labels, selected, current, onPath, acts, onFocus }) {
+  const kind = node.error ? "Branch" : (KIND[node.kind] ?? node.kind);
   return html`<div
     role="treeitem"
     data-row=${index}
@@ -103,6 +111,7 @@ function Row({ node, index, count, depth, labels, selected, current, onPath, act
   >
     <span class="kind">${kind}</span>
     ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
+    ${waits && html`<span class="waits">waits for you</span>`}
     <span class="preview">${text}</span>
     <button
       type="button"
@@ -118,9 +127,9 @@ function Row({ node, index, count, depth, labels, selected, current, onPath, act
   </div>`;
 }
 
-function preview(node) {
-  const text = textOf(node).trim();
-  if (text) return text.slice(0, 120).replace(/^\(self-prompt\): |[*#`]+/g, "");
+function preview(state, node) {
+  const text = node.error ?? (node.kind === "branch" ? described(state, node).title : textOf(node)).trim();
+  if (text) return text.slice(0, 120).replace(/[*#`]+/g, "");
   const used = node.content.filter((block) => block.type === "tool_use").map((block) => block.name);
   return used.length ? `calls ${used.join(", ")}` : "";
 }

@@ -1,8 +1,8 @@
 // What the page uses of others, in one place. vendor/VENDORED.json says where each file is from.
 import { h, render, Fragment } from "./vendor/preact.mjs";
-import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor/hooks.mjs";
+import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor/hooks.mjs";
 import htm from "./vendor/htm.mjs";
-import { lexer } from "./vendor/marked.mjs";
+import { Lexer } from "./vendor/marked.mjs";
 
 export const html = htm.bind(h);
-export { Fragment, h, lexer, render, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
+export { Fragment, Lexer, h, render, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useReducer, useRef, useState };

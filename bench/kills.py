@@ -1,0 +1,115 @@
+"""How soon what a killed process ran goes on in another: from SIGKILL to the same step, begun again.
+
+Two processes of ``anabranch web`` share a store. The first runs a tool whose step says when it begins,
+and never ends; then it is killed. A lease lasts 15 seconds, which is how long it takes where nothing but the
+lease says that a process is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+
+import httpx2
+
+from bench.measure import Row
+from tests.chat.web import message
+from tests.postgres import Server
+
+NAME = "kills"
+TURNS = 5
+GOAL = 2
+
+TOOL = """
+import asyncio, os, pathlib
+from anabranch import BranchContext, tool
+
+async def begin(folder: str) -> None:
+    (pathlib.Path(folder) / os.environ["BENCH_PROCESS"]).touch()
+    if os.environ["BENCH_PROCESS"] == "first":
+        await asyncio.get_running_loop().create_future()
+
+@tool
+async def effect(ctx: BranchContext, folder: str) -> str:
+    "Begin an effect."
+    await ctx.step(begin, folder)
+    return "done"
+"""
+
+
+@asynccontextmanager
+async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int, str]]:
+    """``anabranch web`` in a process of its own; yields its id and address."""
+    command = [sys.executable, "-m", "anabranch", "web", str(tools), "--port", "0", "--store", url]
+    started = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, "BENCH_PROCESS": name}
+    )
+    assert started.stderr is not None
+    try:
+        line = (await started.stderr.readline()).decode()
+        yield started.pid, line.rpartition(" ")[2].strip()
+    finally:
+        if started.returncode is None:
+            started.terminate()
+        await started.communicate()
+
+
+async def seconds_after_a_kill(folder: Path, url: str) -> float:
+    """Kill a process in mid-step; return after how many seconds another has begun the step again."""
+    tools = folder / "tools.py"
+    tools.write_text(TOOL)
+    async with AsyncExitStack() as stack:
+        first, address = await stack.enter_async_context(serving(tools, url, "first"))
+        await stack.enter_async_context(serving(tools, url, "second"))
+        client = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=60))
+        running = asyncio.create_task(
+            client.post("/agui", json=message(f"/effect folder={folder}"))
+        )
+        await _begun(folder / "first")
+        os.kill(first, 9)
+        killed = perf_counter()
+        await _begun(folder / "second")
+        seconds = perf_counter() - killed
+        await asyncio.wait([running])
+        running.exception()  # its server is gone
+    return seconds
+
+
+async def _begun(mark: Path) -> None:
+    async with asyncio.timeout(60):
+        while not mark.exists():  # noqa: ASYNC110, ASYNC240 - other processes make it
+            await asyncio.sleep(0.01)
+
+
+async def _measure() -> list[Row]:
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as postgres:
+        server = Server(Path(postgres), durable=True)
+        server.start()
+        try:
+            for store in ("SQLite", "Postgres"):
+                taken: list[float] = []
+                for turn in range(TURNS):
+                    folder = Path(place) / f"{store}-{turn}"
+                    folder.mkdir()
+                    on_sqlite = f"sqlite:///{folder}/calls.db"
+                    url = on_sqlite if store == "SQLite" else server.new_url()
+                    taken.append(await seconds_after_a_kill(folder, url))
+                what = f"a killed process's step is begun again, {store}"
+                rows.append(Row(NAME, f"{what}: median", statistics.median(taken), "s", GOAL))
+                rows.append(Row(NAME, f"{what}: late at most", max(taken), "s", GOAL))
+        finally:
+            server.stop()
+    return rows
+
+
+def measure() -> list[Row]:
+    """Measure it over both stores."""
+    return asyncio.run(_measure())

@@ -1,0 +1,296 @@
+"""JSON Schemas that others have written, checked without backtracking, network, or endless work.
+
+A schema can make its checker try exponentially many ways, by a pattern or by references. So patterns
+are matched by an automaton, references lead nowhere outside, and a check has a share of processor
+time. What cannot be checked within it counts as fitting: who has written the schema checks, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from datetime import date, datetime
+from functools import lru_cache, partial
+from itertools import islice
+from math import prod
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from anabranch._encodable import encodable
+
+__all__ = ["UnusableSchemaError", "check_schema", "has_format", "matches", "misfit", "misfits"]
+
+SHARE: Final = 0.25
+"""Seconds of processor time for one check."""
+MOST_PARTS: Final = 100_000
+"""Values in a schema, and in what is checked against it."""
+MOST_MISFITS: Final = 100
+LONGEST_MATCHED: Final = 1_000
+"""Characters of a text that a pattern is matched with."""
+LARGEST_PATTERN: Final = 4_000
+"""Characters of a pattern, times the repetitions that it counts."""
+LONGEST_REASON: Final = 300
+
+UNCHECKED: Final = {"patternProperties", "unevaluatedProperties", "unevaluatedItems"}
+"""Keywords that jsonschema matches patterns for, or follows references for, without bounds."""
+BESIDE: Final = {"additionalProperties"}
+"""Keywords that need patterns where there are ``patternProperties``."""
+FORMATS: Final = ("email", "uri", "date", "date-time")
+
+_BRACES: Final = re.compile(r"\{[0-9, ]{1,40}\}")
+_COUNTS: Final = re.compile(r"[0-9]{1,6}")
+
+Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
+
+_ends_at: ContextVar[float] = ContextVar("anabranch.foreign_schema.ends_at")
+
+
+class _UncheckedError(Exception):
+    """The check would take too long."""
+
+
+class UnusableSchemaError(ValueError):
+    """A schema is no JSON Schema, or none that a value can be compared with; the message says why."""
+
+
+def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
+    """Return what does not fit in a form's content: fields, and why; no field for the whole."""
+    try:
+        found = _errors(schema, content, formats=True)
+    except UnusableSchemaError:
+        return []
+    return [(_field_of(error), _line(error)) for error in found]
+
+
+def misfit(schema: Mapping[str, Any], value: object) -> str | None:
+    """Return in a few words why ``value`` does not fit ``schema``, ``None`` if it does.
+
+    Raises:
+        UnusableSchemaError: nothing can be compared with the schema.
+    """
+    found = _errors(schema, value, formats=False)
+    return _line(_best_of(found)) if found else None
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Check that ``schema`` is a JSON Schema.
+
+    Raises:
+        UnusableSchemaError: it is none, or it takes too long to find out.
+    """
+    if not _is_moderate(schema):
+        raise UnusableSchemaError("it is too large")
+    checker: Any = _checker(schema)
+    try:
+        found = _listed(checker(checker.META_SCHEMA, registry=_nothing()), schema)
+    except _UncheckedError:
+        raise UnusableSchemaError("it is too large") from None
+    except RecursionError:
+        raise UnusableSchemaError("it is nested too deeply") from None
+    if found:
+        raise UnusableSchemaError(_line(_best_of(found)))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether ``pattern`` is found in ``text``, or cannot be looked for in a bounded time."""
+    if len(text) > LONGEST_MATCHED or (automaton := _automaton(pattern)) is None:
+        return True
+    return automaton.isinstance_python(encodable(text))
+
+
+def has_format(text: str, kind: str) -> bool:
+    """Whether ``text`` has a format of the protocol's forms; every text has any other format."""
+    try:
+        match kind:
+            case "email":
+                return re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None
+            case "uri":
+                return bool(urlsplit(text).scheme)
+            case "date":
+                return bool(date.fromisoformat(text))
+            case "date-time":
+                return bool(datetime.fromisoformat(text))
+            case _:  # a format of a later protocol, which the server checks
+                return True
+    except ValueError:
+        return False
+
+
+def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[Any]:
+    """Return the first errors; none if that would take too long.
+
+    Raises:
+        UnusableSchemaError: nothing can be compared with the schema.
+    """
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - slow
+
+    if not (_is_moderate(schema) and _is_moderate(value)):
+        return []
+    check_schema(schema)
+    checker: Any = _checker(schema)
+    validator = checker(schema, registry=_nothing(), format_checker=_formats() if formats else None)
+    try:
+        return _listed(validator, value)
+    except _UncheckedError:
+        return []
+    except RecursionError:
+        raise UnusableSchemaError("it refers to itself") from None
+    except Unresolvable as error:
+        raise UnusableSchemaError(str(error)) from None
+
+
+def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsonschema has no types
+    """Return the first errors.
+
+    Raises:
+        _UncheckedError: that would take too long.
+    """
+    token = _ends_at.set(time.thread_time() + SHARE)
+    try:
+        return list(islice(validator.iter_errors(value), MOST_MISFITS))
+    finally:
+        _ends_at.reset(token)
+
+
+def _is_moderate(value: object) -> bool:
+    """Whether a schema, or a value, is small enough to be walked through."""
+    return sum(1 for _ in islice(_parts(value), MOST_PARTS + 1)) <= MOST_PARTS
+
+
+def _parts(value: object) -> Iterator[object]:
+    left = [value]
+    while left:
+        yield (part := left.pop())
+        if isinstance(part, dict):
+            left += cast("dict[str, object]", part).values()
+        elif isinstance(part, list):
+            left += cast("list[object]", part)
+
+
+@lru_cache(maxsize=8)
+def _bounded(kind: Any) -> Any:  # noqa: ANN401 - jsonschema has no types
+    """Return a kind of validator that matches no patterns of its own, and ends in time."""
+    import attrs  # noqa: PLC0415 - slow
+    import jsonschema  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+
+    library: Any = jsonschema
+    keywords = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
+    timed = {name: _timed(name, keyword) for name, keyword in keywords.items()}
+    bounded: Any = library.validators.extend(kind, timed)
+    # Its own would go on as another kind, without bounds, where a part of a schema names one.
+    bounded.evolve = attrs.evolve
+    return bounded
+
+
+def _timed(name: str, keyword: Keyword) -> Keyword:
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:  # noqa: ANN401
+        if time.thread_time() > _ends_at.get():
+            raise _UncheckedError
+        if name not in UNCHECKED and not (name in BESIDE and "patternProperties" in schema):
+            yield from keyword(validator, value, instance, schema) or ()
+
+    return check
+
+
+def _pattern(_validator: Any, pattern: Any, text: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401
+    from jsonschema import ValidationError  # noqa: PLC0415 - slow
+
+    if isinstance(text, str) and not matches(pattern, text):
+        yield ValidationError(f"{text!r} does not match {pattern!r}")
+
+
+def _unique(_validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Look each item up among those before it; jsonschema compares it with each of them."""
+    from jsonschema import ValidationError  # noqa: PLC0415 - slow
+
+    if wanted and isinstance(items, list):
+        texts = [json.dumps(_whole(item), sort_keys=True) for item in cast("list[object]", items)]
+        if len(set(texts)) < len(texts):
+            yield ValidationError(f"{items!r} has non-unique elements")
+
+
+def _whole(value: object) -> object:
+    """Return ``value`` with 1 for 1.0: JSON Schema has one kind of number."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(each) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in cast("dict[str, object]", value).items()}
+    return value
+
+
+def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has no types
+    """Return the kind of validator for the dialect of ``schema``."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow
+    from jsonschema.validators import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+        validator_for,
+    )
+
+    dialect = schema.get("$schema")
+    known = {"$schema": dialect} if isinstance(dialect, str) else {}
+    return _bounded(validator_for(known, default=Draft202012Validator))
+
+
+def _nothing() -> Any:  # noqa: ANN401 - jsonschema has no types
+    """Return the documents that references may lead to, beside the schema: none of the network."""
+    from referencing import Registry  # noqa: PLC0415 - slow
+
+    nothing: Any = cast("Any", Registry)()
+    return nothing
+
+
+@lru_cache(maxsize=1)
+def _formats() -> Any:  # noqa: ANN401 - jsonschema has no types
+    from jsonschema import FormatChecker  # noqa: PLC0415 - slow
+
+    checker: Any = FormatChecker(formats=())
+    for kind in FORMATS:
+        checker.checks(kind)(partial(_formatted, kind))
+    return checker
+
+
+def _formatted(kind: str, value: object) -> bool:
+    return not isinstance(value, str) or has_format(value, kind)
+
+
+@lru_cache(maxsize=32)
+def _automaton(pattern: str) -> SchemaValidator | None:
+    """Return what finds ``pattern`` in time proportional to the text; ``None`` if nothing does."""
+    counted = prod(max(1, *map(int, _COUNTS.findall(each))) for each in _BRACES.findall(pattern))
+    if len(pattern) * counted > LARGEST_PATTERN:
+        return None
+    try:
+        text = core_schema.str_schema(pattern=encodable(pattern), regex_engine="rust-regex")
+        return SchemaValidator(text)
+    except SchemaError:  # it looks around or back, or is no pattern
+        return None
+
+
+def _best_of(errors: list[Any]) -> Any:  # noqa: ANN401 - jsonschema has no types
+    import jsonschema  # noqa: PLC0415 - slow
+
+    library: Any = jsonschema
+    return library.exceptions.best_match(iter(errors))
+
+
+def _line(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
+    """Return the message of an error in one line; of a long one, the value that it begins with is cut."""
+    line = str(error.message).partition("\n")[0]
+    return line if len(line) <= LONGEST_REASON else f"{line[:100]}…{line[100 - LONGEST_REASON :]}"
+
+
+def _field_of(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
+    """Return the field that an error is about: a missing one is named in the error itself."""
+    if error.absolute_path:
+        return str(error.absolute_path[0])
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        return next((name for name in missing if repr(name) in error.message), "")
+    return ""

@@ -1,0 +1,70 @@
+"""Arguments of the wrong kind: refused at once, in one sentence that names what was given.
+
+For what a caller without a type checker mixes up.
+"""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Iterable
+from typing import cast
+
+from anabranch.tool import Tool
+
+__all__ = ["has_methods", "require_tool", "require_tools", "wrong_kind"]
+
+_A_TOOL = "an async function decorated with @tool, or an instance of a HandoffTool"
+
+_SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
+
+
+def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
+    """Return the error of ``where``, which takes something else than it was ``given``."""
+    return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.")
+
+
+def has_methods(given: object, *names: str) -> bool:
+    """Whether ``given`` is an instance with these methods: enough to recognise a port's object."""
+    return not isinstance(given, type) and all(
+        callable(getattr(given, name, None)) for name in names
+    )
+
+
+def require_tool(where: str, given: object) -> None:
+    """Check that ``given``, an argument of ``where``, is a tool.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(given, Tool):
+        raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
+
+
+def require_tools(where: str, given: object, *others: type) -> None:
+    """Check that ``given``, an argument of ``where``, is a list of tools, or of ``others``.
+
+    Raises:
+        TypeError: it is not.
+    """
+    one: object = given
+    if isinstance(given, Tool) or not isinstance(given, Iterable):
+        raise wrong_kind(where, "a list of tools", one)
+    for each in cast("Iterable[object]", given):
+        if not isinstance(each, (Tool, *others)):
+            raise wrong_kind(where, f"tools, each {_A_TOOL}", each)
+
+
+def _in_words(given: object) -> str:
+    if inspect.isclass(given):
+        return f"the class {given.__qualname__}"
+    if inspect.isroutine(given):
+        return f"the function {given.__name__!r}"
+    if isinstance(given, str):
+        return f"the text {reprlib.repr(given)}"
+    kind: type[object] = type(given)
+    if kind in _SHOWN:
+        return (
+            reprlib.repr(given) if given is None else f"the {kind.__name__} {reprlib.repr(given)}"
+        )
+    return f"an object of type {kind.__qualname__}"

@@ -1,0 +1,77 @@
+"""Calls whose later rounds run beside the framework's agent: what is stored of them, and how they advance.
+
+A framework that cannot run a tool a second time after its person has answered stores such a call in its own
+snapshot, as JSON: the tool's name and arguments, what the call is paused with, and at its end the text that
+the model reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from anabranch.adapters._paused_call import (
+    Answers,
+    PausedCall,
+    as_text,
+    is_for_model,
+    without_state,
+)
+from anabranch.rounds import Returned, Rounds
+from anabranch.tool import Tool
+
+__all__ = ["AdaptedTool", "StoredCall", "adapted_tools", "questions_of"]
+
+StoredCall: TypeAlias = dict[str, Any]
+"""``tool``, ``arguments``, and ``paused`` or ``text``."""
+
+
+@dataclass(frozen=True)
+class AdaptedTool:
+    """A tool of ours behind one of a framework's, which has it as its attribute ``anabranch``."""
+
+    tool: Tool[Any]
+    rounds: Rounds
+
+    async def begin(
+        self, arguments: Mapping[str, Any], principal: str, call_id: str = ""
+    ) -> StoredCall:
+        """Run the first round of a call."""
+        call = {"tool": self.tool.name, "arguments": dict(arguments)}
+        return await self.advance(call, None, principal, call_id)
+
+    async def advance(
+        self, call: StoredCall, answers: Answers | None, principal: str, call_id: str = ""
+    ) -> StoredCall:
+        """Run the next round of a call that has not ended, and return what is stored of it then.
+
+        Raises:
+            Exception: what a model may not read; the call is as it was.
+        """
+        if "text" in call:
+            return call
+        next_round = PausedCall(self.tool, call["arguments"], self.rounds, call_id, principal)
+        try:
+            ended = await next_round.next(call.get("paused"), answers, sampler=self.rounds.sampler)
+        except Exception as error:
+            if is_for_model(error):
+                return {**call, "text": str(error)}
+            raise
+        if isinstance(ended, Returned):
+            return {**call, "text": as_text(ended.value)}
+        return {**call, "paused": ended}
+
+
+def adapted_tools(tools: Iterable[Any]) -> dict[str, AdaptedTool]:
+    """Return those of an agent's tools that are ours, by name."""
+    return {each.name: each.anabranch for each in tools if hasattr(each, "anabranch")}
+
+
+def questions_of(calls: Mapping[str, StoredCall]) -> dict[str, dict[str, Any]]:
+    """Return what is shown of the calls that have not ended, by their ids."""
+    return {
+        name: {"tool": call["tool"], **without_state(call["paused"])}
+        for name, call in calls.items()
+        if "text" not in call
+    }

@@ -1,0 +1,128 @@
+"""Tools in agents of Microsoft's Agent Framework: a question is a request for user input.
+
+    agent = Agent(client, tools=[as_tool(book_hotel, rounds)])
+    result = await agent.run("Book a hotel in Rome", session=session)
+    requests = result.user_input_requests
+    asked = questions(requests)                      # {call id: {"questions": […], "until": …}}
+    requests = await answer(requests, tools, {call_id: {question_id: answer}})
+    if (message := results(requests)) is not None:   # every call has ended
+        result = await agent.run(message, session=session)
+
+The requests hold the sealed states: store ``request.to_dict()`` with the session. ``answer`` runs the later
+rounds, and ``results`` has the values of the calls. The framework logs the exception with which a tool asks
+as a failure of its function. The sampler of ``rounds`` answers samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from anabranch._extras import find_framework
+from anabranch.adapters._paused_call import Answers
+from anabranch.adapters._stored_call import (
+    AdaptedTool,
+    StoredCall,
+    adapted_tools,
+    questions_of,
+)
+from anabranch.rounds import Rounds
+from anabranch.tool import Tool
+
+__all__ = ["answer", "as_tool", "questions", "results"]
+
+OURS = "anabranch"
+"""Where a request has what is stored of its call."""
+
+
+def as_tool(
+    tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] | None = None
+) -> Any:  # noqa: ANN401 - the framework's
+    """Return ``tool`` as a ``FunctionTool``; ``principal`` says who calls, from the invocation's context.
+
+    Raises:
+        MissingExtraError: the framework is not installed, or is too old.
+    """
+    framework = _framework()
+    adapted = AdaptedTool(tool, rounds)
+
+    async def run(anabranch_context: Any, **arguments: Any) -> str:  # noqa: ANN401 - its context
+        caller = principal(anabranch_context) if principal else ""
+        ended = await adapted.begin(arguments, caller)
+        if "text" in ended:
+            return str(ended["text"])
+        request = framework.Content(
+            "function_approval_request",
+            user_input_request=True,
+            additional_properties={OURS: ended},
+        )
+        raise framework.UserInputRequiredException([request])
+
+    # The framework reads the annotation to see that this parameter is not the model's.
+    run.__annotations__["anabranch_context"] = framework.FunctionInvocationContext
+    made = framework.FunctionTool(
+        name=tool.name, description=tool.description, func=run, input_model=tool.input_schema
+    )
+    made.anabranch = adapted
+    return made
+
+
+def questions(requests: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Return what the calls of these tools ask, by call.
+
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    """
+    return questions_of({request.call_id: call for request, call in _ours(requests)})
+
+
+async def answer(
+    requests: Iterable[Any],
+    tools: Iterable[Any],
+    answers: Mapping[str, Answers],
+    *,
+    principal: str = "",
+) -> list[Any]:
+    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+
+    Args:
+        requests: of the agent's last run, or of the last answer; those of other tools are left out.
+        tools: the agent's.
+        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
+        principal: who answers: what the tool's ``principal`` has returned.
+
+    Returns:
+        The requests as they are now; :func:`questions` reads what is still asked.
+    """
+    content, adapted = _framework().Content, adapted_tools(tools)
+    answered: list[Any] = []
+    for request, call in _ours(requests):
+        given = answers.get(request.call_id)
+        ended = await adapted[call["tool"]].advance(call, given, principal)
+        stored = {**request.to_dict(), "additional_properties": {OURS: ended}}
+        answered.append(content.from_dict(stored))
+    return answered
+
+
+def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
+    """Return the message with which the agent continues; ``None`` while one of the calls is open."""
+    framework, ours = _framework(), _ours(requests)
+    if not ours or not all("text" in call for _, call in ours):
+        return None
+    contents = [
+        framework.Content.from_function_result(request.call_id, result=call["text"])
+        for request, call in ours
+    ]
+    return framework.Message("tool", contents)
+
+
+def _ours(requests: Iterable[Any]) -> list[tuple[Any, StoredCall]]:
+    """Return the requests of these tools, each with what is stored of its call."""
+    return [
+        (request, request.additional_properties[OURS])
+        for request in requests
+        if OURS in (request.additional_properties or {})
+    ]
+
+
+def _framework() -> Any:  # noqa: ANN401 - a module
+    return find_framework("agent_framework", "agent-framework-core", "1.23", __name__)

@@ -1,0 +1,133 @@
+"""Tools in agents of Google's ADK: a call that asks is a long-running one.
+
+    agent = Agent(name="travel", model=…, tools=[as_tool(book_hotel, rounds)])
+    async for event in runner.run_async(user_id=…, session_id=…, new_message=…): …
+    session = await service.get_session(…)
+    asked = questions(session)                       # {call id: {"questions": […], "until": …}}
+    message = await answer(service, session, agent.tools, {call_id: {question_id: answer}})
+    if message is not None:                          # every call has ended
+        async for event in runner.run_async(user_id=…, session_id=…, new_message=message): …
+
+The sealed states are in the session's state. ``answer`` runs the later rounds and appends an event that
+stores them; the message is the responses of the calls. The principal is the session's user, and the sampler
+of ``rounds`` answers samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from anabranch._extras import find_framework
+from anabranch.adapters._paused_call import Answers
+from anabranch.adapters._stored_call import (
+    AdaptedTool,
+    StoredCall,
+    adapted_tools,
+    questions_of,
+)
+from anabranch.rounds import Rounds
+from anabranch.tool import Tool
+
+__all__ = ["answer", "as_tool", "questions"]
+
+STORED = "anabranch:"
+"""What the names of ours in a session's state begin with; the ids of their calls follow."""
+
+WAITING = {"status": "The user is asked, and has not answered yet."}
+
+
+def user_of(context: Any) -> str:  # noqa: ANN401 - a context, or a session
+    """Return the user of a session, which is the principal by default."""
+    return str(context.user_id)
+
+
+def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = user_of) -> Any:  # noqa: ANN401 - the framework's
+    """Return ``tool`` as a ``BaseTool`` of ADK; ``principal`` says who calls, from the context.
+
+    Raises:
+        MissingExtraError: ADK is not installed, or is too old.
+    """
+    base = find_framework("google.adk.tools.base_tool", "google-adk", "2.13", __name__).BaseTool
+    genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
+    adapted = AdaptedTool(tool, rounds)
+
+    class AnabranchTool(base):  # type: ignore[misc, valid-type]
+        anabranch = adapted
+
+        def _get_declaration(self) -> Any:  # noqa: ANN401 - the framework's
+            return genai.FunctionDeclaration(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=tool.input_schema,
+            )
+
+        async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:  # noqa: ANN401
+            call_id, caller = tool_context.function_call_id, principal(tool_context)
+            name = f"{tool_context.session.id}/{call_id}"
+            ended = await adapted.begin(args, caller, name)
+            if "text" in ended:
+                return {"result": ended["text"]}
+            tool_context.state[f"{STORED}{call_id}"] = ended
+            tool_context.actions.skip_summarization = True
+            return WAITING
+
+    return AnabranchTool(name=tool.name, description=tool.description, is_long_running=True)
+
+
+def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Session
+    """Return what the calls of these tools ask in a session, by call.
+
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    """
+    return questions_of(_open_calls(session))
+
+
+async def answer(
+    service: Any,  # noqa: ANN401 - BaseSessionService
+    session: Any,  # noqa: ANN401 - Session
+    tools: Iterable[Any],
+    answers: Mapping[str, Answers],
+    *,
+    principal: Callable[[Any], str] = user_of,
+) -> Any:  # noqa: ANN401 - Content, or None
+    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+
+    Args:
+        service: stores the session.
+        session: was read from it; it is brought up to date.
+        tools: the agent's.
+        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
+        principal: says who calls, from the session.
+
+    Returns:
+        The message with which the agent continues, once every call has ended; ``None`` before.
+    """
+    events = find_framework("google.adk.events", "google-adk", "2.13", __name__)
+    genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
+    adapted, user = adapted_tools(tools), principal(session)
+    calls = {
+        call_id: await adapted[call["tool"]].advance(call, answers.get(call_id), user)
+        for call_id, call in _open_calls(session).items()
+    }
+    is_done = all("text" in call for call in calls.values())
+    delta = {f"{STORED}{call_id}": None if is_done else call for call_id, call in calls.items()}
+    actions = events.EventActions(state_delta=delta)
+    await service.append_event(session, events.Event(author="user", actions=actions))
+    if not calls or not is_done:
+        return None
+    responses = [
+        genai.FunctionResponse(id=call_id, name=call["tool"], response={"result": call["text"]})
+        for call_id, call in calls.items()
+    ]
+    parts = [genai.Part(function_response=response) for response in responses]
+    return genai.Content(role="user", parts=parts)
+
+
+def _open_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Session
+    """Return what is stored of the calls that the model has not read the results of, by their ids."""
+    return {
+        name.removeprefix(STORED): call
+        for name, call in sorted(session.state.items())
+        if name.startswith(STORED) and call
+    }

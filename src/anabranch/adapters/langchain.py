@@ -1,0 +1,113 @@
+"""Tools in agents of LangChain and graphs of LangGraph: a question is an interrupt.
+
+    agent = create_agent(model, [as_tool(book_hotel, rounds)], checkpointer=checkpointer)
+    result = await agent.ainvoke({"messages": [...]}, config)
+    asked = questions(result["__interrupt__"])      # {interrupt id: {"questions": […], …}}
+    await agent.ainvoke(Command(resume={interrupt_id: {question_id: answer}}), config)
+
+Each round is a task of LangGraph, so that one that has ended is not run again when the graph is resumed;
+its sealed state is in the checkpoint and not in the interrupt. An interrupt that is not resumed stays
+open. Notices go to the stream writer. Graphs run asynchronously, with a checkpointer. LangGraph does not
+show tools the agent's model: a sampler of ``rounds``, or ``model=``, answers samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from anabranch._engine import Notice
+from anabranch._extras import find_framework
+from anabranch.adapters._langchain_model import ChatModelSampler
+from anabranch.adapters._paused_call import (
+    Answers,
+    PausedCall,
+    as_text,
+    is_for_model,
+    notice_json,
+    without_state,
+)
+from anabranch.rounds import Returned, Rounds
+from anabranch.tool import Tool
+
+__all__ = ["as_tool", "questions"]
+
+
+def as_tool(
+    tool: Tool[Any],
+    rounds: Rounds,
+    *,
+    model: Any = None,  # noqa: ANN401 - the framework's
+    principal: Callable[[Any], str] | None = None,
+) -> Any:  # noqa: ANN401 - the framework's
+    """Return ``tool`` as a ``StructuredTool`` of LangChain.
+
+    Args:
+        tool: what is called.
+        rounds: runs its rounds; a sampler of theirs replaces the model.
+        model: a chat model that answers samples: LangGraph does not show tools that of the agent.
+        principal: says who calls, from the ``ToolRuntime``.
+
+    Raises:
+        MissingExtraError: LangChain or LangGraph is not installed, or is too old.
+    """
+    core = find_framework("langchain_core.tools", "langchain-core", "1.6", __name__)
+    graph = find_framework("langgraph.types", "langgraph", "1.2", __name__)
+    prebuilt = find_framework("langgraph.prebuilt", "langgraph", "1.2", __name__)
+    task = find_framework("langgraph.func", "langgraph", "1.2", __name__).task
+
+    own = ChatModelSampler(model) if model is not None else None
+
+    async def run(anabranch_runtime: Any, **arguments: Any) -> str:  # noqa: ANN401 - ToolRuntime
+        runtime = anabranch_runtime
+
+        async def write(notice: Notice) -> None:
+            runtime.stream_writer({"anabranch_notice": notice_json(notice)})
+
+        async def one_round(paused: Any, answers: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+            try:
+                ended = await call.next(
+                    paused, answers, sampler=rounds.sampler or own, on_notice=write
+                )
+            except Exception as error:
+                if is_for_model(error):
+                    return {"error": str(error)}
+                raise
+            return {"value": as_text(ended.value)} if isinstance(ended, Returned) else ended
+
+        thread = runtime.config["configurable"].get("thread_id", "")
+        caller = principal(runtime) if principal else ""
+        call = PausedCall(tool, arguments, rounds, f"{thread}/{runtime.tool_call_id}", caller)
+        shown = {"tool": tool.name, "call_id": runtime.tool_call_id}
+        recorded = task(name=f"{tool.name} round")(one_round)
+        ended: dict[str, Any] = await recorded(None, None)
+        while "questions" in ended:
+            answers: Answers = graph.interrupt({**shown, **without_state(ended)}) or {}
+            ended = await recorded(ended, answers)
+        if "error" in ended:
+            raise core.ToolException(ended["error"])
+        return str(ended["value"])
+
+    # LangChain reads the annotation to see that this parameter is not the model's.
+    run.__annotations__["anabranch_runtime"] = prebuilt.ToolRuntime
+    return core.StructuredTool(
+        name=tool.name,
+        description=tool.description,
+        args_schema=tool.input_schema,
+        coroutine=run,
+        handle_tool_error=True,
+    )
+
+
+def questions(interrupts: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Return what these tools ask, by the ids of the interrupts of a result or a state.
+
+    Each is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and ``problem`` if the last answers
+    were refused.
+    """
+    found: dict[str, Any] = {each.id: each.value for each in interrupts}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, dict) and {"questions", "call_id"} <= {*cast("dict[str, Any]", value)}
+    }

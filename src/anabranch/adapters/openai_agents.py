@@ -1,0 +1,146 @@
+"""Tools in agents of the OpenAI Agents SDK: a question interrupts the run for an approval.
+
+    agent = Agent(name="travel", tools=[as_tool(book_hotel, rounds)])
+    result = await Runner.run(agent, "Book a hotel in Rome", context={})
+    asked = questions(result.to_state())                         # {call id: {"questions": […], …}}
+    snapshot = result.to_state().to_json()                       # later, in another process:
+    state = await RunState.from_json(agent, snapshot)
+    if not await answer(state, agent.tools, {call_id: {question_id: answer}}):
+        result = await Runner.run(agent, state)
+
+The run's context is a dict: under ``anabranch`` it has the sealed states, and the values of calls that have
+ended. The first round runs where the SDK asks whether a call needs approval; ``answer`` runs the others,
+and approves a call after its last. A context of the run has no model: the sampler of ``rounds`` answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import uuid4
+
+from anabranch._extras import find_framework
+from anabranch._json_text import read_json
+from anabranch.adapters._paused_call import Answers
+from anabranch.adapters._stored_call import (
+    AdaptedTool,
+    adapted_tools,
+    questions_of,
+)
+from anabranch.rounds import Rounds
+from anabranch.tool import Tool
+
+__all__ = ["answer", "as_tool", "questions"]
+
+
+def no_one(_: object) -> str:
+    """Return the principal of a call whose caller is not known."""
+    return ""
+
+
+WAITS = "The person has not answered the questions of this call."
+
+
+@dataclass(frozen=True)
+class _Beginnings:
+    """The first rounds of the calls of a tool, which run where the SDK asks whether to approve them."""
+
+    adapted: AdaptedTool
+    principal: Callable[[Any], str]
+    failures: dict[str, Exception] = field(default_factory=dict[str, Exception])
+    """Raised where the SDK runs the tool: it would take them for a wish to approve."""
+
+    async def needs_answers(self, wrapper: Any, arguments: Any, call_id: str) -> bool:  # noqa: ANN401
+        ours = _ours(wrapper)
+        if call_id not in ours["calls"]:
+            try:
+                ours["calls"][call_id] = await self.adapted.begin(
+                    arguments, self.principal(wrapper), f"{ours['run']}/{call_id}"
+                )
+            except Exception as error:  # noqa: BLE001 - as above
+                self.failures[call_id] = error
+                return False
+        return "text" not in ours["calls"][call_id]
+
+    async def read(self, context: Any, arguments: str) -> str:  # noqa: ANN401 - ToolContext
+        """Return what the model reads of a call."""
+        call_id = context.tool_call_id
+        if await self.needs_answers(context, read_json(arguments or "{}"), call_id):
+            return WAITS
+        if (error := self.failures.pop(call_id, None)) is not None:
+            raise error
+        return str(_ours(context)["calls"][call_id]["text"])
+
+
+def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = no_one) -> Any:  # noqa: ANN401 - the framework's
+    """Return ``tool`` as a ``FunctionTool`` of the SDK; ``principal`` says who calls, from the context.
+
+    Raises:
+        MissingExtraError: the SDK is not installed, or is too old.
+    """
+    agents = find_framework("agents", "openai-agents", "0.24", __name__)
+    adapted = AdaptedTool(tool, rounds)
+    beginnings = _Beginnings(adapted, principal)
+    made = agents.FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        params_json_schema=tool.input_schema,
+        on_invoke_tool=beginnings.read,
+        needs_approval=beginnings.needs_answers,
+        strict_json_schema=False,
+    )
+    made.anabranch = adapted
+    return made
+
+
+def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunState
+    """Return what the calls of these tools ask, by call.
+
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    """
+    calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state shows its context to nobody
+    waiting = [item.raw_item.call_id for item in state.get_interruptions()]
+    return questions_of({call_id: calls[call_id] for call_id in waiting if call_id in calls})
+
+
+async def answer(
+    state: Any,  # noqa: ANN401 - RunState
+    tools: Iterable[Any],
+    answers: Mapping[str, Answers],
+    *,
+    principal: Callable[[Any], str] = no_one,
+) -> dict[str, dict[str, Any]]:
+    """Run the next rounds of the calls for which there are ``answers``, by call and question.
+
+    Args:
+        state: the run's, in which calls that have ended are approved.
+        tools: the agent's.
+        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
+        principal: says who calls, from the run's context.
+
+    Returns:
+        What is still asked, as :func:`questions` does; the run continues when nothing is.
+    """
+    wrapper = state._context  # noqa: SLF001 - as above
+    adapted, calls = adapted_tools(tools), _ours(wrapper)["calls"]
+    for item in state.get_interruptions():
+        call_id = item.raw_item.call_id
+        if call_id in calls:
+            calls[call_id] = await adapted[item.name].advance(
+                calls[call_id], answers.get(call_id), principal(wrapper)
+            )
+            if "text" in calls[call_id]:
+                state.approve(item)
+    return questions(state)
+
+
+def _ours(wrapper: Any) -> dict[str, Any]:  # noqa: ANN401 - RunContextWrapper
+    """Return what is ours in the run's context: its calls, and a name that tells them from other runs'."""
+    context = wrapper.context
+    if not isinstance(context, dict):
+        raise TypeError("A run with tools of anabranch needs a dict as its context: context={}.")
+    ours: dict[str, Any] = cast("dict[str, Any]", context).setdefault(
+        "anabranch", {"run": uuid4().hex, "calls": {}}
+    )
+    return ours

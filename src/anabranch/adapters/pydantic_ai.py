@@ -1,0 +1,109 @@
+"""Tools in agents of Pydantic AI: a question ends the run with ``DeferredToolRequests``.
+
+    agent = Agent(model, tools=[as_tool(book_hotel, rounds)], output_type=[str, DeferredToolRequests])
+    result = await agent.run("Book a hotel in Rome")
+    asked = questions(result.output)                          # {call id: Asked}
+    await agent.run(message_history=result.all_messages(),
+                    deferred_tool_results=results(result.output, {call_id: {question_id: answer}}))
+
+The call is paused as one that requires approval, whose metadata hold the questions and the sealed state;
+``results`` approves, and hands the answers to the tool. Questions that are left open are asked again.
+The agent's model answers samples, and notices are emitted as custom events named ``anabranch_notice``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from anabranch._engine import Notice
+from anabranch._extras import find_framework
+from anabranch.adapters._paused_call import Answers, PausedCall, is_for_model, notice_json
+from anabranch.models import as_sampler
+from anabranch.rounds import Asked, Returned, Rounds
+from anabranch.tool import Tool
+
+__all__ = ["as_tool", "questions", "results"]
+
+
+def as_tool(
+    tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] | None = None
+) -> Any:  # noqa: ANN401 - the framework's
+    """Return ``tool`` as a ``Tool`` of Pydantic AI.
+
+    Args:
+        tool: what is called.
+        rounds: runs its rounds; a sampler of theirs replaces the agent's model.
+        principal: says who calls, from the ``RunContext``.
+
+    Raises:
+        MissingExtraError: Pydantic AI is not installed, or is too old.
+    """
+    ai = _library()
+
+    async def run(ctx: Any, **arguments: object) -> object:  # noqa: ANN401 - RunContext
+        async def emit(notice: Notice) -> None:
+            await ctx.emit(_notice_event()(**notice_json(notice)))
+
+        given: dict[str, Any] = (ctx.tool_call_approved and ctx.tool_call_metadata) or {}
+        named = f"{ctx.conversation_id}/{ctx.tool_call_id}"
+        caller = principal(ctx) if principal else ""
+        call = PausedCall(tool, arguments, rounds, named, caller)
+        sampler = rounds.sampler or as_sampler(ctx.model)
+        try:
+            ended = await call.next(
+                given or None, given.get("answers"), sampler=sampler, on_notice=emit
+            )
+        except Exception as error:
+            if is_for_model(error):
+                raise ai.ToolFailed(str(error)) from error
+            raise
+        if isinstance(ended, Returned):
+            return ended.value
+        raise ai.ApprovalRequired(metadata=ended)
+
+    schema = tool.input_schema
+    return ai.Tool.from_schema(run, tool.name, tool.description, schema, takes_ctx=True)
+
+
+def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredToolRequests
+    """Return what the calls of these tools ask, by call; other deferred calls are not listed.
+
+    Where the last answers were refused, ``requests.metadata[call_id]["problem"]`` says why.
+    """
+    stored: dict[str, dict[str, Any]] = requests.metadata
+    return {
+        call.tool_call_id: Asked.from_json(stored[call.tool_call_id])
+        for call in requests.approvals
+        if {"questions", "state"} <= stored.get(call.tool_call_id, {}).keys()
+    }
+
+
+def results(requests: Any, answers: Mapping[str, Answers]) -> Any:  # noqa: ANN401
+    """Return the ``DeferredToolResults`` with which the run continues: ``answers`` by call, and question.
+
+    A call that is left out asks again. Results of other deferred calls can be added to them.
+    """
+    ours = questions(requests)
+    given = {each: {**requests.metadata[each], "answers": answers.get(each, {})} for each in ours}
+    return requests.build_results(approvals=dict.fromkeys(ours, True), metadata=given)
+
+
+def _library() -> Any:  # noqa: ANN401 - a module
+    return find_framework("pydantic_ai", "pydantic-ai-slim", "2.68", __name__)
+
+
+@cache
+def _notice_event() -> Any:  # noqa: ANN401 - a class whose base is the framework's
+    base = _library().CustomEvent
+
+    @dataclass(kw_only=True)
+    class AnabranchNotice(base):  # type: ignore[misc, valid-type]
+        message: str
+        level: str | None = None
+        progress: float | None = None
+        total: float | None = None
+
+    return AnabranchNotice

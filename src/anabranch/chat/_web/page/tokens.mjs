@@ -1,0 +1,95 @@
+// Markdown as tokens, at a cost that grows with the length of the text and with nothing else. Texts of
+// models and tools are hostile: the lexer takes quadratic time over some, and recurses as deep as quotes
+// and lists are nested. So it reads pieces of a bounded length, and stops at a bounded depth.
+import { Lexer } from "./vendor.mjs";
+
+export const PIECE = 8_000; // characters that the lexer reads at once
+export const MOST = 64_000; // characters that are read as Markdown; what follows is plain text
+export const DEEPEST = 12; // quotes, lists and emphases inside each other; what is deeper is plain text
+
+const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
+const CLOSED = /^ {0,3}(`{3,}|~{3,})\s*$/;
+const PARAGRAPH = /^(?![-*+]\s|\d+[.)]\s)\S/; // it belongs to no list that is above it
+
+class BoundedLexer extends Lexer {
+  depth = 0;
+
+  blockTokens(text, tokens = [], ...rest) {
+    return this.deeper(text, tokens, () => super.blockTokens(text, tokens, ...rest));
+  }
+
+  inlineTokens(text, tokens = []) {
+    return this.deeper(text, tokens, () => super.inlineTokens(text, tokens));
+  }
+
+  deeper(text, tokens, read) {
+    if (this.depth === DEEPEST) {
+      tokens.push({ type: "text", raw: text, text });
+      return tokens;
+    }
+    this.depth += 1;
+    try {
+      return read();
+    } finally {
+      this.depth -= 1;
+    }
+  }
+}
+
+/** A text in pieces, each {type, text}; the pieces of a text that grows stay the same, but for the last. */
+export function pieces(text) {
+  const found = [];
+  let begin = 0; // of the piece
+  let gap = 0; // where a paragraph begins after an empty line
+  let isEmpty = true; // whether the line before is
+  let fence = null; // the code block that is open: {mark, at}
+  const cut = (to, type = "markdown") => {
+    if (to > begin) found.push({ type, text: text.slice(begin, to) });
+    begin = gap = to;
+  };
+  const most = text.length > MOST ? text.lastIndexOf("\n", MOST - 1) + 1 || MOST : text.length;
+  for (let at = 0, next; at < most; at = next) {
+    next = text.indexOf("\n", at) + 1 || most;
+    next = Math.min(next, most);
+    const line = text.slice(at, next).trimEnd();
+    if (fence) {
+      const isClosed = CLOSED.exec(line)?.[1].startsWith(fence.mark);
+      if (next - begin > PIECE) cut(fence.at);
+      if (isClosed && next - begin > PIECE) cut(next, "code");
+      if (isClosed) fence = null;
+    } else {
+      if (isEmpty && PARAGRAPH.test(line)) gap = at;
+      const mark = FENCE.exec(line)?.[1];
+      if (mark) fence = { mark, at };
+      else while (next - begin > PIECE) cut(gap > begin ? gap : at > begin ? at : begin + PIECE);
+    }
+    isEmpty = !line;
+  }
+  if (fence && most - begin > PIECE) {
+    cut(fence.at);
+    cut(most, "code");
+  }
+  cut(most);
+  cut(text.length, "plain");
+  return found;
+}
+
+/** The tokens of a piece; where the lexer fails, its text. */
+export function tokens({ type, text }) {
+  if (type === "code") return [codeBlock(text)];
+  if (type === "markdown") {
+    try {
+      return new BoundedLexer().lex(text);
+    } catch (error) {
+      console.error("A text is shown as it is, since its Markdown cannot be read.", error);
+    }
+  }
+  return [{ type: "plain", text }];
+}
+
+function codeBlock(text) {
+  const [first, ...lines] = text.trimEnd().split("\n");
+  const mark = FENCE.exec(first)[1];
+  if (CLOSED.exec(lines.at(-1) ?? "")?.[1].startsWith(mark)) lines.pop();
+  return { type: "code", lang: first.trim().slice(mark.length).trim(), text: lines.join("\n") };
+}

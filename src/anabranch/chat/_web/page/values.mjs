@@ -1,0 +1,40 @@
+// Values as people read them: what tools returned, and what was answered to their questions.
+import { html } from "./vendor.mjs";
+import { Markdown } from "./markdown.mjs";
+
+const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
+/** A value with names, each with what it is. */
+export const Fields = ({ fields }) => html`<dl>
+  ${fields.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${shown(value)}</dd></div>`)}
+</dl>`;
+
+const shown = (value) =>
+  typeof value === "boolean" ? (value ? "yes" : "no") : String([value].flat().join(", ")) || "–";
+
+/** What a tool returned: to a person who called it, Markdown and fields; to a model, the text itself. */
+export const Returned = ({ blocks, forPerson = false }) => html`<div class="result" role="group" aria-label="Result">
+  ${blocks.map((each, key) => html`<${Block} key=${key} ...${each} forPerson=${forPerson} />`)}
+</div>`;
+
+function Block({ type, text, mime_type, data, forPerson }) {
+  if (type === "image" && IMAGES.has(mime_type)) {
+    return html`<img src=${`data:${mime_type};base64,${data}`} alt="Returned by the tool" />`;
+  }
+  if (text === undefined) return html`<pre tabindex="0">(${type})</pre>`;
+  const value = parsed(text);
+  if (value === undefined) return forPerson ? html`<${Markdown} text=${text} />` : html`<pre tabindex="0">${text}</pre>`;
+  const fields = Array.isArray(value) ? [] : Object.entries(value);
+  const isFlat = fields.length > 0 && fields.every(([, each]) => each === null || typeof each !== "object");
+  return forPerson && isFlat ? html`<${Fields} fields=${fields} />` : html`<pre tabindex="0">${JSON.stringify(value, null, 1)}</pre>`;
+}
+
+/** The list or object that a text is as JSON; undefined for any other text. */
+function parsed(text) {
+  if (!/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,184 @@
+"""The tools that continue a call by its handle: ``continue_call`` and ``answer_questions``.
+
+``continue_call`` asks the open questions of a call that needs more rounds than its client allows.
+``answer_questions`` takes the answers of a user whose client shows no questions. Either replies
+with what the tool itself would: its value, further questions, or a handle again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from anabranch._engine import Answer, Journal
+from anabranch._parameters import Parameters
+from anabranch.errors import InvalidTokenError, ToolError
+from anabranch.mcp._chains import unmarked
+from anabranch.mcp._handles import OpenCall
+from anabranch.mcp._request import McpRequest
+from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+from anabranch.mcp._service import Service
+from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, sendable
+from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
+from anabranch.tool import ToolAnnotations
+
+__all__ = ["ContinueTool", "answer_questions", "continue_call"]
+
+NO_CALL = (
+    "This handle names no call that can go on: it is not valid here, it has expired, or what it"
+    " asks has been answered. Use the handle of the latest result, or call the tool again."
+)
+
+Handle = Annotated[str, Field(description="The handle that the earlier result has named.")]
+
+
+class UserAnswer(BaseModel):
+    """What the user said to one question."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    question: str = Field(description="The question's name, as the result has listed it.")
+    action: Literal["accept", "decline", "cancel"] = Field(
+        description="accept: the user has answered; decline: the user does not want to; cancel:"
+        " the user wants to stop."
+    )
+    content: dict[str, JsonValue] = Field(
+        default_factory=dict, description="With accept: the fields, fitting the question's schema."
+    )
+
+
+def _continue(call: Handle) -> None:
+    """Declare the parameters."""
+
+
+def _answer(
+    call: Handle,
+    answers: Annotated[
+        list[UserAnswer],
+        Field(description="The user's answers. Without any, the questions are listed again."),
+    ] = [],  # noqa: B006 - read by pydantic, which copies it
+) -> None:
+    """Declare the parameters."""
+
+
+class ContinueTool:
+    """One of the two tools, as a server offers it; the attributes are those of a tool."""
+
+    annotations: ToolAnnotations | None = None
+    returns: Any = inspect.Signature.empty  # the value of the tool that is continued
+
+    def __init__(
+        self,
+        service: Service,
+        name: str,
+        title: str,
+        description: str,
+        signature: Callable[..., None],
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.description = description
+        self._parameters = Parameters(name, signature, ())
+        self.input_schema: dict[str, Any] = self._parameters.schema
+        self._service = service
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments, checked.
+
+        Raises:
+            InvalidArgumentsError: they do not fit.
+        """
+        return self._parameters.validate(arguments)
+
+    async def serve(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
+        """Continue the call: give it the answers, or ask its open questions again.
+
+        Raises:
+            ToolError: the call cannot go on, or an answer answers no question.
+            InvalidTokenError: the state of the chain is not valid.
+            Exception: what the call raises.
+        """
+        return sendable(await self._served(arguments, request))
+
+    async def _served(self, arguments: Mapping[str, Any], request: McpRequest) -> object:
+        service, handles = self._service, self._service.handles
+        if request.state is not None:
+            begins, state = unmarked(request.state)
+            call = await handles.open(arguments["call"], request.principal)
+            journal = await service.calls.stored.load(state)
+            call = OpenCall(call.tool, call.arguments, journal)
+            answers = answers_to(journal, request.responses)
+            return await run_rounds(call, answers, request, service, Chain(begins, marks=True))
+        try:
+            call = await handles.open(arguments["call"], request.principal)
+            given: list[UserAnswer] = arguments.get("answers", [])
+            entered = await service.calls.stored.entered(call.journal)
+            answers = {
+                **_answers(given, call.journal),
+                **entered,
+            }  # a person's own words come first
+            if not answers and service.calls.durability is not None:
+                return await self._reopen(call, request)
+            chain = Chain(call.journal.rounds, marks=True)
+            return await run_rounds(call, answers, request, service, chain)
+        except InvalidTokenError as refusal:
+            raise ToolError(NO_CALL) from refusal
+
+    async def _reopen(self, call: OpenCall, request: McpRequest) -> object:
+        """Ask what is open now, which may be more than when the handle was made."""
+        service = self._service
+        waiting = await service.calls.stored.waiting(call.journal.line, ROUND_REPLIES)
+        if waiting is None:
+            raise InvalidTokenError
+        reply, last = waiting
+        call = OpenCall(call.tool, call.arguments, await service.calls.stored.load(last.state))
+        if service.by_rounds(request):
+            chain = Chain(last.number, marks=True)
+            return await ask_client(call, reply, request, service, chain, last.number)
+        return await run_live(call, request, service)
+
+
+def continue_call(service: Service) -> ContinueTool:
+    """Return the tool for calls of more rounds than clients allow."""
+    return ContinueTool(
+        service,
+        CONTINUE_CALL,
+        "Continue a call",
+        "Pick up a tool call that had to stop because it needed more answers than one request may"
+        " ask for. It goes on exactly where it stopped.",
+        _continue,
+    )
+
+
+def answer_questions(service: Service) -> ContinueTool:
+    """Return the tool for users whose clients show no questions."""
+    return ContinueTool(
+        service,
+        ANSWER_QUESTIONS,
+        "Answer questions",
+        "Hand in the user's answers to the questions that the result of another tool has listed,"
+        " and go on with that tool. Ask the user first; never answer for the user.",
+        _answer,
+    )
+
+
+def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
+    """Return the answers by question.
+
+    Raises:
+        ToolError: one is to a question that is not open, or two are to the same.
+    """
+    forms = [step_id for step_id, (kind, _) in journal.questions.items() if kind != "sample"]
+    answers: dict[str, Answer] = {}
+    for each in given:
+        if each.question not in forms or each.question in answers:
+            raise ToolError(
+                f"There is no open question {each.question[:100]!r}, or it is answered twice. Give"
+                f" one answer to each of: {', '.join(map(repr, forms))}."
+            )
+        content: dict[str, JsonValue] = {"content": each.content} if each.action == "accept" else {}
+        answers[each.question] = Answer({"action": each.action, **content})
+    return answers

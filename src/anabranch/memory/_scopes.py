@@ -1,0 +1,92 @@
+"""Scopes: whose a memory is, and which of them one caller sees.
+
+Two names are one only if they are the same text: a name that would have to be cleaned is refused, so
+that none falls together with another. A level without a name does not exist, but for the project of
+callers who are not distinguished, which is theirs together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal, TypeAlias, get_args
+
+from pydantic import AfterValidator, StringConstraints, TypeAdapter, ValidationError
+
+from anabranch._printable import printable
+from anabranch.messages import Shape
+
+__all__ = ["LEVELS", "Level", "Scope", "Scopes"]
+
+Level: TypeAlias = Literal["person", "project", "team", "org"]
+"""How far a memory is shared, the nearest first."""
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""All levels, the nearest first."""
+
+_LONGEST = 200
+_DIGEST = "sha256:"
+
+
+def _exact(name: str) -> str:
+    if printable(name).strip() != name:
+        raise ValueError(
+            "a name begins and ends with a character that can be seen, and has none that cannot"
+        )
+    return name
+
+
+Name: TypeAlias = Annotated[str, StringConstraints(max_length=_LONGEST), AfterValidator(_exact)]
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+class Scope(Shape):
+    """One person, project, team or organisation, by its name."""
+
+    level: Level = "project"
+    name: Name = ""
+
+
+class Scopes(Shape):
+    """Where a caller is at home: who they are, their project, their team and their organisation.
+
+    ``person`` is the caller alone. The others are what the application shares among callers, under
+    the names that it gives.
+    """
+
+    person: Name = ""
+    project: Name = ""
+    team: Name = ""
+    org: Name = ""
+
+    def at(self, level: Level) -> Scope:
+        """Return the caller's scope at ``level``."""
+        return Scope(level=level, name=getattr(self, level))
+
+    def of(self, principal: str) -> Scopes:
+        """Return the scopes of a caller who shares these."""
+        return self.model_copy(update={"person": _name_of(principal)})
+
+    @property
+    def visible(self) -> tuple[Scope, ...]:
+        """The scopes whose memories the caller sees, the nearest first."""
+        scopes = map(self.at, LEVELS)
+        return tuple(each for each in scopes if each.name or self._is_common(each))
+
+    @property
+    def voter(self) -> str:
+        """Who votes on memories: the caller, or all who cannot be distinguished from them."""
+        nearest = self.visible[0]
+        return f"{nearest.level}:{nearest.name}"
+
+    def _is_common(self, scope: Scope) -> bool:
+        return scope.level == "project" and not self.person
+
+
+def _name_of(principal: str) -> str:
+    """Return the name of a principal, who may be called anything; no two have the same one."""
+    if principal and not principal.startswith(_DIGEST):
+        try:
+            return _NAME.validate_python(principal)
+        except ValidationError:
+            pass  # a digest is a name
+    return _DIGEST + hashlib.sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,28 @@
+"""One round of a tool from a state: what an adapter to another maker's agent needs.
+
+    ended = await run_round(book_flight, {"destination": "Rome"}, keys=[...])
+    while isinstance(ended, Asked):
+        answers = {question.id: … for question in ended.questions}      # maybe days later, elsewhere
+        ended = await run_round(book_flight, {"destination": "Rome"},
+                                state=ended.state, answers=answers, keys=[...])
+    ended.value
+
+Who runs many rounds makes one :class:`Rounds`, which holds the keys and the store.
+"""
+
+from anabranch.rounds._answers import AnswerLike, InvalidAnswerError
+from anabranch.rounds._rounds import Misfits, Rounds, RoundsKeywords, run_round
+from anabranch.rounds._shapes import Asked, Question, QuestionKind, Returned
+
+__all__ = [
+    "AnswerLike",
+    "Asked",
+    "InvalidAnswerError",
+    "Misfits",
+    "Question",
+    "QuestionKind",
+    "Returned",
+    "Rounds",
+    "RoundsKeywords",
+    "run_round",
+]

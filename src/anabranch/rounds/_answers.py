@@ -1,0 +1,187 @@
+"""Answers to the questions of a round, checked before anything of it runs.
+
+The schema of a form is checked here, so that who asks learns at once which field is wrong. What only
+the author's model refuses, by a validator of its own, is found out when the body takes the answer; the
+tool then asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from anabranch._asking.answerer import AnswerError, answer_of_error
+from anabranch._engine import Answer
+from anabranch._form_fields import Field, Form
+from anabranch._json_text import number_problem
+from anabranch.elicitation import Accepted, Cancelled, Declined, describe
+from anabranch.errors import AnabranchError
+from anabranch.messages import ElicitReply, SampleReply
+
+__all__ = ["AnswerLike", "InvalidAnswerError", "checked_answers"]
+
+AnswerLike: TypeAlias = (
+    ElicitReply
+    | SampleReply
+    | Accepted[Any]
+    | Declined
+    | Cancelled
+    | AnswerError
+    | Mapping[str, Any]
+)
+"""An answer: a reply, or its JSON, such as ``{"action": "accept", "content": {"nights": 2}}``.
+
+An :class:`anabranch.AnswerError` says that who was asked has failed; the tool reads a ``StepFailed``.
+"""
+
+_FORM_REPLY = (
+    'it must be {"action": "accept", "content": {…}}, {"action": "decline"} or {"action": "cancel"}'
+)
+_PAGE_REPLY = 'it must be {"action": "accept"}, {"action": "decline"} or {"action": "cancel"}'
+
+
+@dataclass(eq=False, repr=False)
+class InvalidAnswerError(AnabranchError, recordable=False):
+    """The answer to ``question`` is refused, since ``problem``. Nothing has run; answer it again."""
+
+    question: str
+    problem: str
+
+    def __str__(self) -> str:
+        return (
+            f"The answer to {self.question!r} is refused: {self.problem}."
+            " Nothing has run; correct it and answer again."
+        )
+
+
+def checked_answers(
+    given: Mapping[str, AnswerLike],
+    questions: Mapping[str, tuple[str, str]],
+    forms: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Answer]:
+    """Return the answers ``given`` to open questions.
+
+    Args:
+        given: answers by the ids of their questions.
+        questions: the kinds of the open questions, by id.
+        forms: the schemas of those whose answers are checked by them.
+
+    Raises:
+        InvalidAnswerError: one is not to an open question, is no answer, or does not fit the form.
+    """
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of a client
+        asked = next(iter(questions), "")
+        raise InvalidAnswerError(
+            asked, "answers are given by the ids of their questions, {id: answer}"
+        )
+    return {
+        step_id: _checked(step_id, each, questions, forms.get(step_id))
+        for step_id, each in given.items()
+    }
+
+
+def _checked(
+    step_id: str,
+    given: AnswerLike,
+    questions: Mapping[str, tuple[str, str]],
+    form: Mapping[str, Any] | None,
+) -> Answer:
+    if step_id not in questions:
+        known = ", ".join(map(repr, questions)) or "none"
+        raise InvalidAnswerError(step_id, f"it is not asked (open questions: {known})")
+    kind = questions[step_id][0]
+    if isinstance(given, AnswerError):
+        return answer_of_error(kind, step_id, given.code, str(given), given.data)
+    reply = _read(step_id, kind, given)
+    value = reply.model_dump(mode="json", exclude_none=True)
+    if (problem := number_problem(value)) is not None:
+        raise InvalidAnswerError(step_id, problem)
+    if form is not None and isinstance(reply, ElicitReply) and reply.action == "accept":
+        _check_fields(step_id, form, reply.content or {})
+    return Answer(value)
+
+
+def _read(step_id: str, kind: str, given: object) -> ElicitReply | SampleReply:
+    match given:
+        case Accepted():
+            content: object = cast("Accepted[object]", given).content
+            data = content.model_dump(mode="json") if isinstance(content, BaseModel) else content
+            given = {"action": "accept", "content": data}
+        case Declined() | Cancelled():
+            given = {"action": given.action}
+        case BaseModel():
+            given = given.model_dump()
+        case _:
+            pass
+    try:
+        return (SampleReply if kind == "sample" else ElicitReply).model_validate(given)
+    except ValidationError as error:
+        wanted = _FORM_REPLY if kind == "elicit" else _PAGE_REPLY
+        if kind == "sample":
+            wanted = f"it is not a model's reply ({describe(error)})"
+        raise InvalidAnswerError(step_id, wanted) from error
+
+
+def _check_fields(
+    step_id: str, schema: Mapping[str, Any], content: Mapping[str, JsonValue]
+) -> None:
+    form = Form.model_validate(schema)
+    problems = [
+        f"{name}: it is missing" for name in sorted(form.required) if content.get(name) is None
+    ]
+    for name, value in content.items():
+        if name in form.properties and value is not None:
+            try:
+                _check_field(form.properties[name], value)
+            except ValueError as problem:
+                problems.append(f"{name}: {problem}")
+    if problems:
+        raise InvalidAnswerError(step_id, "; ".join(problems))
+
+
+def _check_field(field: Field, value: JsonValue) -> None:
+    """Check the value of one field.
+
+    Raises:
+        ValueError: it does not fit; the message says in a few words what would.
+    """
+    match field.type:
+        case "array":
+            _check_chosen(field, value)
+        case "string":
+            _check_text(field, value)
+        case "boolean":
+            if not isinstance(value, bool):
+                raise ValueError("must be true or false")  # noqa: TRY004 - a word to who answers
+        case _:
+            _check_number(field, value)
+
+
+def _check_chosen(field: Field, value: JsonValue) -> None:
+    options = [option.const for option in field.items.options]
+    if not isinstance(value, list) or not all(each in options for each in value):
+        raise ValueError(f"must be a list of any of {', '.join(options)}")
+    if (allowed := field.check_chosen([str(each) for each in value])) is not True:
+        raise ValueError(str(allowed))
+
+
+def _check_text(field: Field, value: JsonValue) -> None:
+    options = [option.const for option in field.options]
+    if not isinstance(value, str):
+        raise ValueError("must be a text")  # noqa: TRY004 - as above
+    if options and value not in options:
+        raise ValueError(f"must be one of {', '.join(options)}")
+    field.read(value, required=True)
+
+
+def _check_number(field: Field, value: JsonValue) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("must be a number")  # noqa: TRY004 - as above
+    if field.type == "integer" and isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError("must be a whole number")
+        value = int(value)
+    field.read(str(value), required=True)

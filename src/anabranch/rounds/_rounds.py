@@ -1,0 +1,394 @@
+"""Rounds, run one by one: the options that they share, and the function that runs a single one.
+
+A state that a round hands out is sealed with keys, as MCP's ``requestState`` is: bound to the tool, its
+arguments, the principal and the audience, and of limited life. Without keys nothing runs: a state that
+only this process could open would be lost wherever a framework's snapshot is resumed elsewhere.
+
+Without a store the state has everything, and what is recorded in it is not run again; a state that is
+continued twice runs twice what comes after it. With a store the state is a reference, a round that is
+repeated gets the outcome of the first, and nothing is done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from anabranch._asking.host import Capabilities, Host
+from anabranch._asking.sampling import Sampler
+from anabranch._code_version import code_version
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.job import Job
+from anabranch._durable.policy import RETAIN, Durability
+from anabranch._durable.reading import store_errors_mapped
+from anabranch._durable.service import CallService
+from anabranch._durable.states import digest
+from anabranch._durable.store import CallStore
+from anabranch._engine import Ask, Finished, Journal, Notice
+from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
+from anabranch._engine.sleeping import wakes_at
+from anabranch._opening import Runtime
+from anabranch._sealing import ROUNDS, Claims, Sealer
+from anabranch._wrong_kinds import require_tool
+from anabranch.errors import InvalidTokenError
+from anabranch.limits import Limits
+from anabranch.messages import ElicitRequest
+from anabranch.rounds._answers import AnswerLike, InvalidAnswerError, checked_answers
+from anabranch.rounds._shapes import Asked, Returned, question_of
+from anabranch.stores import open_store
+from anabranch.tool import Tool
+
+__all__ = ["Misfits", "Rounds", "RoundsKeywords", "run_round"]
+
+T = TypeVar("T")
+
+Misfits: TypeAlias = Literal["refuse", "ask"]
+"""What happens to an answer that does not fit its form: it is refused, or the tool asks again."""
+
+OnNotice: TypeAlias = Callable[[Notice], Awaitable[object]]
+
+DAY = 86_400.0
+
+
+class _RoundClaims(Claims):
+    """The content of a state.
+
+    Attributes:
+        called: a digest of the arguments.
+        forms: the schemas of the open forms, by question.
+    """
+
+    called: str
+    forms: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replies:
+    """How the open questions of a round are handed out, and stored. The state is not sealed here."""
+
+    journal: Journal
+    kind: str = "run_round"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
+        return Asked(tuple(map(question_of, asks)), state, wakes_at(self.journal))
+
+    def dump(self, reply: Asked) -> dict[str, Any]:
+        return {**reply.to_json(), "state": ""}
+
+    def load(self, stored: dict[str, Any], state: str) -> Asked:
+        return Asked.from_json({**stored, "state": state})
+
+
+def _services() -> WeakKeyDictionary[Tool[Any], CallService]:
+    return WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """What the rounds of some tools share.
+
+    Attributes:
+        keys: secrets of at least 32 bytes each; the first seals the states, all of them open.
+        store: where calls are recorded: a URL as for ``anabranch.stores.open_store``, a store, or a
+            ``Durability``. One given by URL is closed by :meth:`aclose`.
+        audience: the name of the service: a state of another one with the same keys is refused.
+        ttl: seconds for which a state can be continued: a day by default; that of a call that sleeps,
+            after it wakes. A ``Durability`` has its own.
+        sampler: answers the tools' samples, unless a round has one of its own. Without one, samples
+            are questions.
+        capabilities: what can be asked; everything by default. A tool that asks for anything else is
+            refused with a ``CapabilityError``.
+        misfits: what happens to an answer that does not fit its form: by default it is refused and
+            nothing runs. With ``ask``, the tool asks again and says why, as it does over MCP, three
+            times at most.
+        limits: enclose every call, in addition to each tool's own.
+        patience: seconds that work outside of steps may hold back an open question in a round.
+        clock: time.
+        ids: call ids.
+        code_version: the version of the tools' code; with a store, a digest of their files by default.
+
+    Raises:
+        ValueError: there are no keys, or one is too short.
+        StoreError: the store's URL cannot be understood.
+    """
+
+    keys: Sequence[bytes | str] = field(default=(), repr=False)
+    store: str | CallStore | Durability | None = field(default=None, repr=False)
+    audience: str = ""
+    ttl: float = DAY
+    sampler: Sampler | None = None
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    misfits: Misfits = "refuse"
+    limits: Limits | None = None
+    patience: float | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    code_version: str | None = None
+    _durability: Durability | None = field(init=False, repr=False)
+    _sealer: Sealer = field(init=False, repr=False)
+    _services: WeakKeyDictionary[Tool[Any], CallService] = field(
+        init=False, repr=False, default_factory=_services, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise ValueError(
+                "A round needs keys=, at least one secret of 32 bytes or more, to seal the states"
+                " that it hands out; processes that continue each other's calls share it. Make one:"
+                ' python -c "import secrets; print(secrets.token_hex(32))"'
+            )
+        if self.misfits not in {"refuse", "ask"}:
+            raise ValueError(f"misfits must be 'refuse' or 'ask', got {self.misfits!r}.")
+        durability = self._opened()
+        ttl = self.ttl if durability is None else durability.expire_after + durability.retain
+        sealer = Sealer(
+            self.keys, audience=self.audience, ttl=ttl, clock=self.clock, purpose=ROUNDS
+        )
+        object.__setattr__(self, "_durability", durability)
+        object.__setattr__(self, "_sealer", sealer)
+
+    def _opened(self) -> Durability | None:
+        """Return how the store is used: every state stays in it, and is handed out as a reference."""
+        store = self.store
+        if store is None or isinstance(store, Durability):
+            return store and replace(store, spill=0)
+        opened = open_store(store) if isinstance(store, str) else store
+        return Durability(opened, spill=0, expire_after=self.ttl, retain=max(self.ttl, RETAIN))
+
+    async def run(
+        self,
+        tool: Tool[T],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        state: str | None = None,
+        answers: Mapping[str, AnswerLike] | None = None,
+        call_id: str = "",
+        principal: str = "",
+        sampler: Sampler | None = None,
+        on_notice: OnNotice | None = None,
+    ) -> Returned[T] | Asked:
+        """Run one round of ``tool``: to its end, or until it waits.
+
+        Args:
+            tool: what is called.
+            arguments: its arguments, the same in every round.
+            state: what the last round has handed out; ``None`` begins a call.
+            answers: to open questions, by their ids. Those that are left out stay open.
+            call_id: names the call that begins: with a store, a first round that is repeated under
+                the same name is not run again. Choose one that no other call of the principal has.
+            principal: who calls; a state of another one is refused.
+            sampler: answers the tool's samples.
+            on_notice: receives log messages and progress, each once.
+
+        Returns:
+            ``Returned`` with the tool's value, or ``Asked`` with open questions. A call that sleeps
+            has an ``until``: run the next round, without answers, at that time or later.
+
+        Raises:
+            InvalidArgumentsError: the arguments do not fit the tool's parameters.
+            InvalidAnswerError: an answer is refused. These two say which field is wrong, and nothing
+                has run.
+            InvalidTokenError: the state is not one of these rounds for this tool, these arguments and
+                this principal; it has expired; or, with a store, it was answered differently before.
+            CallExpiredError: the call was given up, or not continued in time; its effects are undone.
+            IdempotencyKeyError: another call was begun under this ``call_id``.
+            OtherVersionError: the call waits for the code that has begun it.
+            UnreachableError: the store does not answer; nothing is lost, run the same round again.
+            TypeError: ``tool`` is none.
+            Exception: what the tool raises, after its effects are undone.
+        """
+        require_tool("run_round()", tool)
+        validated = tool.validate(arguments or {})
+        service = self._service(tool)
+        if state is None:
+            if answers:
+                raise InvalidAnswerError(
+                    next(iter(answers)), "answers need the state= they are for"
+                )
+            known = service.keyed(call_id, principal, tool, validated) if call_id else None
+            journal, forms = known or service.new(), dict[str, dict[str, Any]]()
+        else:
+            journal, forms = await self._load(service, tool, validated, state, principal)
+        given = checked_answers(
+            answers or {}, journal.questions, forms if self.misfits == "refuse" else {}
+        )
+        job = self._job(tool, validated, principal, sampler or self.sampler, on_notice)
+        ended = await service.run_round(job, journal, given, _Replies(journal))
+        if isinstance(ended, Finished):
+            return Returned(ended.value)
+        return self._sealed(ended, tool, validated, principal)
+
+    async def give_up(
+        self,
+        tool: Tool[Any],
+        arguments: Mapping[str, Any] | None,
+        state: str,
+        *,
+        principal: str = "",
+    ) -> bool:
+        """End a call that will not be continued: run the undos of what it has done, in reverse order.
+
+        With a store the call is then over, and every state of it refused; one that has ended before
+        stays as it is. Without one, a state that is given up twice is undone twice.
+
+        Returns whether nothing is left to undo. With a store, :meth:`expire` tries the rest again; it
+        also gives up calls that were not continued in time.
+
+        Raises:
+            InvalidTokenError, UnreachableError, TypeError: as :meth:`run`.
+        """
+        require_tool("give_up()", tool)
+        validated, service = tool.validate(arguments or {}), self._service(tool)
+        journal, _ = await self._load(service, tool, validated, state, principal)
+        if self._durability is None:
+            await service.undo(self._job(tool, validated, principal, None, None), journal)
+            return not journal.compensations
+        if await service.stored.find(journal.line, principal) is None:
+            raise InvalidTokenError
+        with store_errors_mapped():
+            await Reaper(service, {tool.name: tool}).end(journal.line)
+        record = await service.stored.find(journal.line, principal)
+        return record is None or not record.state.is_open
+
+    async def expire(self, *tools: Tool[Any]) -> int:
+        """Undo the calls of ``tools`` that were not continued in time, and delete those that are over.
+
+        Run it now and then where there is a store; any number of processes may. Returns how many
+        calls were ended.
+
+        Raises:
+            ValueError: there is no store.
+            StoreError: the store does not answer.
+        """
+        return sum(
+            [await Reaper(self._service(each), {each.name: each}).expire() for each in tools]
+        )
+
+    async def aclose(self) -> None:
+        """Close the store, if it was given by its URL; closing again does nothing."""
+        if self._durability is not None and isinstance(self.store, str):
+            await self._durability.store.close()
+
+    async def __aenter__(self) -> Self:
+        """Return itself, to be closed at the end of the block."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.aclose()
+
+    def _service(self, tool: Tool[Any]) -> CallService:
+        service = self._services.get(tool)
+        if service is None:
+            durability = self._durability
+            version = "" if durability is None else code_version([tool], self.code_version)
+            runtime = Runtime(
+                limits=self.limits or Limits(),
+                patience=self.patience,
+                clock=self.clock,
+                ids=self.ids,
+                version=version,
+            )
+            service = self._services[tool] = CallService(runtime, durability)
+        return service
+
+    def _job(
+        self,
+        tool: Tool[Any],
+        arguments: Mapping[str, Any],
+        principal: str,
+        sampler: Sampler | None,
+        on_notice: OnNotice | None,
+    ) -> Job:
+        async def sink(notice: Notice) -> None:
+            if on_notice is not None:
+                await on_notice(notice)
+            else:
+                await asyncio.sleep(0)
+
+        host = Host(self.capabilities, sampler, principal=principal)
+        # The one who has the state runs the round after a sleep, and no client waits meanwhile.
+        return Job(tool, arguments, host, sink, principal, wakes=True)
+
+    async def _load(
+        self,
+        service: CallService,
+        tool: Tool[Any],
+        arguments: Mapping[str, Any],
+        state: str,
+        principal: str,
+    ) -> tuple[Journal, dict[str, dict[str, Any]]]:
+        """Return the journal of a state, and the schemas of its open forms."""
+        claims = self._sealer.open_as(_RoundClaims, state, principal)
+        if claims.tool != tool.name or claims.called != digest(tool.to_json(arguments)):
+            raise self._sealer.refused("tool or arguments")
+        return await service.stored.load(claims.state), claims.forms
+
+    def _sealed(
+        self, asked: Asked, tool: Tool[Any], arguments: Mapping[str, Any], principal: str
+    ) -> Asked:
+        forms = {
+            question.id: question.request.requested_schema
+            for question in asked.questions
+            if isinstance(question.request, ElicitRequest)
+        }
+        called = digest(tool.to_json(arguments))
+        claims = _RoundClaims(tool=tool.name, state=asked.state, called=called, forms=forms)
+        state = self._sealer.seal(claims, principal, until=asked.until)
+        return replace(asked, state=state)
+
+
+class RoundsKeywords(TypedDict, total=False):
+    """The fields of :class:`Rounds`, as keyword arguments."""
+
+    keys: Sequence[bytes | str]
+    store: str | CallStore | Durability | None
+    audience: str
+    ttl: float
+    capabilities: Capabilities
+    misfits: Misfits
+    limits: Limits | None
+    patience: float | None
+    clock: Clock
+    ids: Ids
+    code_version: str | None
+
+
+async def run_round(
+    tool: Tool[T],
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    state: str | None = None,
+    answers: Mapping[str, AnswerLike] | None = None,
+    call_id: str = "",
+    principal: str = "",
+    sampler: Sampler | None = None,
+    on_notice: OnNotice | None = None,
+    **shared: Unpack[RoundsKeywords],
+) -> Returned[T] | Asked:
+    """Run one round of ``tool``: to its end, or until it waits.
+
+    It makes a :class:`Rounds` of ``shared``, and closes it again; see :meth:`Rounds.run` for what it
+    takes, returns and raises. A store that is given by its URL is opened for this round alone, so
+    who runs many makes a ``Rounds`` once.
+
+    Raises:
+        ValueError: there are no ``keys``.
+        Exception: as :meth:`Rounds.run`.
+    """
+    async with Rounds(**shared) as rounds:
+        return await rounds.run(
+            tool,
+            arguments,
+            state=state,
+            answers=answers,
+            call_id=call_id,
+            principal=principal,
+            sampler=sampler,
+            on_notice=on_notice,
+        )

@@ -1,0 +1,216 @@
+"""Checks of stores of calls: in the inbox of a call the first answer to a question stays."""
+
+from __future__ import annotations
+
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.store import AnswerRecord
+from anabranch.testing.suites._call_samples import (
+    CallStoreCheck,
+    OpenCallStore,
+    a_call,
+    begun,
+    ended,
+    in_state,
+    run,
+)
+from anabranch.testing.suites._expectations import expect, opened, refused, yes
+
+__all__ = ["CALL_INBOX_CHECKS"]
+
+
+async def the_first_answer_stays(open_store: OpenCallStore) -> None:
+    """The second is returned what is there; an answer to another question is a first one."""
+    async with opened(open_store) as store:
+        await begun(store)
+        expect(await store.answer("call_1", {"a": "1"}, by="page"), {"a": "1"}, "it is the first")
+        found = await store.answer("call_1", {"a": "2", "b": "3"})
+        expect(found, {"a": "1", "b": "3"}, "the first stays, each by itself")
+        inbox = {"a": AnswerRecord("1", "page"), "b": AnswerRecord("3")}
+        expect(await store.answers("call_1"), inbox, "with who has given them")
+
+
+async def a_call_that_is_undone_takes_no_answers(open_store: OpenCallStore) -> None:
+    """Nor one that has ended; while it runs, an answer waits for the next round."""
+    async with opened(open_store) as store:
+        for state in CallState:
+            await in_state(store, state, state)
+            takes = state in {CallState.READY, CallState.RUNNING, CallState.WAITING}
+            found = await store.answer(state, {"a": "1"})
+            expect(found, {"a": "1"} if takes else None, f"a call that is {state}")
+            inbox = await store.answers(state)
+            expect(inbox, {"a": AnswerRecord("1")} if takes else {}, "and nothing else is written")
+
+
+async def an_answer_gives_time(open_store: OpenCallStore) -> None:
+    """Until when someone may come for it; and the call is ready when all is answered."""
+    async with opened(open_store) as store:
+        await begun(store)
+        await ended(store)
+        await store.answer("call_1", {"a": "1"}, deadline=300.0)
+        found = await store.find("call_1")
+        expect(found and (found.state, found.deadline), (CallState.WAITING, 300.0), "one of two")
+        await store.answer("call_1", {"b": "1"}, is_ready=True, deadline=400.0)
+        found = await store.find("call_1")
+        expect(found and (found.state, found.deadline), (CallState.READY, 400.0), "both")
+
+
+async def a_round_takes_the_answers_to_what_is_open(open_store: OpenCallStore) -> None:
+    """Those that are in the inbox, with those that it is given; and no others."""
+    async with opened(open_store) as store:
+        await begun(store)
+        await store.answer("call_1", {"open": "1", "later": "2"})
+        opening = store.open_round
+        asks, given = ["open", "given", "none"], {"given": "3"}
+        found = await opening("call_1", 1, "a", 100.0, 110.0, asks=asks, answers=given)
+        expect(found and found.answers, {"open": "1", "given": "3"}, "what is open")
+        inbox = await store.answers("call_1")
+        rounds = {step: each.round for step, each in inbox.items()}
+        expect(rounds, {"open": 1, "later": None, "given": 1}, "and it is known by which round")
+
+
+async def a_round_has_the_answers_with_which_it_was_opened_first(open_store: OpenCallStore) -> None:
+    """Whoever opens it next: others that have come since are for the next round."""
+    async with opened(open_store) as store:
+        await begun(store)
+        opening = store.open_round
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers={"a": "1"})
+        await store.record("call_1", 1, {"step": "1"})
+        await store.answer("call_1", {"b": "2"})
+        await store.release("call_1", "a")
+        found = await opening("call_1", 1, "b", 100.0, 110.0, asks=["a", "b"])
+        expect(found and found.answers, {"a": "1"}, "it was opened with one")
+        await store.release("call_1", "b")
+        found = await opening("call_1", 2, "b", 100.0, 110.0, asks=["b"])
+        expect(found and found.answers, {"b": "2"}, "the next one takes the other")
+
+
+async def a_round_is_not_given_other_answers(open_store: OpenCallStore) -> None:
+    """Then nothing is taken, and what it was given first is returned; also after its end."""
+    async with opened(open_store) as store:
+        await begun(store)
+        opening = store.open_round
+        given = {"a": "1"}
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers=given)
+        for other in ({"a": "2"}, {"a": "1", "b": "2"}, dict[str, str]()):
+            found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a", "b"], answers=other)
+            expect(found and (found.is_leased, found.answers), (False, given), "other answers")
+        found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a", "b"], answers=given)
+        yes(found is not None and found.is_leased, "the same ones are no others")
+        await store.record("call_1", 1, {"step": "1"})
+        await store.release("call_1", "b")
+        await ended(store, number=1)
+        found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a"], answers={"a": "2"})
+        expect(found and (found.is_leased, found.answers), (False, given), "what it was given")
+
+
+async def an_answer_in_the_inbox_is_not_given_differently(open_store: OpenCallStore) -> None:
+    """A request with another one takes nothing, and leaves nothing."""
+    async with opened(open_store) as store:
+        await begun(store)
+        await store.answer("call_1", {"a": "1"})
+        given = {"a": "2", "b": "3"}
+        found = await store.open_round(
+            "call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers=given
+        )
+        yes(found is not None and not found.is_leased, "it is refused")
+        expect(await store.answers("call_1"), {"a": AnswerRecord("1")}, "nothing was written")
+        yes(await run(store, number=1) is not None, "nor was the lease taken")
+
+
+async def an_answer_is_taken_by_one_round(open_store: OpenCallStore) -> None:
+    """Another that asks the same does not get it, and is not given it either."""
+    async with opened(open_store) as store:
+        await begun(store)
+        opening = store.open_round
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=["a"], answers={"a": "1"})
+        found = await opening("call_1", 2, "a", 100.0, 110.0, asks=["a"], answers={"a": "1"})
+        yes(found is not None and not found.is_leased, "it was for the first round")
+        found = await opening("call_1", 2, "a", 100.0, 110.0, asks=["a"])
+        yes(found is not None and found.is_leased and not found.answers, "nothing is there for it")
+        expect(
+            await store.answers("call_1"), {"a": AnswerRecord("1", round=1)}, "it stays the first's"
+        )
+
+
+async def a_call_may_begin_with_answers(open_store: OpenCallStore) -> None:
+    """They are in its inbox then, as if it had been there before."""
+    async with opened(open_store) as store:
+        found = await store.open_round(
+            "call_1", 1, "a", 100.0, 110.0, answers={"a": "1"}, new=a_call()
+        )
+        expect(found and (found.is_leased, found.answers), (True, {"a": "1"}), "the round has them")
+        expect(await store.answers("call_1"), {"a": AnswerRecord("1", round=1)}, "they are stored")
+
+
+async def what_a_round_has_recorded_was_opened_without_answers(open_store: OpenCallStore) -> None:
+    """If it had none: so it is given none later."""
+    async with opened(open_store) as store:
+        await begun(store)
+        await store.record("call_1", 1, {"step": "1"})
+        found = await store.open_round(
+            "call_1", 1, "a", 100.0, 110.0, asks=["a"], answers={"a": "1"}
+        )
+        yes(found is not None and not found.is_leased, "it has no such answer")
+
+
+async def a_worker_records_nothing_where_another_was_given_other_answers(
+    open_store: OpenCallStore,
+) -> None:
+    """It was suspended before it had recorded anything; of a round that is over, anything may come."""
+    async with opened(open_store) as store:
+        await begun(store)
+        opening = store.open_round
+        late = await opening("call_1", 1, "late", 100.0, 110.0, asks=["a"], answers={})
+        new = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a"], answers={"a": "1"})
+        if late is None or new is None:
+            raise AssertionError("both have had the lease")
+        recording = store.record("call_1", 1, {"step": "late"}, given=late.given)
+        await refused(recording, "another was given other answers")
+        expect(await store.entries("call_1", 1), {}, "nothing is written")
+        found = await store.record("call_1", 1, {"step": "new"}, given=new.given)
+        expect(found, {"step": "new"}, "these are its own")
+        await store.release("call_1", "b")
+        again = await opening("call_1", 1, "c", 110.0, 120.0, asks=["a"], answers={"a": "1"})
+        expect(again and again.given, new.given, "the same answers are the same")
+        await store.release("call_1", "c")
+        await opening("call_1", 2, "c", 110.0, 120.0)
+        found = await store.record("call_1", 1, {"more": "late"}, given=new.given)
+        expect(found, {"more": "late"}, "what has happened is recorded, also late")
+
+
+async def who_leaves_without_running_a_call_has_taken_nothing(open_store: OpenCallStore) -> None:
+    """So that what its client has given binds no one; whoever has run it, and is gone, has taken it."""
+    async with opened(open_store) as store:
+        opening, asks, given = store.open_round, ["a", "page"], {"a": "2"}
+        await begun(store)
+        await store.answer("call_1", {"page": "1"}, by="page")
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=asks, answers=given)
+        await store.move("call_1", CallEvent.LEAVE, owner="a")
+        inbox = {"page": AnswerRecord("1", "page")}
+        expect(await store.answers("call_1"), inbox, "as it was before")
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=asks, answers=given)
+        await store.release("call_1", "a")
+        found = {step: each.round for step, each in (await store.answers("call_1")).items()}
+        expect(found, {"page": 1, "a": 1}, "something may have been done")
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=asks)
+        await store.record("call_1", 1, {"step": "1"})
+        await store.move("call_1", CallEvent.LEAVE, owner="a")
+        found = {step: each.round for step, each in (await store.answers("call_1")).items()}
+        expect(found, {"page": 1, "a": 1}, "something is recorded that depends on them")
+
+
+CALL_INBOX_CHECKS: tuple[CallStoreCheck, ...] = (
+    the_first_answer_stays,
+    a_call_that_is_undone_takes_no_answers,
+    an_answer_gives_time,
+    a_round_takes_the_answers_to_what_is_open,
+    a_round_has_the_answers_with_which_it_was_opened_first,
+    a_round_is_not_given_other_answers,
+    an_answer_in_the_inbox_is_not_given_differently,
+    an_answer_is_taken_by_one_round,
+    a_call_may_begin_with_answers,
+    what_a_round_has_recorded_was_opened_without_answers,
+    a_worker_records_nothing_where_another_was_given_other_answers,
+    who_leaves_without_running_a_call_has_taken_nothing,
+)
+"""Each needs the store opened once."""

@@ -1,0 +1,80 @@
+"""The frameworks of the adapters: what is said where one is missing, and a whole call in one that is here.
+
+``tests/interop/adapters`` has all of them, in environments of their own.
+"""
+
+from typing import Any
+
+import pydantic
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from anabranch import BranchContext, tool
+from anabranch._extras import MissingExtraError, find_framework
+from anabranch.adapters.pydantic_ai import as_tool, questions, results
+from anabranch.rounds import Rounds
+
+
+def test_a_framework_that_is_missing_is_named_with_its_floor_and_the_command() -> None:
+    with pytest.raises(MissingExtraError) as missing:
+        find_framework("no_such_framework", "no-such-framework", "1.2", "anabranch.adapters.x")
+    said = str(missing.value)
+    assert said.startswith(
+        "anabranch.adapters.x needs the package 'no-such-framework' in version 1.2 or newer, which is"
+        " not installed. Install it: "
+    )
+    assert said.endswith("'no-such-framework>=1.2'")
+
+
+def test_a_framework_that_is_too_old_is_named_with_its_version() -> None:
+    with pytest.raises(MissingExtraError, match=r"and \d+\.\d+.* is installed"):
+        find_framework("pydantic", "pydantic", "99.0", "anabranch.adapters.x")
+    assert find_framework("pydantic", "pydantic", "2.0", "anabranch.adapters.x") is pydantic
+
+
+class Guest(BaseModel):
+    name: str
+
+
+@tool
+async def greet(ctx: BranchContext) -> str:
+    """Ask the model and the person."""
+    sampled = await ctx.sample("How does one greet?")
+    await ctx.notify("asked the model")
+    answer = await ctx.elicit(Guest, "Who?")
+    return f"{sampled.text}, {answer.action}"
+
+
+def model(history: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if not info.function_tools:
+        return ModelResponse([TextPart("Hello")])
+    if len(history) > 1:
+        read: Any = history[-1].parts[-1]
+        return ModelResponse([TextPart(str(read.content))])
+    return ModelResponse([ToolCallPart("greet", {}, "call-1")])
+
+
+async def test_a_run_of_pydantic_ai_ends_with_our_question_and_continues_with_its_answer() -> None:
+    rounds = Rounds(keys=["a key of the tests, which is long enough"])
+    tools: list[Any] = [as_tool(greet, rounds, principal=lambda _: "ann")]
+    output: Any = [str, DeferredToolRequests]
+    agent: Any = Agent(FunctionModel(model), tools=tools, output_type=output)
+    paused = await agent.run("Go.")
+    asked = questions(paused.output)
+    assert [each.message for each in asked["call-1"].questions] == ["Who?"]
+    history = paused.all_messages()
+
+    async def resume(answers: dict[str, Any]) -> Any:
+        given = results(paused.output, answers)
+        return await agent.run(message_history=history, deferred_tool_results=given)
+
+    assert questions((await resume({})).output) == asked
+    wrong = await resume({"call-1": {"greet/elicit.1": {"action": "accept", "content": {}}}})
+    assert "name: it is missing" in wrong.output.metadata["call-1"]["problem"]
+    ended = await resume({"call-1": {"greet/elicit.1": {"action": "decline"}}})
+    assert ended.output == "Hello, decline"
+    other = DeferredToolRequests(approvals=[ToolCallPart("other", {}, "2")])
+    assert questions(other) == {}

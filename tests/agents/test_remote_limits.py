@@ -1,0 +1,226 @@
+"""What a call of another server's tool may cost: its result, questions, samples, notices and time."""
+
+import asyncio
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+from anabranch import BranchContext, Capabilities, Limits, tool
+from anabranch.agents import RemoteLimits, RemoteTools, ToolNoticed
+from anabranch.messages import ElicitReply, SampleRequest
+from anabranch.testing import ManualClock
+from tests.agents.harness import Answering, set_up
+from tests.agents.test_remote_tools import OTHER, found, outcome_of, result_of, using
+from tests.mcp.harness import serving
+
+__all__ = ["found"]
+
+ERAS = ["handshake", "auto"]
+FEW = RemoteLimits(
+    max_result=1_000, max_question=4_000, max_questions=2, max_samples=3, max_notices=10
+)
+
+
+class Name(BaseModel):
+    name: str
+
+
+def others() -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("others", log_level="CRITICAL")
+
+    @server.tool(structured_output=False)
+    def text(size: int) -> str:
+        """Return a text."""
+        return "x" * size
+
+    @server.tool(structured_output=False)
+    def picture(size: int) -> Any:
+        """Return a picture."""
+        return types.ImageContent(type="image", data="A" * size, mime_type="image/png")
+
+    @server.tool(structured_output=False)
+    def parts(number: int) -> Any:
+        """Return small parts."""
+        return [types.TextContent(type="text", text="")] * number
+
+    @server.tool()
+    async def flood(ctx: Context, number: int) -> str:
+        """Report far too much."""
+        for each in range(number):
+            await ctx.report_progress(each, number, f"at {each}")
+        return "flooded"
+
+    return server
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fits"),
+    [
+        ("text", {"size": 1_000}, True),
+        ("text", {"size": 1_001}, False),
+        ("picture", {"size": 1_000}, True),
+        ("picture", {"size": 1_004}, False),
+        ("parts", {"number": 1_000}, True),
+        ("parts", {"number": 1_001}, False),
+    ],
+)
+async def test_a_result_that_is_too_large_is_left_out(
+    name: str, arguments: dict[str, Any], fits: bool
+) -> None:
+    async with RemoteTools(others(), limits=FEW) as remote:
+        text, failed = await outcome_of(remote, name, **arguments)
+    assert failed is not fits
+    if not fits:
+        assert text.startswith(f"The result of {name!r} is too large, and is left out: ")
+        assert len(text) < 300
+
+
+async def test_by_default_sixty_megabytes_are_too_large() -> None:
+    async with RemoteTools(others()) as remote:
+        text, failed = await outcome_of(remote, "text", size=60_000_000)
+    assert failed
+    assert "60,000,000 characters in 1 parts; the limits are 8,388,608 and 1,000" in text
+
+
+async def test_of_what_a_server_reports_so_much_is_shown() -> None:
+    async with RemoteTools(OTHER, limits=FEW) as remote:
+        setting = await set_up(using("flood", number=3_000), tools=[remote])
+        _, failed = await result_of(setting)
+    notices = [each.notice for each in setting.events if isinstance(each, ToolNoticed)]
+    assert not failed
+    assert len(notices) == 11
+    assert notices[-1].message == "Of what the tool reports, 10 lines are shown."
+
+
+@tool
+async def endless(ctx: BranchContext) -> str:
+    """Ask the model for ever."""
+    while True:
+        await ctx.sample("again")
+
+
+@tool
+async def long_sample(ctx: BranchContext) -> str:
+    """Ask the model something long."""
+    return (await ctx.sample("x" * 5_000)).text
+
+
+@tool
+async def long_question(ctx: BranchContext) -> str:
+    """Ask the person something long."""
+    return (await ctx.elicit(Name, "x" * 5_000)).action
+
+
+@tool
+async def many_questions(ctx: BranchContext) -> str:
+    """Ask the person many things at once."""
+    await ctx.gather(*(ctx.elicit(Name, f"Which, {each}?", key=f"k{each}") for each in range(3)))
+    return "asked"
+
+
+ACCEPTED = ElicitReply(action="accept", content={"name": "Ida"})
+
+
+@pytest.mark.parametrize(
+    ("asks", "problem"),
+    [
+        (endless, "one call may ask the model 3 times, and this one has"),
+        (long_sample, "asks too much at once"),
+        (long_question, "asks too much at once"),
+        (many_questions, "asks too much at once"),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_server_asks_is_bounded(era: Any, asks: Any, problem: str) -> None:
+    def decide(request: SampleRequest) -> Any:
+        return "yes" if request.messages[-1].text == "again" else using(asks.name)(request)
+
+    person = Answering(lambda _: ACCEPTED)
+    async with RemoteTools(serving(asks), era=era, limits=FEW) as remote:
+        setting = await set_up(decide, tools=[remote], person=person)
+        [content], failed = await result_of(setting)
+    assert failed
+    assert problem in str(content)
+    assert len(setting.model.requests) <= 2 + 3
+
+
+async def test_samples_are_counted_over_the_answers_of_the_person() -> None:
+    @tool
+    async def asks_between(ctx: BranchContext) -> str:
+        """Ask the model, and the person between."""
+        for each in range(4):
+            await ctx.sample("again")
+            await ctx.elicit(Name, f"Which, {each}?")
+        return "done"
+
+    def decide(request: SampleRequest) -> Any:
+        return "yes" if request.messages[-1].text == "again" else using("asks_between")(request)
+
+    person = Answering(lambda _: ACCEPTED)
+    async with RemoteTools(serving(asks_between), limits=FEW) as remote:
+        setting = await set_up(decide, tools=[remote], person=person)
+        [content], failed = await result_of(setting)
+    assert failed
+    assert "may ask the model 3 times" in str(content)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_takes_too_long_is_cancelled(era: Any) -> None:
+    clock, cancelled = ManualClock(), asyncio.Event()
+
+    @tool
+    async def hang(ctx: BranchContext) -> str:
+        """Never return."""
+        await ctx.log("info", "here")
+        try:
+            await ctx.step(asyncio.Event().wait)
+        finally:
+            cancelled.set()
+        return ""
+
+    async def on_event(event: object) -> None:
+        if isinstance(event, ToolNoticed):
+            clock.advance(61)
+
+    async with RemoteTools(serving(hang), era=era) as remote:
+        limits = Limits(timeout=60)
+        setting = await set_up(
+            using("hang"), tools=[remote], clock=clock, tool_limits=limits, listener=on_event
+        )
+        [content], failed = await result_of(setting)
+        await cancelled.wait()
+    assert failed
+    assert "'hang' has not ended within 60 s, and was cancelled." in str(content)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_answer_after_the_time_of_the_call_does_not_reach_it(era: Any) -> None:
+    clock, asked = ManualClock(), list[str]()
+
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Ask the person."""
+        answer = await ctx.elicit(Name, "For whom?")
+        asked.append(answer.action)
+        return answer.action
+
+    async with RemoteTools(serving(book), era=era) as remote:
+        setting = await set_up(
+            using("book"),
+            tools=[remote],
+            clock=clock,
+            tool_limits=Limits(timeout=60),
+            capabilities=Capabilities(),
+        )
+        node = await setting.say("go")
+        [question] = await setting.agent.open_questions(node)
+        clock.advance(61)
+        end = await setting.agent.answer(question.id, ACCEPTED)
+        [result] = (await setting.agent.store.path(end.id)).results.values()
+    assert result.is_error
+    assert "'book' has not ended within 60 s" in str(result.content)
+    assert "accept" not in asked

@@ -1,0 +1,126 @@
+"""Given the wrong thing, each entrance says at once what it was given and what it takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anabranch import BranchContext, HandoffTool, run_tool, tool
+from anabranch.agents import Agent
+from anabranch.chat import Plugin, make_chat_app, make_plugin
+from anabranch.mcp import as_fastmcp_tool, create_server
+from anabranch.models import open_model
+from anabranch.stores import open_tree_store
+from anabranch.testing import MockModel
+
+STORE: Any = open_tree_store("memory:")
+MODEL: Any = MockModel(lambda _: "Done.")
+
+
+async def book(ctx: BranchContext) -> str:
+    """A tool, but for its decorator."""
+    return "booked"
+
+
+class Trip(HandoffTool):
+    """A tool, once there is an instance of it."""
+
+    def before(self) -> str:
+        return ""
+
+    async def client(self, handoff: str, ctx: BranchContext) -> str:
+        return handoff
+
+    def after(self, handoff: str, picked: str) -> str:
+        return picked
+
+
+BOOK: Any = tool(book)
+ANY: Any = object()
+FUNCTION: Any = book
+CLASS: Any = Trip
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "a function as a plugin's tool": (
+        lambda: make_plugin(FUNCTION),
+        r"make_plugin\(\) takes a tool, .*@tool.*; it was given the function 'book'",
+    ),
+    "a class as a plugin's tool": (
+        lambda: Plugin(CLASS, {}),
+        r"Plugin\(\) takes a tool, .*; it was given the class Trip",
+    ),
+    "a model to be opened": (
+        lambda: open_model(MODEL),
+        r"open_model\(\) takes the name of a model, .*; it was given an object of type MockModel",
+    ),
+    "nothing to be opened": (lambda: open_model(None), "; it was given None"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "an object as an agent's model": (
+        lambda: Agent(STORE, ANY),
+        r"Agent\(\) takes a model .*open_model.*; it was given an object of type object",
+    ),
+    "a name as an agent's model": (
+        lambda: Agent(STORE, "anthropic:claude"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        "open_model.*; it was given the text 'anthropic:claude'",
+    ),
+    "a URL as an agent's store": (
+        lambda: Agent("sqlite:///trees.db", MODEL),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        r"takes a store of conversations .*open_tree_store.*; it was given the text 'sqlite:",
+    ),
+    "an agent's store and model, changed round": (
+        lambda: Agent(MODEL, STORE),
+        "takes a store of conversations .*; it was given an object of type MockModel",
+    ),
+    "a list as an agent's capabilities": (
+        lambda: Agent(STORE, MODEL, capabilities=["sampling"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        r"takes Capabilities.*; it was given the list \['sampling'\]",
+    ),
+    "a function among an agent's tools": (
+        lambda: Agent(STORE, MODEL, tools=[FUNCTION]),
+        "takes tools.*; it was given the function 'book'",
+    ),
+    "one tool as an agent's tools": (
+        lambda: Agent(STORE, MODEL, tools=BOOK),
+        "takes a list of tools; it was given an object of type FunctionTool",
+    ),
+    "a name as an application's model": (
+        lambda: make_chat_app(STORE, "anthropic:claude"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        "takes a model .*; it was given the text",
+    ),
+    "a function among a server's tools": (
+        lambda: create_server("shop", [FUNCTION]),
+        r"create_server\(\) takes tools.*; it was given the function 'book'",
+    ),
+    "one tool as a server's tools": (
+        lambda: create_server("shop", BOOK),
+        "takes a list of tools; it was given an object of type FunctionTool",
+    ),
+    "a function for FastMCP": (
+        lambda: as_fastmcp_tool(FUNCTION),
+        r"takes tools.*; it was given the function 'book'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_it_is_one_sentence_at_once(what: str) -> None:
+    give, said = WRONG[what]
+    with pytest.raises(TypeError, match=said) as refused:
+        give()
+    assert str(refused.value).count(".\n") == 0
+    assert str(refused.value).endswith(".")
+
+
+async def test_a_function_is_no_tool_to_be_run() -> None:
+    with pytest.raises(TypeError, match=r"run_tool\(\) takes a tool, .*the function 'book'"):
+        await run_tool(FUNCTION)
+
+
+def test_what_was_given_is_not_shown_at_length() -> None:
+    with pytest.raises(TypeError) as refused:
+        open_model(["x" * 1000])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert len(str(refused.value)) < 300
+
+
+def test_the_right_things_are_taken() -> None:
+    assert create_server("shop", [BOOK, Trip()])
+    assert Agent(STORE, MODEL, tools=[BOOK])

@@ -1,0 +1,59 @@
+"""Secrets among random lines are found, and no text makes the search take quadratic time."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.memory._secret_patterns import pattern_spans
+from tests.randomised import examples
+
+FORMS = [
+    "DB_PASS={}",
+    "export MAIL_PASSWORD={}",
+    "passphrase={}",
+    "curl -u app:{} https://db.example/",
+    "curl -s --user 'app:{}' https://db.example/",
+    "Set-Cookie: session={}; Path=/",
+    "Cookie: theme=dark; session={}",
+    "X-API-Key: {}",
+    "mytool --token {}",
+    "postgres://app:{}@db.example/main",
+    '{{"client_secret": "{}"}}',
+]
+LINES = st.text(st.sampled_from("ab1 =:;'\"-_/.\\%{[üß\t"), max_size=60)
+PASSWORDS = st.from_regex(r"[a-z]{4}[a-zA-Z0-9_.!+-]{2,20}[0-9][a-z]", fullmatch=True)
+
+
+@examples(300)
+@given(st.lists(LINES), st.sampled_from(FORMS), PASSWORDS, st.lists(LINES))
+def test_a_secret_among_other_lines_is_found(
+    above: list[str], form: str, secret: str, below: list[str]
+) -> None:
+    line = form.format(secret)
+    start = sum(len(each) + 1 for each in above) + line.index(secret)
+    text = "\n".join([*above, line, *below])
+    hidden = {at for begin, end in pattern_spans(text) for at in range(begin, end)}
+    assert hidden >= set(range(start, start + len(secret)))
+
+
+PIECES = [
+    "curl ", "curl -u ", "curl -u a", "cookie: ", "cookie: a", "set-cookie: a=", "http ", "--token ",
+    "token", "token=", "pass", "_pass", "password: '", "secret-", "v1.", "authorization: ", "bearer ",
+    "-----BEGIN PRIVATE KEY", "eyJaaaaaaaa.", "://", "://a:", "a@", "curl \\\n", '"', "'", " ", "\t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_the_time_of_the_search_grows_with_the_text_alone(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        best = 9.0
+        for _ in range(3):
+            began = time.process_time()
+            list(pattern_spans(text))
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert seconds(40_000) < 10 * seconds(10_000) + 0.05

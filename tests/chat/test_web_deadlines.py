@@ -1,0 +1,165 @@
+"""Until when a question can be answered: it is shown wherever it is asked, and an answer after it is gone."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from anabranch import BranchContext, Capabilities, Limits, tool
+from anabranch.agents import Agent, QuestionExpiredError, TimeOver
+from anabranch.agents._tool_questions import reply_of
+from anabranch.chat import Session, SessionDependencies
+from anabranch.messages import SampleRequest
+from anabranch.testing import ManualClock, MockModel
+from anabranch.testing import calls as calling
+from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
+from tests.chat.test_web_sleeping import DAY
+from tests.chat.test_web_timed_questions import ROW, seat
+from tests.chat.web import SEAT, browsing, message, model, reserve, resume, run
+from tests.diary import DONE
+from tests.durable.stores import Modelled
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
+CONTENT = {"row": 7}
+
+
+@tool(elicits=[SEAT], limits=Limits(timeout=60.0))
+async def brief(ctx: BranchContext) -> str:
+    """Ask for a seat, which has to be chosen within a minute."""
+    return (await ctx.elicit(SEAT, "Which seat?")).action
+
+
+async def asked(client: httpx2.AsyncClient, said: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Have a question asked; return its interrupt, and what is pending."""
+    events = await run(client, message(said))
+    [interrupt] = events[-1]["outcome"]["interrupts"]
+    [question] = (await client.get("/threads/t1/pending")).json()
+    return interrupt, question
+
+
+async def refusals(client: httpx2.AsyncClient, question: str) -> list[tuple[int, str, str]]:
+    """Answer in both ways; return status, reason and sentence of each reply."""
+    answer = {"interrupt_id": question, "action": "accept", "content": CONTENT}
+    entry = {"interruptId": question, "status": "resolved", "payload": CONTENT}
+    replies = [
+        await client.post("/threads/t1/answers", json=answer),
+        await client.post("/agui", json=resume(entry)),
+    ]
+    return [(each.status_code, each.json()["reason"], each.json()["error"]) for each in replies]
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("/reserve", DAY), ("/seat", DAY), ("/brief", 60.0)])
+async def test_a_question_says_until_when_it_can_be_answered(said: str, seconds: float) -> None:
+    clock = ManualClock()
+    tools, until = [reserve, seat, brief], clock.now() + seconds
+    async with browsing(tools=tools, calls=Modelled(), clock=clock) as client:
+        interrupt, question = await asked(client, said)
+        assert question["expires_at"] == until
+        assert datetime.fromisoformat(interrupt["expiresAt"]).timestamp() == until
+        clock.advance(seconds - 1.0)
+        answer = {"interrupt_id": question["interrupt_id"], "action": "accept", "content": CONTENT}
+        assert (await client.post("/threads/t1/answers", json=answer)).status_code == 200
+
+
+async def test_a_question_without_a_limit_says_none() -> None:
+    async with browsing(clock=ManualClock()) as client:
+        interrupt, question = await asked(client, "/reserve")
+        assert question["expires_at"] is None
+        assert "expiresAt" not in interrupt
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds", "why"),
+    [
+        ("/reserve", DAY, "expired"),
+        ("/brief", 60.0, "expired"),
+        ("/seat", DAY, "The time for an answer is over"),
+    ],
+)
+async def test_an_answer_after_that_is_gone_however_it_comes(
+    said: str, seconds: float, why: str
+) -> None:
+    clock = ManualClock()
+    tools = [reserve, seat, brief]
+    async with browsing(tools=tools, calls=Modelled(), clock=clock) as client:
+        interrupt, _ = await asked(client, said)
+        clock.advance(seconds)
+        for status, reason, error in await refusals(client, interrupt["id"]):
+            assert (status, reason, why in error) == (410, "expired", True)
+
+
+async def test_it_is_gone_when_its_tool_has_gone_on() -> None:
+    clock = ManualClock()
+    async with browsing(tools=[seat], calls=Modelled(), clock=clock) as client:
+        interrupt, _ = await asked(client, "/seat")
+        seen = (await client.get("/threads/t1/tree")).json()["position"]
+        clock.advance(DAY)
+        async with client.stream("GET", f"/threads/t1/events?after={seen}") as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("data: ") and json.loads(line[6:])["type"] == "RUN_FINISHED":
+                    break
+        for status, reason, error in await refusals(client, interrupt["id"]):
+            assert (status, reason) == (410, "expired")
+            assert "The time for an answer is over" in error
+
+
+async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_gone() -> None:
+    clock = ManualClock()
+    options: dict[str, Any] = {"recorded_calls": "values", "calls": Modelled(), "clock": clock}
+    async with browsing(tools=[reserve], **options) as client:
+        await asked(client, "/reserve")
+        [call] = (await client.get("/calls")).json()["calls"]
+        path = f"/calls/{call['id']}"
+        [step_id] = (await client.get(path)).json()["waits_for"]
+        answer = {"step_id": step_id, "action": "accept", "content": CONTENT}
+        response = await client.post(f"{path}/answers", json=answer)
+        assert (response.status_code, response.json()["reason"]) == (409, "open")
+        clock.advance(DAY)
+        response = await client.post(f"{path}/answers", json=answer)
+        assert (response.status_code, response.json()["reason"]) == (410, "expired")
+
+
+async def test_an_agent_that_is_too_late_reads_that() -> None:
+    """Another process has gone on without an answer since the question was looked up."""
+    clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
+    options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
+    async with browsing(store=trees, **options) as client:
+        interrupt, _ = await asked(client, "/seat")
+    agent = Agent(trees, model(), **options)
+    clock.advance(DAY)
+    node = await trees.node(interrupt["id"])
+    assert node is not None
+    await agent.go_on(node)
+    with pytest.raises(QuestionExpiredError, match=r"The time for an answer .* is over"):
+        await agent.add_answer(node.id, ROW)
+
+
+async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
+    """The question was asked where no person was; now one is there, a day too late."""
+    clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
+    options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
+    options["capabilities"] = Capabilities()
+    agent = Agent(trees, MockModel(sit), **options)
+    thread = await agent.begin()
+    question = await agent.say(thread.id, "seat")
+    clock.advance(DAY)
+    chat = Session(SessionDependencies(trees, MockModel(sit), **options), thread_id=thread.id)
+    await chat.start()
+    refused, after = await chat.input("/answer row=7")
+    assert (refused.type, refused.content) == (
+        "error",
+        "The time for an answer is over: the tool goes on without one.",
+    )
+    assert (after.type, after.content) == ("message", "Done.")
+    tree = await trees.tree(thread.id)
+    assert [reply_of(each) for each in tree.nodes if each.kind == "answer"] == [TimeOver()]
+    assert (question.kind, DONE) == ("question", ["held", "any row"])
+
+
+def sit(request: SampleRequest) -> Any:
+    return calling(("use_1", "seat", {})) if heard(request) == "seat" else "Done."

@@ -1,0 +1,165 @@
+"""Turns without a reply: their errors, and stops, are in the tree; a retry repeats nothing that was done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from anabranch import BranchContext, tool
+from anabranch.models import ModelError
+from anabranch.testing import MockModel, calls
+from tests.chat.web import browsing, message, resume, run
+
+BUSY = "The model is overloaded."
+
+
+class Flaky:
+    """A model that fails until it is well; and a tool that counts its calls."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.model = MockModel(lambda _: self.replies.pop(0))
+        self.counted = 0
+
+        @tool
+        async def count(ctx: BranchContext) -> int:
+            """Count."""
+            del ctx
+            self.counted += 1
+            return self.counted
+
+        self.tool = count
+
+
+async def tree_of(client: httpx2.AsyncClient) -> dict[str, Any]:
+    return dict((await client.get("/threads/t1/tree")).json())
+
+
+async def retried(client: httpx2.AsyncClient, node_id: str) -> dict[str, Any]:
+    """Retry, wait for the end of the run, and return the tree."""
+    before = (await tree_of(client))["position"]
+    response = await client.post("/threads/t1/retry", json={"node_id": node_id})
+    assert response.status_code == 202, response.text
+    await ended(client, before)
+    return await tree_of(client)
+
+
+async def ended(client: httpx2.AsyncClient, after: str) -> None:
+    async with client.stream("GET", f"/threads/t1/events?after={after}") as events:
+        async for line in events.aiter_lines():
+            if '"RUN_FINISHED"' in line or '"RUN_ERROR"' in line:
+                return
+
+
+async def test_an_error_is_in_the_tree_until_a_retry_has_its_reply() -> None:
+    flaky = Flaky(ModelError(BUSY), ModelError("Still."), "Hello.", "Good bye.")
+    async with browsing(replies=flaky.model) as client:
+        events = await run(client, message("hello"))
+        assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", BUSY)
+        tree = await tree_of(client)
+        [said] = tree["nodes"]
+        assert tree["ends"] == {said["id"]: {"error": BUSY}}
+        tree = await retried(client, said["id"])
+        assert tree["ends"] == {said["id"]: {"error": "Still."}}
+        tree = await retried(client, said["id"])
+        assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant"]
+        await run(client, message("and now", run="r9"))
+    # No model is sent an end.
+    assert [each.text for each in flaky.model.requests[-1].messages] == [
+        "hello",
+        "Hello.",
+        "and now",
+    ]
+
+
+async def test_a_retry_goes_on_after_what_was_done() -> None:
+    flaky = Flaky(calls(("use_1", "count", {})), ModelError(BUSY), "One.")
+    async with browsing(replies=flaky.model, tools=[flaky.tool]) as client:
+        await run(client, message("count"))
+        [(at, end)] = (await tree_of(client))["ends"].items()
+        assert end == {"error": BUSY}
+        tree = await retried(client, at)
+        assert [each["kind"] for each in tree["nodes"]][-2:] == ["results", "assistant"]
+    assert flaky.counted == 1
+
+
+async def test_a_reply_that_broke_off_is_another_version_than_the_retry() -> None:
+    async def breaking() -> Any:
+        yield "Once upon"
+        raise ModelError(BUSY)
+
+    flaky = Flaky(breaking(), "Once upon a time.")
+    async with browsing(replies=flaky.model) as client:
+        await run(client, message("tell"))
+        tree = await tree_of(client)
+        said, part = tree["nodes"]
+        assert (part["stop_reason"], tree["ends"]) == ("error", {part["id"]: {"error": BUSY}})
+        tree = await retried(client, part["id"])
+        assert [each["parent_id"] for each in tree["nodes"][1:]] == [said["id"], said["id"]]
+        assert tree["refs"]["head"] == tree["nodes"][-1]["id"]
+
+
+async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> None:
+    began = asyncio.Semaphore(0)
+
+    @tool
+    async def watch(ctx: BranchContext) -> str:
+        """Watch."""
+        del ctx
+        began.release()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with browsing(tools=[watch]) as client:
+        running = asyncio.create_task(run(client, message("/watch")))
+        await began.acquire()
+        await client.post("/threads/t1/stop", json={})
+        events = await running
+        assert events[-1]["outcome"]["type"] == "cancelled"
+        [result] = [each for each in events if each["type"] == "TOOL_CALL_RESULT"]
+        assert result["metadata"] == {"toolName": "watch", "isError": True, "isInterrupted": True}
+        tree = await tree_of(client)
+        said, caller = tree["nodes"]
+        assert (caller["by"], tree["ends"]) == ("person", {caller["id"]: {"error": None}})
+        await client.post("/threads/t1/retry", json={"node_id": caller["id"]})
+        await began.acquire()
+        await client.post("/threads/t1/stop", json={})
+        tree = await tree_of(client)
+        assert [each["parent_id"] for each in tree["nodes"][1:]] == [said["id"]] * 2
+        assert len(tree["ends"]) == 2
+        # On the path of a message below it, the call has no result.
+        await run(client, message("so?", run="r9"))
+        *_, after, _ = (await tree_of(client))["nodes"]
+        assert len(after["interrupted"]) == 1
+
+
+async def test_only_where_a_turn_ended_it_is_tried_again() -> None:
+    flaky = Flaky("Hello.")
+    async with browsing(replies=flaky.model) as client:
+        await run(client, message("hello"))
+        for node_id in ("nothing", (await tree_of(client))["nodes"][-1]["id"]):
+            response = await client.post("/threads/t1/retry", json={"node_id": node_id})
+            assert response.status_code == 422
+            assert response.json()["error"] == f"No turn ended without a reply at {node_id!r}."
+
+
+async def test_a_question_that_was_left_has_no_answer_of_the_person() -> None:
+    async with browsing() as client:
+        await run(client, message("reserve"))
+        await run(client, message("instead", run="r2"))
+        [left] = [each for each in (await tree_of(client))["nodes"] if each["kind"] == "answer"]
+        assert left["content"] == [{"type": "text", "text": "left unanswered"}]
+        assert (left["left"], "action" in left) == (True, False)
+        results = [block for each in (await tree_of(client))["nodes"] for block in each["content"]]
+        assert "No seat: cancel" in str(results)
+        await run(client, message("reserve", run="r3"))
+        [question] = (await client.get("/threads/t1/pending")).json()
+        entry = {"interruptId": question["interrupt_id"], "status": "cancelled"}
+        await run(client, resume(entry, run="r4"))
+        answers = [each for each in (await tree_of(client))["nodes"] if each["kind"] == "answer"]
+        assert (answers[-1]["action"], answers[-1]["question"]) == (
+            "cancel",
+            question["interrupt_id"],
+        )

@@ -1,0 +1,214 @@
+"""What one caller of a server over HTTP cannot take: the connections of others, and of health checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anabranch.chat import make_chat_app
+from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._http_connections import SPARE, Bounds
+from anabranch.cli._http_shares import SharedRequests
+from tests.agents.memory import MemoryTrees
+from tests.chat.web import message, model, reserve
+from tests.cli.test_http_limits import mcp_app, serving
+from tests.patience import PATIENCE
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+OTHER = b"GET /other HTTP/1.1\r\nhost: localhost\r\n\r\n"
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
+Address = tuple[str, int]
+
+
+@asynccontextmanager
+async def connections(address: Address, number: int) -> AsyncGenerator[None]:
+    """Open connections that ask nothing."""
+    async with AsyncExitStack() as stack:
+        for _ in range(number):
+            _, writer = await asyncio.open_connection(*address)
+            stack.callback(writer.close)
+        yield
+
+
+async def reply(address: Address, request: bytes) -> bytes:
+    """Send a request over a connection of its own, and return all that comes back."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(request)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("beyond", [0, SPARE, 3 * SPARE], ids=["full", "spare", "more than spare"])
+async def test_a_health_check_is_answered_where_every_connection_is_held(beyond: int) -> None:
+    async with (
+        serving(mcp_app(), Bounds(connections=5)) as address,
+        connections(address, 5 + beyond),
+    ):
+        for _ in range(2 * SPARE):
+            alive = await reply(address, HEALTH)
+            assert alive.startswith(b"HTTP/1.1 200 ")
+            assert alive.endswith(b'{"status":"alive"}')
+        assert (await reply(address, OTHER)).startswith(b"HTTP/1.1 503 ")
+
+
+async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
+    """As ``anabranch web`` has it: 700 streams, of 40 connections."""
+    endpoint = Endpoint("http", max_connections=40)
+    app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.person_share)
+    statuses: list[int] = []
+    async with serving(app, Bounds(endpoint.connections)) as (host, port):
+        url = f"http://{host}:{port}"
+        limits = httpx2.Limits(max_connections=None)
+        async with (
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as greedy,
+            httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as other,
+            AsyncExitStack() as stack,
+        ):
+            await greedy.post("/threads", json={"id": "t1"})
+            for _ in range(700):
+                stream = await stack.enter_async_context(greedy.stream("GET", "/threads/t1/events"))
+                statuses.append(stream.status_code)
+                if stream.status_code != 200:
+                    await stream.aclose()
+            assert statuses == [200] * endpoint.person_share + [429] * (700 - endpoint.person_share)
+            for path in ("/healthz", "/readyz", "/threads", "/"):
+                assert (await other.get(path)).status_code == 200
+            assert (await other.post("/agui", json=message("hello"))).status_code == 429
+
+
+@asynccontextmanager
+async def two_people(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient, ...]]:
+    async def authenticate(request: Any) -> str | None:
+        name: str | None = request.headers.get("x-name")
+        return name
+
+    app = make_chat_app(MemoryTrees(), model(), [reserve], authenticate=authenticate, **options)
+    async with serving(app, Bounds()) as (host, port), AsyncExitStack() as stack:
+        url = f"http://{host}:{port}"
+        yield tuple(
+            [
+                await stack.enter_async_context(
+                    httpx2.AsyncClient(base_url=url, headers={"x-name": name}, timeout=PATIENCE)
+                )
+                for name in ("ann", "bo")
+            ]
+        )
+
+
+async def test_a_person_has_a_share_of_the_event_streams_until_one_ends() -> None:
+    async with two_people(max_streams=2) as (ann, bo), AsyncExitStack() as stack:
+        for each, thread in ((ann, "a"), (bo, "b")):
+            await each.post("/threads", json={"id": thread})
+        held = [
+            await stack.enter_async_context(ann.stream("GET", "/threads/a/events"))
+            for _ in range(2)
+        ]
+        refused = await ann.get("/threads/a/events")
+        assert refused.status_code == 429
+        assert (refused.headers["retry-after"], refused.headers["connection"]) == ("5", "close")
+        assert "2 streams of events are open here already" in refused.json()["error"]
+        said = await ann.post("/agui", json=message("hello", thread="a"))
+        assert said.status_code == 429
+        assert (await ann.get("/threads/a/tree")).json()["nodes"] == []
+        for body in (message("hello", thread="b"), message("again", thread="b", run="r2")):
+            assert (await bo.post("/agui", json=body)).status_code == 200
+        await held[0].aclose()
+        async with asyncio.timeout(PATIENCE):  # the server notices by itself that it has ended
+            while said.status_code == 429:
+                said = await ann.post("/agui", json=message("hello", thread="a"))
+        assert said.status_code == 200
+
+
+async def test_a_run_that_is_refused_or_followed_elsewhere_takes_no_stream() -> None:
+    async with two_people(max_streams=1) as (ann, _):
+        accepted = {"Accept": "application/json"}
+        for number in range(3):
+            refused = await ann.post("/agui", json=message("x", thread="no such id"))
+            assert refused.status_code == 422
+            body = message("hello", thread=f"t{number}", run=f"r{number}")
+            assert (await ann.post("/agui", json=body, headers=accepted)).status_code == 202
+            body = message("hello", thread=f"u{number}", run=f"s{number}")
+            assert (await ann.post("/agui", json=body)).status_code == 200
+
+
+async def test_a_principal_has_a_share_by_default() -> None:
+    async with two_people() as (ann, _), AsyncExitStack() as stack:
+        await ann.post("/threads", json={"id": "a"})
+        for _ in range(100):
+            await stack.enter_async_context(ann.stream("GET", "/threads/a/events"))
+        async with httpx2.AsyncClient(base_url=ann.base_url, headers=ann.headers) as more:
+            assert (await more.get("/threads/a/events")).status_code == 429
+
+
+def test_a_share_of_no_stream_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_streams must be at least 1, not 0"):
+        make_chat_app(MemoryTrees(), model(), max_streams=0)
+
+
+class Held:
+    """An application whose requests are in progress until they are let through."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive()).get("body", b"")
+        if scope["method"] == "GET" or b'"method"' in body:
+            self.begun.release()
+            await self.may_end.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+
+async def status(
+    app: ASGIApp,
+    *,
+    token: str = "",
+    body: bytes = CALL,
+    method: str = "POST",
+    address: str = "1.2.3.4",
+) -> int:
+    headers = [(b"authorization", token.encode())] if token else []
+    scope = {"type": "http", "method": method, "headers": headers, "client": (address, 1)}
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    found: int = sent[0]["status"]
+    return found
+
+
+@pytest.mark.parametrize("by_token", [True, False], ids=["token", "address"])
+async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> None:
+    held = Held()
+    app = SharedRequests(held, 2, by_token=by_token)
+    one: dict[str, Any] = {"token": "Bearer one"} if by_token else {"address": "1.2.3.4"}
+    two: dict[str, Any] = {"token": "Bearer two"} if by_token else {"address": "2.3.4.5"}
+    waiting = [asyncio.ensure_future(status(app, **one)) for _ in range(2)]
+    for _ in waiting:
+        await held.begun.acquire()
+    same: dict[str, Any] = {"token": "bEARER one"} if by_token else {**one, "token": "Bearer other"}
+    for method in ("POST", "GET"):
+        assert await status(app, method=method, **same) == 429
+    other = asyncio.ensure_future(status(app, **two))
+    await held.begun.acquire()
+    for answer in (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', b"no JSON", b"[]"):
+        assert await status(app, body=answer, **one) == 200
+    assert await status(app, method="DELETE", body=b"", **one) == 200
+    held.may_end.set()
+    assert await asyncio.gather(*waiting, other) == [200, 200, 200]
+    assert await status(app, **one) == 200

@@ -1,0 +1,98 @@
+"""A server that wants a header: the error says which, and how to give it."""
+
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from anabranch import ToolError, tool
+from anabranch._terminal.exits import FailedError
+from anabranch.agents import RemoteTools
+from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._tool_summaries import summaries_of
+from anabranch.context import BranchContext
+from tests.mcp.harness import asgi, serving
+
+BEARER = 'Bearer error="invalid_token", error_description="Authentication required"'
+
+
+@tool
+async def look(ctx: BranchContext) -> str:
+    """Look."""
+    return "seen"
+
+
+def refusing(response: Response) -> Starlette:
+    async def refuse(_: Request) -> Response:
+        return response
+
+    return Starlette(routes=[Route("/mcp", refuse, methods=["GET", "POST", "DELETE"])])
+
+
+NOT_READ = Response("x" * 100_000, 401)
+RPC = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "X-Region is missing"}}
+CASES: dict[str, tuple[Response, str]] = {
+    "a key": (
+        JSONResponse({"error": "missing header X-API-Key"}, 400),
+        (
+            'it answers 400 Bad Request ({"error":"missing header X-API-Key"}). Give it the header:'
+            " --header 'X-API-Key: …', in a program headers=."
+        ),
+    ),
+    "a token": (
+        PlainTextResponse("", 401, {"WWW-Authenticate": BEARER}),
+        "--header 'Authorization: Bearer …'",
+    ),
+    "nothing said": (NOT_READ, "it answers 401 Unauthorized. Give it the header: --header 'Auth"),
+    "an error of MCP": (JSONResponse(RPC, 400), "--header 'X-Region: …'"),
+    "another problem": (PlainTextResponse("\x1b[2Jno", 403), "403 Forbidden (\ufffd[2Jno)."),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_header_is_named_with_how_to_give_it(case: str) -> None:
+    response, words = CASES[case]
+    async with asgi(refusing(response)) as url:
+        with pytest.raises(FailedError) as called:
+            await summaries_of(url, {})
+        with pytest.raises(ToolError) as connected:
+            async with RemoteTools(url):
+                raise AssertionError
+    for error in (called.value, connected.value):
+        assert words in str(error)
+        assert url in str(error)
+        assert len(str(error)) < 500
+        assert "\n" not in str(error)
+
+
+async def test_a_header_that_is_not_accepted_is_named_without_its_value() -> None:
+    refused = PlainTextResponse("who?", 401, {"WWW-Authenticate": BEARER})
+    async with asgi(refusing(refused)) as url:
+        with pytest.raises(FailedError, match="does not accept the header Authorization") as caught:
+            await summaries_of(url, headers_of("a-secret-of-letters", ()))
+    assert "a-secret" not in str(caught.value)
+
+
+async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
+    """A server of the handshake era may answer 400 to the first request of the modern one."""
+    app: Any = serving(look).streamable_http_app()
+    refused: list[str] = []
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        method = headers.get(b"mcp-method", b"").decode()
+        if scope["type"] == "http" and method == "server/discover":
+            refused.append(method)
+            await PlainTextResponse("Bad Request: X-Session", 400)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    async with asgi(guarded) as url:
+        [found] = await summaries_of(url, {})
+        assert found.name == "look"
+        async with RemoteTools(url) as remote:
+            assert [each.name for each in remote.tools_beside(())] == ["look"]
+    assert refused

@@ -1,0 +1,50 @@
+"""``anabranch web --store memory:`` is stopped: what its calls have done is undone, for nothing else will do it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.chat.web import message, run
+from tests.cli.test_stopping import TARGET, started, url_of
+from tests.patience import PATIENCE
+
+WEB = (sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("tool", "store", "said", "done"),
+    [
+        ("work", "memory:", "", ["done", "undone"]),
+        ("ask", "memory:", "", ["done", "undone"]),
+        ("fail_to_undo", "memory:", "of the tool 'fail_to_undo' has done is not undone", ["done"]),
+        ("ask", "sqlite:///{folder}/chat.db", "", ["done"]),
+    ],
+    ids=["runs", "asks", "fails", "lasting"],
+)
+async def test_a_web_server_in_memory_undoes_what_is_open_when_it_is_stopped(
+    number: int, tool: str, store: str, said: str, done: list[str], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    with started(*WEB, "--store", store.format(folder=tmp_path)) as server:
+        address = url_of(server).removesuffix("/mcp")
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+            body = message(f"/{tool} notes={notes}")
+            if tool == "work":
+                async with client.stream("POST", "/agui", json=body) as events:
+                    async for line in events.aiter_lines():
+                        if "anabranch.notice" in line:
+                            break
+                    server.send_signal(number)
+            else:
+                await run(client, body)
+                server.send_signal(number)
+            _, shown = server.communicate(timeout=PATIENCE)
+    assert (server.returncode, said in shown) == (0, True)
+    assert ("Traceback" in shown) == (tool == "fail_to_undo")  # that of its undo
+    assert notes.read_text().split() == done

@@ -1,0 +1,241 @@
+"""Branches that end early: the model hears it before, what was done is there, and is learned from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch.agents import BranchSelf
+from anabranch.folding import (
+    Branch,
+    BranchNotActiveError,
+    BranchService,
+    FoldingSettings,
+    InjectedItem,
+    folding_tools,
+)
+from anabranch.messages import SampleRequest
+from anabranch.testing import ManualClock, MockClient, calls, run_tool
+from tests.agents.harness import fork
+from tests.folding.test_agent import (
+    SEEN,
+    Reply,
+    create,
+    heard,
+    in_branch,
+    look,
+    returns,
+    talk,
+)
+
+FORCED = "(forced to return)"
+PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+
+
+# -- the warning -----------------------------------------------------------------------------
+
+
+async def test_the_next_result_says_once_that_most_of_the_budget_is_used() -> None:
+    """Excludes a warning that people and records see alone, and one in each result after it."""
+    results: list[str] = []
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=2_000)
+        if not in_branch(request):
+            return said
+        results.append(said)
+        looks = sum(each.startswith("x:") for each in results)
+        if looks == 1:
+            return calls(("l", "look", {"what": "x"}), text="word " * 1_650)
+        return returns("Enough.") if looks == 3 else calls(("l", "look", {"what": "x"}))
+
+    chat = await talk(decide, look, summary_budget_ratio=0)
+    assert (await chat.say("Go")).text == "Enough."
+    _, first, second, third = results
+    assert "tokens" not in first
+    [*_, line] = second.splitlines()
+    assert line.startswith("(")
+    assert "of 2000 tokens are used: finish, and call branch_return." in line
+    assert second.startswith(f"x: {SEEN}")
+    assert "tokens" not in third
+    await chat.check()
+
+
+# -- the forced request ----------------------------------------------------------------------
+
+
+def hungry(last: Reply) -> Any:
+    """A model that looks at things until it is forced to return, and then replies ``last``."""
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=400)
+        if said.startswith(FORCED):
+            return last
+        return calls(("l", "look", {"what": "more"})) if in_branch(request) else said
+
+    return decide
+
+
+async def test_the_forced_request_offers_nothing_but_to_return() -> None:
+    chat = await talk(hungry(returns("Two of three.")), look)
+    assert (await chat.say("Go")).text.startswith("Two of three.")
+    [*others, forced, _] = chat.model.requests
+    assert [each.name for each in forced.tools or ()] == ["branch_return"]
+    assert forced.tool_choice == "required"
+    assert all(len(each.tools or ()) > 1 and each.tool_choice is None for each in others)
+
+
+async def test_a_forced_branch_of_branch_self_is_offered_no_tool() -> None:
+    """It has nothing to return from: what it says is its answer."""
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=900)
+        if FORCED in said:
+            return "What I have."
+        if "(self-prompt)" in said or said.startswith("x:"):
+            return calls(("l", "look", {"what": "x"}))
+        if "branches completed" in said:
+            return returns("ok")
+        return fork("dig", allow_work=True) if in_branch(request) else said
+
+    chat = await talk(decide, look, BranchSelf())
+    await chat.say("Go")
+    forced = next(each for each in chat.model.requests if FORCED in heard(each))
+    assert forced.tool_choice == "none"
+    await chat.check()
+
+
+@pytest.mark.parametrize("text", ["", "I need one look more."])
+async def test_what_was_done_is_there_although_the_model_calls_another_tool(text: str) -> None:
+    """Excludes a branch that comes back with nothing, since its last reply was a call."""
+    again = calls(("m", "look", {"what": "again"}), text=text)
+    chat = await talk(hungry(again), look)
+    end = await chat.say("Go")
+    assert "It has no result" not in end.text
+    assert (text or f"more: {SEEN}".strip()) in end.text
+    [branch] = await chat.records()
+    assert branch.status == "completed"
+    assert (branch.error or "").startswith("budget exhausted: ")
+    await chat.check()
+
+
+# -- what is learned -------------------------------------------------------------------------
+
+
+class Learning:
+    """A memory that has nothing, and learns."""
+
+    def __init__(self) -> None:
+        self.queued: list[tuple[Branch, str]] = []
+
+    async def recall(self, text: str, **more: Any) -> list[InjectedItem]:
+        return []
+
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        self.queued.append((branch, transcript))
+        return True
+
+
+async def test_a_forced_return_can_ask_that_it_is_learned_from() -> None:
+    memories = Learning()
+    chat = await talk(hungry(returns("Two.", extract_memory=True)), look, memory=memories)
+    await chat.say("Go")
+    [(branch, transcript)] = memories.queued
+    assert (branch.status, branch.result) == ("completed", "Two.")
+    assert branch.error is not None
+    assert 'assistant calls look {"what": "more"}' in transcript
+
+
+async def failing(request: SampleRequest) -> Reply:
+    said = heard(request)
+    if said == "Go":
+        return create(extract_memory=True)
+    if said.startswith("x:"):
+        raise ConnectionError
+    return calls(("l", "look", {"what": "x"})) if in_branch(request) else said
+
+
+async def test_a_branch_that_fails_is_learned_from_with_what_was_done() -> None:
+    memories = Learning()
+    chat = await talk(failing, look, memory=memories)
+    await chat.say("Go")
+    [(branch, transcript)] = memories.queued
+    assert branch.status == "failed"
+    assert f"result: x: {SEEN}" in transcript
+
+
+async def test_a_branch_out_of_time_is_learned_from_with_what_was_done() -> None:
+    memories, never = Learning(), asyncio.Event()
+
+    async def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(timeout_seconds=10, extract_memory=True)
+        if said.startswith("x:"):
+            chat.clock.advance(10)
+            await never.wait()
+        return calls(("l", "look", {"what": "x"})) if in_branch(request) else said
+
+    chat = await talk(decide, look, memory=memories)
+    await chat.say("Go")
+    [(branch, transcript)] = memories.queued
+    assert branch.status == "timeout"
+    assert f"result: x: {SEEN}" in transcript
+
+
+async def test_without_being_asked_nothing_is_learned() -> None:
+    memories = Learning()
+    chat = await talk(hungry(returns("Two.")), look, memory=memories)
+    await chat.say("Go")
+    assert memories.queued == []
+
+
+@pytest.mark.parametrize("how", ["charge", "force", "expire", "time_out", "parent", "return"])
+async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
+    memories, clock = Learning(), ManualClock()
+    service = BranchService(memory=memories, clock=clock)
+    outer = (await service.create(**PROMPT, budget=1_000)).branch
+    made = await service.create(
+        **PROMPT, budget=300, timeout_seconds=9, extract_memory=True, session_id=outer.session_id
+    )
+    name = made.branch.id
+    if how == "charge":
+        await service.charge(400, branch_id=name, partial="half")
+    elif how == "force":
+        await service.force(name, "no longer needed", "half", transcript="all of it")
+    elif how == "parent":
+        await service.complete("done", branch_id=outer.id)
+    elif how == "return":
+        assert (await service.complete("done", branch_id=name)).memory_queued
+    else:
+        clock.advance(10)
+        await (service.expire() if how == "expire" else service.time_out(name))
+    await service.expire()
+    [(branch, transcript)] = memories.queued
+    assert branch.id == name
+    assert not branch.is_open
+    if how == "force":
+        assert transcript == "all of it"
+    with pytest.raises(BranchNotActiveError):
+        await service.complete("late", branch_id=name)
+
+
+async def test_a_host_of_another_kind_asks_for_it_when_it_creates_a_branch() -> None:
+    """And hears of the budget in what branch_report returns, as before."""
+    memories, clock = Learning(), ManualClock()
+    service = BranchService(memory=memories, clock=clock, settings=FoldingSettings(max_depth=1))
+    branch_create = folding_tools(service)[0]
+    await run_tool(branch_create, {**PROMPT, "extract_memory": True}, MockClient())
+    await run_tool(branch_create, {**PROMPT}, MockClient())
+    clock.advance(1_000)
+    await service.expire()
+    [(branch, _)] = memories.queued
+    assert branch.status == "timeout"

@@ -1,0 +1,174 @@
+"""A memory that hangs holds no branch: whatever object it is, and however it takes a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from anabranch.folding import (
+    Branch,
+    BranchMemory,
+    BranchService,
+    FoldingSettings,
+    InjectedItem,
+    MemoryOfCallers,
+)
+from anabranch.folding import _injection as injection
+from tests.patience import PATIENCE
+
+PROMPT: Any = {"description": "Find it", "prompt": "Look everywhere."}
+SOON = FoldingSettings(memory_timeout_seconds=0.02)
+ITEM = InjectedItem(id="m1", title="Doors", content="Knock.", tokens=9, scope="team")
+
+
+class Hangs:
+    """Waits for ever; a cancellation ends it."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.over = asyncio.Event()
+        self.asked = 0
+
+    async def wait(self) -> None:
+        await self.over.wait()
+
+    async def recall(self, text: str, **more: Any) -> Sequence[InjectedItem]:
+        self.asked += 1
+        self.began.set()
+        await self.wait()
+        return [ITEM]
+
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        self.asked += 1
+        await self.wait()
+        return True
+
+
+class SwallowsCancellation(Hangs):
+    async def wait(self) -> None:
+        while not self.over.is_set():
+            try:
+                await self.over.wait()
+            except asyncio.CancelledError:
+                continue
+
+
+class Shielded(Hangs):
+    async def wait(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.over.wait()
+
+
+class InAThread(Hangs):
+    """As a client of a database does that has no asynchronous interface."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.freed = threading.Event()
+
+    async def wait(self) -> None:
+        await anyio.to_thread.run_sync(self.freed.wait)
+
+
+def end(memory: Hangs) -> None:
+    memory.over.set()
+    if isinstance(memory, InAThread):
+        memory.freed.set()
+
+
+async def left_alone(service: BranchService) -> None:
+    """Wait until no request to the memory is left."""
+    with anyio.fail_after(PATIENCE):
+        while hanging := set(service._injection._hanging):  # pyright: ignore[reportPrivateUsage]
+            await asyncio.wait(hanging)
+
+
+@pytest.mark.parametrize("kind", [Hangs, SwallowsCancellation, Shielded, InAThread])
+async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
+    kind: type[Hangs], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(injection, "LEARNING", 0.02)
+    memory = kind()
+    service = BranchService(settings=SOON, memory=memory)
+    try:
+        with anyio.fail_after(PATIENCE), caplog.at_level(logging.ERROR, "anabranch.folding"):
+            created = await service.create(**PROMPT)
+            assert (created.injected, created.branch.status) == ((), "active")
+            returned = await service.complete(
+                "ok", branch_id=created.branch.id, extract_memory=True
+            )
+            assert returned.memory_queued is False
+    finally:
+        end(memory)
+    assert "has not answered within 0.02 s" in caplog.text
+
+
+async def test_by_default_it_is_waited_for_two_seconds() -> None:
+    assert FoldingSettings().memory_timeout_seconds == 2
+
+
+async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So what it leaves behind is bounded, also over the views of several callers."""
+    monkeypatch.setattr(injection, "HANGING", 3)
+    memory = SwallowsCancellation()
+    service = BranchService(settings=SOON, memory=memory)
+    for number in range(6):
+        await service.of(f"caller {number}").create(**PROMPT)
+    assert memory.asked == 3
+    memory.over.set()
+    await left_alone(service)
+    assert (await service.create(**PROMPT)).injected == [ITEM]
+
+
+async def test_a_creation_that_is_cancelled_leaves_no_request_to_the_memory() -> None:
+    memory = Hangs()
+    service = BranchService(memory=memory)
+    creating = asyncio.ensure_future(service.create(**PROMPT))
+    await memory.began.wait()
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    await left_alone(service)
+
+
+class Fails:
+    """Has a memory for each caller, and fails to return one."""
+
+    def of(self, principal: str | None) -> BranchMemory:
+        raise LookupError(principal)
+
+
+class Callers:
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    def of(self, principal: str | None) -> BranchMemory:
+        self.asked.append(principal)
+        memory = Hangs()
+        memory.over.set()
+        return memory
+
+
+async def test_each_caller_has_the_memory_that_is_theirs() -> None:
+    memory = Callers()
+    service = BranchService(memory=memory)
+    for view in (service, service.of(""), service.of("ann"), service.of("bo")):
+        created = await view.create(**PROMPT)
+        assert created.injected == [ITEM]
+        await view.complete("ok", branch_id=created.branch.id, extract_memory=True)
+    assert memory.asked == [None, None, None, None, "ann", "ann", "bo", "bo"]
+
+
+async def test_a_branch_begins_without_a_memory_that_cannot_be_found() -> None:
+    failing: MemoryOfCallers = Fails()
+    service = BranchService(memory=failing)
+    assert (await service.of("ann").create(**PROMPT)).injected == ()

@@ -1,0 +1,118 @@
+"""No method of a caller's view reaches what is another's, whatever ids it is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.folding import (
+    BranchService,
+    FoldingError,
+    Status,
+    UnknownBranchError,
+)
+from anabranch.folding._memory_store import MemoryBranches
+from anabranch.folding._owners import Owner, account_name, shown_name
+from anabranch.testing import ManualClock
+
+PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+GIVEN: dict[str, Any] = {**PROMPT, "message": "mine", "tokens": 1, "reason": "mine"}
+NAMES = {"branch_id", "session_id", "parent_branch_id"}
+CALLERS = ["ida", "", "ida "]
+
+
+def methods() -> dict[str, Mapping[str, inspect.Parameter]]:
+    """The parameters of everything that a service does in its store, by name."""
+    found = inspect.getmembers(BranchService, inspect.iscoroutinefunction)
+    return {
+        name: dict(list(inspect.signature(each).parameters.items())[1:])
+        for name, each in found
+        if not name.startswith("_") and name != "run"  # that expires branches for the host
+    }
+
+
+async def outcome(service: BranchService, method: str, given: dict[str, Any]) -> str:
+    """What a caller gets, with the id of what was named by a word that is always the same."""
+    try:
+        value = await getattr(service, method)(**given)
+    except FoldingError as refusal:
+        value = refusal
+    text = repr(value)
+    for name in sorted(NAMES & given.keys()):
+        text = text.replace(repr(given[name]), name)
+    return text
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("method", sorted(methods()))
+async def test_what_is_anothers_is_like_what_never_was(method: str, caller: str) -> None:
+    """Excludes every method, also one that is added later, that does not look at the owner."""
+    parameters = methods()[method]
+    needed = {n for n, p in parameters.items() if p.default is p.empty} - NAMES
+    assert needed <= GIVEN.keys(), f"say here with what {method} is called: {needed - GIVEN.keys()}"
+    store, clock = MemoryBranches(), ManualClock()
+    host = BranchService(store, clock=clock)
+    owner, other = host.of("bob"), host.of(caller)
+    made = (await owner.create(**PROMPT, session_id="main")).branch
+    inner = (await owner.create(**PROMPT, session_id="main")).branch
+    before = await store.branches(made.session_id)
+    ids = {
+        "branch_id": [made.id, inner.id],
+        "parent_branch_id": [made.id, inner.id],
+        "session_id": ["main", made.session_id],
+    }
+    base = {name: GIVEN[name] for name in needed}
+    for name in NAMES & parameters.keys():
+        rest = {
+            each: f"{each}_never"
+            for each in NAMES - {name}
+            if each in parameters and parameters[each].default is inspect.Parameter.empty
+        }
+        for named in ids[name]:
+            theirs = await outcome(other, method, {**base, **rest, name: named})
+            never = await outcome(BranchService().of(caller), method, {**base, **rest, name: "no"})
+            if (method, name) != ("create", "session_id"):  # that makes a session of the caller's
+                assert theirs == never
+    if not NAMES & parameters.keys():
+        await getattr(other, method)(**base)
+    assert await store.branches(made.session_id) == before, "nothing of it has changed"
+
+
+async def test_a_session_is_closed_and_listed_by_its_owner_alone() -> None:
+    host = BranchService()
+    bob, ida = host.of("bob"), host.of("ida")
+    made = (await bob.create(**PROMPT, session_id="main")).branch
+    assert await ida.branches("main") == await ida.branches(made.session_id) == []
+    assert await ida.close_session("main") == await ida.close_session(made.session_id) == 0
+    with pytest.raises(UnknownBranchError):
+        await ida.force(made.id, "mine")
+    assert await bob.branches("main") == await bob.branches(made.session_id) == [made]
+    assert await bob.close_session("main") == 1
+
+
+async def test_a_caller_counts_what_has_expired_of_its_own_alone() -> None:
+    """Excludes that a caller learns how many branches others have had."""
+    clock = ManualClock()
+    host = BranchService(clock=clock)
+    made = (await host.of("bob").create(**PROMPT)).branch
+    clock.advance(400)
+    assert await host.of("ida").expire() == 0
+    timeout: Status = "timeout"
+    assert (await host.status(branch_id=made.id) or made).status == timeout
+    assert await host.expire() == 0, "it was closed all the same"
+
+
+@given(principal=st.sampled_from(["", "ida", "@", "@/"]), name=st.text("@/xé\ud800", min_size=1))
+def test_a_session_is_shown_by_a_name_that_means_it(principal: str, name: str) -> None:
+    """And the names of two owners never fall together, nor with their accounts."""
+    owner, other = Owner(principal), Owner("bob")
+    stored = owner.stored_name(name)
+    assert owner.owns(stored)
+    assert not other.owns(stored)
+    assert owner.stored_name(shown_name(stored)) == stored == owner.stored_name(stored)
+    assert stored not in {account_name(stored), account_name(other.stored_name(name))}

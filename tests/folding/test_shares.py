@@ -1,0 +1,124 @@
+"""A caller's sessions have a share of the open branches together, so that others find room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from anabranch.folding import (
+    Branch,
+    BranchRows,
+    BranchService,
+    BranchStore,
+    FoldingSettings,
+    TooManyBranchesError,
+)
+from anabranch.folding._memory_store import MemoryBranches
+from anabranch.stores import open_branch_store
+from anabranch.testing import ManualClock
+
+PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+LIMITS = FoldingSettings(
+    max_concurrent_per_caller=3, max_concurrent_per_instance=6, delete_after_seconds=3_600
+)
+
+
+@pytest.fixture(
+    params=[MemoryBranches, partial(open_branch_store, "memory:")], ids=["process", "sql"]
+)
+def store(request: pytest.FixtureRequest) -> BranchStore:
+    opens: Callable[[], BranchStore] = request.param
+    return opens()
+
+
+async def opened(service: BranchService) -> list[Branch]:
+    """As many branches as the service opens, each in a session of its own."""
+    made = await asyncio.gather(
+        *(service.create(**PROMPT) for _ in range(6)), return_exceptions=True
+    )
+    refusals = [each for each in made if isinstance(each, BaseException)]
+    assert refusals
+    assert all(isinstance(each, TooManyBranchesError) for each in refusals), refusals
+    assert "caller" in str(refusals[0])
+    return [each.branch for each in made if not isinstance(each, BaseException)]
+
+
+async def test_the_sessions_of_one_caller_leave_room_for_others(store: BranchStore) -> None:
+    """Excludes a share that is counted for each session, which a caller makes at will."""
+    host = BranchService(store, LIMITS, clock=ManualClock())
+    assert len(await opened(host.of("bob"))) == 3
+    assert len(await opened(host.of("ida"))) == 3
+    await store.close()
+
+
+async def test_whatever_ends_a_branch_gives_its_place_back(store: BranchStore) -> None:
+    clock = ManualClock()
+    host = BranchService(store, LIMITS, clock=clock)
+    bob = host.of("bob")
+    first, second, _ = await opened(bob)
+    await bob.complete("done", branch_id=first.id)
+    await host.force(second.id, "no longer needed")
+    assert len(await opened(bob)) == 2
+    clock.advance(400)
+    await host.expire()
+    outer = (await bob.create(**PROMPT)).branch
+    await bob.create(**PROMPT, parent_branch_id=outer.id)
+    assert len(await opened(bob)) == 1
+    await host.force(outer.id, "its children, too")
+    assert len(await opened(bob)) == 2
+    await store.close()
+
+
+async def test_a_share_outlives_the_deletion_of_old_records(store: BranchStore) -> None:
+    """Excludes a caller that gets a second share since its account was untouched for long."""
+    clock = ManualClock()
+    settings = LIMITS.model_copy(update={"max_timeout_seconds": 90_000})
+    host = BranchService(store, settings, clock=clock)
+    made = [
+        (await host.of("bob").create(**PROMPT, timeout_seconds=80_000)).branch for _ in range(3)
+    ]
+    clock.advance(20_000)
+    await host.expire()
+    assert await opened(host.of("bob")) == []
+    clock.advance(70_000)
+    await host.expire()
+    assert len(await opened(host.of("bob"))) == len(made)
+
+    def account(rows: BranchRows) -> object:
+        return rows.session(made[0].session_id.partition("/")[0])
+
+    assert await store.transaction(account) is not None
+    clock.advance(90_000)
+    await host.expire()
+    clock.advance(90_000)
+    await host.expire()
+    assert await store.transaction(account) is None, "nothing is stored for ever"
+    await store.close()
+
+
+async def test_callers_that_are_not_distinguished_have_no_share(store: BranchStore) -> None:
+    """All of them would have one together."""
+    for service in (BranchService(store, LIMITS), BranchService(store, LIMITS).of("")):
+        made = [(await service.create(**PROMPT)).branch for _ in range(6)]
+        with pytest.raises(TooManyBranchesError, match="instance"):
+            await service.create(**PROMPT)
+        for branch in made:
+            await service.complete("done", branch_id=branch.id)
+    await store.close()
+
+
+async def test_a_refusal_takes_nothing_of_a_share(store: BranchStore) -> None:
+    """A refusal is committed, with what time has closed before it."""
+    host = BranchService(store, LIMITS, clock=ManualClock())
+    made = [(await host.create(**PROMPT)).branch for _ in range(6)]
+    for _ in range(4):
+        with pytest.raises(TooManyBranchesError, match="instance"):
+            await host.of("bob").create(**PROMPT)
+    for branch in made:
+        await host.complete("done", branch_id=branch.id)
+    assert len(await opened(host.of("bob"))) == 3
+    await store.close()

@@ -1,0 +1,102 @@
+"""What the drivers of all frameworks share: one run of an agent in a process, from a script to a report.
+
+A driver imports its framework once, and runs each script in a process of its own, a fork, since the import
+takes seconds. Each line of stdin is a script, and each line on the descriptor ``REPORTS`` its report:
+
+    {"calls": [{"name": …, "arguments": {…}}, …],       what the scripted model calls at first, at once
+     "snapshot": …,                                     of the process before; null at the beginning
+     "answers": {call: {question: answer}},
+     "folder": where tools write, "conversation": its name, "store": URL or null, "sampler": bool, "now": seconds or null, "principal": …}
+
+    {"asked": {call: {"questions": …, "until": …, "problem": …}}, "snapshot": …,
+     "results": {call: text} once the agent has ended, "notices": [message, …]}
+
+The model calls every tool of ``calls`` in its first reply, each under the id of its place, and ends when
+it has read their results. Asked for anything else, it says what a sample is to be answered with.
+"""
+
+import ast
+import asyncio
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from anabranch._engine.clock import SystemClock
+from anabranch.rounds import Rounds
+from anabranch.testing import ManualClock, MockModel
+
+__all__ = ["SAMPLED", "call_ids", "play", "rounds_of"]
+
+REPORTS = int(os.environ["REPORTS"])
+"""The descriptor of the reports: frameworks write to stdout."""
+
+KEY = "a key that all processes of a test share, and no one else"
+SAMPLED = "Take one."
+
+
+def call_ids(script: dict[str, Any]) -> list[str]:
+    return [f"call-{place}" for place in range(len(script["calls"]))]
+
+
+def rounds_of(script: dict[str, Any]) -> Rounds:
+    now, sampler = script["now"], MockModel(lambda _: SAMPLED) if script["sampler"] else None
+    clock = SystemClock() if now is None else ManualClock(now)
+    return Rounds(keys=[KEY], store=script["store"], ttl=10**6, sampler=sampler, clock=clock)
+
+
+Driver: TypeAlias = Callable[[dict[str, Any], Rounds], Awaitable[dict[str, Any]]]
+"""Runs an agent once, as a script says, and returns the report."""
+
+
+def play(driver: Driver, model_of: Callable[[dict[str, Any]], object]) -> None:
+    """Let ``driver`` play each script of stdin in a child process.
+
+    A script may be an example of the page instead: ``{"page": code, "calls": [...]}``, in which ``model``
+    is what ``model_of`` returns.
+    """
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                _play_one(driver, model_of, json.loads(line))
+                status = 0
+            except BaseException:  # noqa: BLE001 - it must not go on as the parent
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        if os.waitpid(child, 0)[1]:
+            _report({"failed": True})
+
+
+def _play_one(
+    driver: Driver, model_of: Callable[[dict[str, Any]], object], script: dict[str, Any]
+) -> None:
+    if "page" in script:
+        names = {"__name__": "page", "model": model_of(script)}
+        compiled = compile(script["page"], "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if (example := eval(compiled, names)) is not None:  # noqa: S307 - our own page
+            asyncio.run(_awaited(example))
+        _report({})
+        return
+    os.environ["EFFECTS"] = f"{script['folder']}/effects"
+
+    async def run() -> dict[str, Any]:
+        async with rounds_of(script) as rounds:
+            return await driver(script, rounds)
+
+    _report(asyncio.run(run()))
+
+
+async def _awaited(example: Any) -> None:
+    await example
+
+
+def _report(report: dict[str, Any]) -> None:
+    left = f"{json.dumps(report)}\n".encode()
+    while left:
+        left = left[os.write(REPORTS, left) :]

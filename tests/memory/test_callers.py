@@ -1,0 +1,319 @@
+"""Whose memory it is: what one caller has left is read, injected, rated and listed for no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from anabranch.agents import Agent, Folding
+from anabranch.cli import main
+from anabranch.cli._combined_server import Persistence
+from anabranch.cli._connection import server_of
+from anabranch.cli._http_access import Access
+from anabranch.cli._http_connections import Bounds
+from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.folding import BankMemory, BranchService
+from anabranch.memory import (
+    Banks,
+    Distiller,
+    Draft,
+    Filter,
+    Level,
+    LevelError,
+    MemoryStore,
+    ReasoningBank,
+    Scope,
+    Scopes,
+    memory_tools,
+)
+from anabranch.messages import SampleRequest
+from anabranch.models import Reply, ScriptedModel
+from anabranch.stores import open_memory_store, open_tree_store
+from anabranch.testing import MockModel, calls
+from anabranch.tree import Thread
+from tests.agents.harness import heard
+from tests.chat.web import browsing, message, run
+from tests.cli.test_http_limits import serving
+
+ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
+NOTE = {"title": "Locks", "description": "When a door is locked", "content": "Ann has the key."}
+ALICE, BOB = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    store = open_memory_store("memory:")
+    yield store
+    await store.close()
+
+
+async def known(request: Request) -> str | None:
+    return request.headers.get("x-user")
+
+
+def decide(request: SampleRequest) -> Any:
+    """Do what the person says; in a branch, return so that it is learned from."""
+    said = request.messages[-1].text
+    if "(branch br_" in said:
+        seen = "key" if "Ann has the key" in said else "nothing"
+        given = {"message": f"I began with {seen}.", "extract_memory": True}
+        return calls(("return", "branch_return", given))
+    if heard(request) == "note":
+        return calls(("note", "memory_record", NOTE))
+    if heard(request) == "search":
+        return calls(("search", "memory_search", {"query": "locked door"}))
+    if heard(request) == "branch":
+        task = {"description": "Open the locked door", "prompt": "Find the key."}
+        return calls(("create", "branch_create", task))
+    return "Done."
+
+
+@asynccontextmanager
+async def application(banks: Banks) -> AsyncGenerator[httpx2.AsyncClient]:
+    branches = BranchService(memory=BankMemory(banks))
+    tools = [Folding(branches), *memory_tools(banks)]
+    async with browsing(
+        tools=tools, replies=MockModel(decide), memory=banks, authenticate=known
+    ) as client:
+        yield client
+
+
+async def said(client: httpx2.AsyncClient, who: dict[str, str], text: str) -> str:
+    """What is shown to ``who`` after saying ``text``, all of the conversation."""
+    client.headers.update(who)
+    thread = f"{who['X-User']}-{text}"
+    await run(client, message(text, thread=thread))
+    shown: str = (await client.get(f"/threads/{thread}/tree")).text
+    return shown
+
+
+async def listed(client: httpx2.AsyncClient, who: dict[str, str], query: str = "") -> list[str]:
+    client.headers.update(who)
+    response = await client.get("/memories", params={"query": query} if query else {})
+    return [each["title"] for each in response.json()]
+
+
+async def test_a_note_of_one_person_reaches_no_other_in_an_application(store: MemoryStore) -> None:
+    """Over the tools of the model, in what a branch begins with, and in the memory room."""
+    async with application(ReasoningBank(store)) as client:
+        assert "mem_" in await said(client, ANN, "note")
+        assert "Ann has the key" not in await said(client, BO, "search")
+        assert "Ann has the key" not in await said(client, BO, "branch")
+        assert await listed(client, BO) == await listed(client, BO, "locked door") == []
+        assert "Ann has the key" in await said(client, ANN, "search")
+        assert "I began with key." in await said(client, ANN, "branch")
+        assert await listed(client, ANN) == await listed(client, ANN, "locked door") == ["Locks"]
+
+
+async def test_what_a_persons_branch_teaches_is_theirs(store: MemoryStore) -> None:
+    async with application(ReasoningBank(store)) as client:
+        await said(client, ANN, "branch")
+        lesson = [{"title": "Keys", "description": "When it is locked", "content": "Ask Ann."}]
+        model = ScriptedModel(
+            [Reply(text='{"outcome": "success"}'), Reply(text=json.dumps(lesson))]
+        )
+        assert await Distiller(ReasoningBank(store), model).learn_next()
+        assert await listed(client, ANN) == ["Keys"]
+        assert await listed(client, BO) == []
+    [learned] = await store.newest(Filter())
+    assert learned.scope == Scope(level="person", name="ann")
+
+
+async def test_what_belongs_to_all_is_a_level_that_the_application_names(
+    store: MemoryStore,
+) -> None:
+    """Here each person's project is of their own, and the team is of all."""
+
+    def bank_of(principal: str | None) -> ReasoningBank:
+        return ReasoningBank(store, scopes=Scopes(project=f"of {principal}", team="all"))
+
+    shared = ReasoningBank(store, scopes=Scopes(team="all"), writes=["team"])
+    await shared.record(Draft(title="Doors", description="Locked doors", content="Knock."))
+    async with application(bank_of) as client:
+        await said(client, ANN, "note")
+        assert await listed(client, ANN) == ["Locks", "Doors"]
+        assert await listed(client, BO) == ["Doors"]
+        begun = await said(client, BO, "branch")
+        assert "Knock." in begun
+        assert r"\"scope\": \"team\"" in begun, "an injected note says whose it is"
+        assert "Ann has the key" not in begun
+
+
+async def test_a_person_forgets_no_note_of_all(store: MemoryStore) -> None:
+    """That is for those who may write there: it would be gone for the others, too."""
+    banks = ReasoningBank(store, scopes=Scopes(project="web"))
+    shared = await banks.record(Draft(title="Doors", description="Locked", content="Knock."))
+    async with application(banks) as client:
+        client.headers.update(ANN)
+        assert (await client.get(f"/memories/{shared.id}")).json()["writable"] is False
+        refused = await client.delete(f"/memories/{shared.id}")
+        assert refused.status_code == 403
+        assert "may write: person" in refused.json()["error"]
+        assert await listed(client, BO) == ["Doors"]
+
+
+@asynccontextmanager
+async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerator[Any]:
+    """Yield what calls a tool of ``serve --memory --folding``, for the caller with a token."""
+    recipe = ServerRecipe(
+        (), None, ("k" * 32,), Persistence(url), folding=True, memory=True, shared_memory=shared
+    )
+    made = recipe.make_server()
+    app = Access(tokens=(ALICE, BOB)).app(made.server, "127.0.0.1")
+    async with made.around, serving(app, Bounds()) as address:
+
+        async def call(token: str, tool: str, **given: Any) -> Any:
+            target = f"http://{address[0]}:{address[1]}/mcp"
+            server = server_of(target, headers=headers_of(token, ()))
+            async with Client(server, mode=mode) as client:
+                result = await client.call_tool(tool, given)
+            assert not result.is_error, result
+            return result.structured_content
+
+        yield call
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_server_with_tokens_has_a_memory_for_each(mode: Any, tmp_path: Any) -> None:
+    """The tools of the memory, and what a branch begins with."""
+    task = {"description": "Open the locked door", "prompt": "Find the key."}
+    async with tokens(mode, f"sqlite:///{tmp_path}/all.db") as call:
+        note = await call(ALICE, "memory_record", **NOTE)
+        assert (await call(BOB, "memory_search", query="locked door"))["result"] == []
+        assert (await call(BOB, "branch_create", **task))["injected_context"] == []
+        assert (await call(ALICE, "memory_search", query="locked door"))["result"] == [note]
+        [injected] = (await call(ALICE, "branch_create", **task))["injected_context"]
+        assert (injected["id"], injected["scope"]) == (note["id"], "person")
+
+
+async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path}/all.db"
+    async with tokens("2026-07-28", url, "web") as call:
+        await call(ALICE, "memory_record", **NOTE)
+        shared = {**NOTE, "content": "The desk has a key."}
+        note = await call(ALICE, "memory_record", **shared, scope="project")
+        assert (await call(BOB, "memory_search", query="locked door"))["result"] == [note]
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (["--folding", "--shared-memory", "web"], "Give it with --memory."),
+        (["--memory", "--shared-memory", "web "], "'web ' is no name"),
+    ],
+)
+def test_a_shared_memory_that_cannot_be_is_refused(
+    more: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *more, "--store", "memory:"]) == 2
+    assert problem in capsys.readouterr().err
+
+
+async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore) -> None:
+    trees = open_tree_store("memory:")
+    agent = Agent(trees, MockModel(decide), tools=memory_tools(ReasoningBank(store)))
+    for number, owner in enumerate(("ann", None)):
+        await trees.create_thread(Thread(f"t{number}", 1.0, owner=owner))
+        await agent.say(f"t{number}", "note")
+    scopes = [each.scope for each in await store.newest(Filter())]
+    await trees.close()
+    assert scopes == [Scope(), Scope(level="person", name="ann")]
+
+
+# -- names and levels ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a ", " a", "\ta", "a\x01", "a\x02", "a\u200bb", "a\u2060", "a\u202eb", "a\ud800", "x" * 201],
+    ids=ascii,
+)
+def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
+    for make in (
+        lambda: Scopes(project=name),
+        lambda: Scopes(person=name),
+        lambda: Scope(level="org", name=name),
+    ):
+        with pytest.raises(ValidationError):
+            make()
+
+
+async def test_every_principal_has_a_memory_of_its_own(store: MemoryStore) -> None:
+    """Whatever an identity provider has named it: no two fall together, and none is refused."""
+    long = "auth0|" + "x" * 500
+    principals = [
+        "a",
+        "a ",
+        "a\x01",
+        "a\x02",
+        "a\u200b",
+        "A",
+        long,
+        long + "x",
+        "a\ud800",
+        "\xe4",
+        "a\u0308",
+    ]
+    bank = ReasoningBank(store)
+    digests = [bank.of(each).scopes.person for each in principals]
+    assert len(set(digests)) == len(principals)
+    clash = digests[1]  # a principal who is named as another one's memory
+    for each in (*principals, clash):
+        await bank.of(each).record(Draft(title="T", description="D", content="Mine"))
+    assert len(await store.newest(Filter(limit=50))) == len(principals) + 1
+    for each in principals:
+        assert len(await bank.of(each).newest()) == 1
+
+
+async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryStore) -> None:
+    """Else it would be the same for all applications and all people who have named none."""
+    bank = ReasoningBank(store)
+    await bank.record(Draft(title="T", description="D", content="Of no one"))
+    assert [each.scope for each in await bank.newest()] == [Scope()]
+    assert await bank.of("ann").newest() == []
+    with pytest.raises(LevelError, match=r"org.*may write: person"):
+        await bank.of("ann").record(Draft(title="T", description="D", content="C"), level="org")
+
+
+@pytest.mark.parametrize("level", ["project", "team", "org"])
+async def test_a_caller_writes_the_narrowest_level_unless_the_application_says_more(
+    store: MemoryStore, level: Level
+) -> None:
+    scopes = Scopes(person="ann", project="web", team="site", org="acme")
+    draft = Draft(title="T", description="D", content="C")
+    narrow = ReasoningBank(store, scopes=scopes)
+    assert (await narrow.record(draft)).scope.level == "person"
+    with pytest.raises(LevelError, match=rf"{level}.*may write: person"):
+        await narrow.record(draft, level=level)
+    wide = ReasoningBank(store, scopes=scopes, writes=[level])
+    assert (await wide.record(draft)).scope == Scope(level=level, name=getattr(scopes, level))
+    with pytest.raises(LevelError, match=rf"person.*may write: {level}"):
+        await wide.record(draft, level="person")
+    none = ReasoningBank(store, scopes=scopes, writes=[])
+    with pytest.raises(LevelError, match="may write: none"):
+        await none.record(draft)
+
+
+# -- votes -----------------------------------------------------------------------------------
+
+
+async def test_a_caller_has_one_vote_on_a_note(store: MemoryStore) -> None:
+    """The last one counts; otherwise one caller decides what all the others are given."""
+    banks = ReasoningBank(store, scopes=Scopes(project="web"))
+    note = await banks.record(Draft(title="Doors", description="Locked", content="Knock."))
+    votes = [await banks.of("ann").rate(note.id, helpful=False) for _ in range(20)]
+    rated = votes[-1]
+    assert (rated.helpful, rated.unhelpful) == (0, 1)
+    rated = await banks.of("bo").rate(note.id, helpful=True)
+    assert (rated.helpful, rated.unhelpful) == (1, 1)
+    rated = await banks.of("ann").rate(note.id, helpful=True)
+    assert (rated.helpful, rated.unhelpful) == (2, 0)

@@ -1,0 +1,23 @@
+"""A TARGET whose tools ask: more than one request may, and what only their caller may know."""
+
+from pydantic import BaseModel
+
+from anabranch import BranchContext, tool
+
+__all__ = ["survey"]
+
+QUESTIONS = 12
+"""More than one request may ask."""
+
+
+class Reply(BaseModel):
+    text: str
+
+
+@tool
+async def survey(ctx: BranchContext, about: str, *, forms: bool = True) -> str:
+    """Ask about something, again and again; ``forms`` is for the client."""
+    await ctx.step(about.upper)
+    asked = QUESTIONS if forms else 1
+    replies = [await ctx.elicit(Reply, f"What of {about}, {n}?") for n in range(asked)]
+    return f"{about}: {len(replies)} {replies[-1].action}"

@@ -1,0 +1,214 @@
+"""What one person can find out of another's, or change: every operation, driven with the other's ids.
+
+An id of another person must be answered as one that was never used, and no answer may have a word of
+what they wrote, or an id of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from tests.owners.people import (
+    Answer,
+    Parameter,
+    Person,
+    Surface,
+    Use,
+    first_of,
+    leaves,
+    never,
+    plain,
+    renewed,
+    replaced,
+    with_text,
+)
+from tests.randomised import SEED, times
+
+__all__ = ["Attack", "use", "use_the_rest"]
+
+SHOWN = 300
+"""Characters of an answer that a finding shows."""
+
+
+async def use(surface: Surface, person: Person, operation: str, given: Mapping[str, Any]) -> Answer:
+    """Let a person use an operation, and record it."""
+    sent = renewed(given)
+    answer = await surface.do(person, operation, sent)
+    person.uses.append(Use(operation, sent, answer))
+    return answer
+
+
+async def use_the_rest(
+    surface: Surface, person: Person, story: str, *, beside: Collection[str] = ()
+) -> None:
+    """Use what the product has, and ``story`` does not know of; ``beside`` what is always refused."""
+    for operation in surface.operations():
+        if not person.done(operation) and operation not in beside:
+            answer = await use(surface, person, operation, surface.sample(person, operation))
+            assert answer.is_done, (
+                f"{operation} is new here, and what it takes could not be guessed: it answers"
+                f" {answer.whole!r}. Let {story} use it, so that it is driven with the ids of others."
+            )
+
+
+class Attack:
+    """What ``other`` does with the ids of ``owner``.
+
+    Attributes:
+        found: what was wrong, one sentence each.
+    """
+
+    def __init__(
+        self, surface: Surface, owner: Person, other: Person, ids: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.found: list[str] = []
+        self._surface = surface
+        self._owner = owner
+        self._other = other
+        self._kinds = list(ids.values())
+        self._every = {each for kind in self._kinds for each in kind}
+        self._random = Random(SEED)
+        self._sent: set[str] = set()
+        self._prober = self._stranger()
+        self._later: list[tuple[str, dict[str, Any], Parameter]] = []
+
+    async def run(self, only: Collection[str] = ()) -> list[str]:
+        """Drive every operation, or some; return what was found.
+
+        What takes any text is done last, since it may be a name: then there is something of that name.
+        """
+        every = self._surface.operations()
+        operations = {name: known for name, known in every.items() if not only or name in only}
+        for operation in operations:
+            own = [each.given for each in first_of(self._other.done(operation))]
+            for given in own or [{}]:
+                self._look(operation, await self._do(operation, given), "as before")
+        for operation, known in operations.items():
+            await self._with_each_id(operation, known)
+            for theirs in first_of(self._owner.done(operation)):
+                await self._as_the_owner(theirs)
+        for operation, given, place in self._later:
+            for name in self._some(operation, place):
+                await self._compare_as_strangers(operation, given, place, name)
+        return self.found
+
+    async def _do(
+        self, operation: str, given: Mapping[str, Any], person: Person | None = None
+    ) -> Answer:
+        return await self._surface.do(person or self._other, operation, renewed(given))
+
+    def _stranger(self) -> Person:
+        """Somebody who has done nothing before."""
+        return Person(f"stranger {self._random.random()}", self._other.word)
+
+    async def _with_each_id(self, operation: str, known: Sequence[Parameter]) -> None:
+        """Put ids of the owner into one parameter after the other; the rest is the other's own."""
+        own = [each.given for each in first_of(self._other.done(operation))]
+        for given in own or [{}]:
+            for place in dict.fromkeys([*(place for place, _ in leaves(given)), *known]):
+                if await self._takes_any(operation, given, place):
+                    self._later.append((operation, given, place))
+                    continue
+                for name in self._chosen():
+                    await self._compare(operation, given, place, name)
+
+    async def _takes_any(self, operation: str, given: Mapping[str, Any], place: Parameter) -> bool:
+        """Whether a text that was never used is accepted there."""
+        sent = with_text(given, place, never(self._kinds[0][0], self._random))
+        for person in (self._prober, self._other):
+            if (await self._do(operation, sent, person)).is_done:
+                return True
+        return False
+
+    def _chosen(self) -> Iterator[str]:
+        """Some ids of each kind, others each time."""
+        for kind in self._kinds:
+            yield from self._random.sample(kind, min(len(kind), times(1)))
+
+    def _some(self, operation: str, place: Parameter) -> list[str]:
+        """An id that the owner has given there, and some others."""
+        own = [
+            text
+            for use in self._owner.done(operation)
+            for at, text in leaves(use.given)
+            if at == place
+        ]
+        chosen = [*self._chosen()]
+        others = self._random.sample(chosen, min(len(chosen), times(2)))
+        return list(dict.fromkeys([*[each for each in own if each in self._every][:1], *others]))
+
+    async def _compare(
+        self, operation: str, given: Mapping[str, Any], place: Parameter, name: str
+    ) -> None:
+        """Drive an operation with an id of the owner, and with one that was never used."""
+        unknown = never(name, self._random)
+        there = await self._do(operation, with_text(given, place, name))
+        nowhere = await self._do(operation, with_text(given, place, unknown))
+        where = f"with {name} as {'.'.join(map(str, place))}"
+        self._differ(operation, where, (there, [name]), (nowhere, [unknown]))
+        self._look(operation, there, where, [name])
+
+    async def _compare_as_strangers(
+        self, operation: str, given: Mapping[str, Any], place: Parameter, name: str
+    ) -> None:
+        """Do the same as two who have done nothing before, if it needs nothing of the other's own."""
+        unknown, one, another = never(name, self._random), self._stranger(), self._stranger()
+        nowhere = await self._do(operation, with_text(given, place, unknown), another)
+        if not nowhere.is_done:
+            await self._compare(operation, given, place, name)
+            return
+        there = await self._do(operation, with_text(given, place, name), one)
+        where = f"with {name} as {'.'.join(map(str, place))}"
+        self._differ(operation, where, (there, [name]), (nowhere, [unknown]))
+        self._look(operation, there, where, [name])
+
+    async def _as_the_owner(self, theirs: Use) -> None:
+        """Do what the owner has done, as one who has done nothing before."""
+        given = replaced(theirs.given, {self._owner.word: self._other.word})
+        used = {each for _, text in leaves(given) for each in self._every if each in text}
+        texts = {each: never(each, self._random) for each in used}
+        there = await self._do(theirs.operation, given, self._stranger())
+        nowhere = await self._do(theirs.operation, replaced(given, texts), self._stranger())
+        where = f"with {', '.join(sorted(texts)) or 'no id'}, as {self._owner.name} has sent it,"
+        self._differ(theirs.operation, where, (there, [*texts]), (nowhere, [*texts.values()]))
+        self._look(theirs.operation, there, where, used)
+
+    def _differ(
+        self,
+        operation: str,
+        where: str,
+        there: tuple[Answer, Sequence[str]],
+        nowhere: tuple[Answer, Sequence[str]],
+    ) -> None:
+        shown = [plain(answer.whole, sent) for answer, sent in (there, nowhere)]
+        if shown[0] != shown[1]:
+            self.found.append(
+                f"{operation} {where} answers {_differing(*shown)} to an id that was never used:"
+                " so it is seen that this one exists"
+            )
+
+    def _look(self, operation: str, answer: Answer, where: str, sent: Collection[str] = ()) -> None:
+        """Look for what is the owner's, and was not sent by the other."""
+        for each in (self._owner.word, *self._every):
+            if each in answer.whole and not any(each in name for name in (*sent, *self._sent)):
+                around, whose = _around(answer.whole, each), self._owner.name
+                self.found.append(f"{operation} {where} shows {each!r} of {whose}: {around!r}")
+                return
+        if answer.is_done:
+            self._sent.update(sent)
+
+
+def _around(text: str, word: str) -> str:
+    at = text.index(word)
+    return text[max(0, at - SHOWN // 2) : at + SHOWN // 2]
+
+
+def _differing(one: str, other: str) -> str:
+    """The first place where two texts differ, in both."""
+    same = next(
+        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0
+    )
+    first = max(0, same - 60)
+    return f"{one[first : first + SHOWN]!r}, and {other[first : first + SHOWN]!r}"

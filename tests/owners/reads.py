@@ -1,0 +1,103 @@
+"""What the routes of an application read of a request: names of its query and headers, models of its body.
+
+Starlette's route table has the parameters of a path alone; the others are noted as the routes read them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from starlette.requests import HTTPConnection, Request
+
+from anabranch.chat._web import requests
+
+__all__ = ["Reads"]
+
+PROTOCOL = {"accept", "accept-encoding", "content-type", "if-none-match"}
+"""Headers that say how to answer, and name nothing."""
+
+
+class _Noted(Mapping[str, str]):
+    """A mapping, and the names that were looked up in it."""
+
+    def __init__(self, given: Any, names: set[str]) -> None:
+        self._given = given
+        self._names = names
+
+    def __getitem__(self, name: str) -> str:
+        self._names.add(name)
+        return str(self._given[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
+
+
+class Reads:
+    """What each endpoint has read.
+
+    Attributes:
+        query: names in the query.
+        headers: names of headers.
+        models: models of the body.
+        bodies: the endpoints that have read a body, by whatever means.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.query: dict[Any, set[str]] = defaultdict(set)
+        self.headers: dict[Any, set[str]] = defaultdict(set)
+        self.models: dict[Any, set[type[BaseModel]]] = defaultdict(set)
+        self.bodies: set[Any] = set()
+        for name, notes in (("query_params", self.query), ("headers", self.headers)):
+            self._note_names(patch, name, notes)
+        self._note_bodies(patch)
+
+    def _note_names(
+        self, patch: pytest.MonkeyPatch, name: str, notes: Mapping[Any, set[str]]
+    ) -> None:
+        given: Any = vars(HTTPConnection)[name]
+
+        def noted(request: HTTPConnection) -> Any:
+            value = given.fget(request)
+            route = request.scope.get("endpoint")  # none yet where the middleware reads
+            return value if route is None else _Noted(value, notes[route])
+
+        patch.setattr(HTTPConnection, name, property(noted))
+
+    def _note_bodies(self, patch: pytest.MonkeyPatch) -> None:
+        read, stream = requests.read_body, Request.stream
+
+        async def noted(request: Request, model: type[Any]) -> Any:
+            self.models[request.scope["endpoint"]].add(model)
+            return await read(request, model)
+
+        async def streamed(request: Request) -> AsyncGenerator[bytes]:
+            self.bodies.add(request.scope.get("endpoint"))
+            async for chunk in stream(request):
+                yield chunk
+
+        for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
+            if getattr(module, "read_body", None) is read:
+                patch.setattr(module, "read_body", noted)
+        patch.setattr(Request, "stream", streamed)
+
+    def of(self, endpoint: Any) -> Iterator[tuple[str, str]]:
+        """The parameters that an endpoint is known to read beside its path."""
+        yield from (("query", name) for name in sorted(self.query[endpoint]))
+        named = self.headers[endpoint]
+        yield from (("headers", name) for name in sorted(named) if name.lower() not in PROTOCOL)
+        for model in self.models[endpoint]:
+            for name, about in model.model_json_schema()["properties"].items():
+                kinds = [about, *about.get("anyOf", ())]
+                if any(each.get("type") == "string" for each in kinds):
+                    yield "body", name

@@ -1,0 +1,70 @@
+"""Every row of a store: what a person has there, before and after others have been at work."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import psycopg
+
+__all__ = ["rows_about", "rows_of"]
+
+RENEWED = ("leased_until",)
+"""Columns that a running process writes again and again."""
+SEARCH = re.compile(r"VIRTUAL|_(data|idx|docsize|config|content)\b", re.IGNORECASE)
+
+
+def rows_of(url: str) -> Counter[str]:
+    """Every row of every table, as text, and how often it is there."""
+    found = (
+        _of_sqlite(url.removeprefix("sqlite:///"))
+        if url.startswith("sqlite")
+        else _of_postgres(url)
+    )
+    return Counter(found)
+
+
+def rows_about(rows: Counter[str], words: Iterable[str]) -> Counter[str]:
+    """The rows that have one of some words."""
+    wanted = [*words]
+    return Counter({row: n for row, n in rows.items() if any(each in row for each in wanted)})
+
+
+def _of_sqlite(path: str) -> Iterator[str]:
+    connection = sqlite3.connect(path)
+    try:
+        tables = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
+        for table, sql in tables.fetchall():
+            if not SEARCH.search(f"{sql.partition('(')[0]}"):
+                cursor = connection.execute(f'SELECT * FROM "{table}"')  # noqa: S608 - its own names
+                yield from _texts(table, [each[0] for each in cursor.description], cursor)
+    finally:
+        connection.close()
+
+
+def _of_postgres(url: str) -> Iterator[str]:
+    with psycopg.connect(url) as connection:
+        tables = connection.execute(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
+        ).fetchall()
+        for (table,) in tables:
+            cursor = connection.execute(f'SELECT * FROM "{table}"'.encode())  # noqa: S608
+            names = [each.name for each in cursor.description or ()]
+            yield from _texts(table, names, cursor)
+
+
+def _texts(table: str, names: list[str], rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    for row in rows:
+        values = dict(zip(names, row, strict=True))
+        yield f"{table} " + " ".join(
+            f"{name}={_text(value)}" for name, value in values.items() if name not in RENEWED
+        )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)

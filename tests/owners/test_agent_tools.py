@@ -1,0 +1,86 @@
+"""Two people in one chat application: no tool of its agent shows one what is the other's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anabranch.folding import BranchService
+from tests.owners.attack import Attack, use, use_the_rest
+from tests.owners.people import Person, ids_of
+from tests.owners.rows import rows_about, rows_of
+from tests.owners.web import IN_BRANCH, MOUNTED, ToolSurface
+from tests.owners.web_story import TwoPeople, two_people
+
+STORY = "tests/owners/test_agent_tools.py"
+
+
+async def use_every_tool(tools: ToolSurface, me: Person) -> None:
+    """Use each of the agent's tools, as a model does that was asked to."""
+    note = {"title": "Regatta", "description": "On a regatta", "content": "Row the regatta."}
+    story: dict[str, dict[str, object]] = {
+        "memory_record": {name: me.text(text) for name, text in note.items()},
+        "memory_search": {"query": "regatta"},
+        "branch_create": {"description": "The regatta", "prompt": me.text("Row the regatta.")},
+        "branch_self": {"prompts": [me.text("Row"), me.text("Swim")], "allow_work": True},
+        "hold": {"place": "pier"},
+        "reserve": {"flight": me.text("boat")},
+    }
+    for name, given in story.items():
+        assert (await use(tools, me, name, given)).is_done
+    [note_id, *_], [branch, *_] = ids_of(me, [])["mem_"], ids_of(me, [])["br_"]
+    await use(tools, me, "memory_feedback", {"memory_id": note_id, "helpful": True})
+    for where in ("branch_status", f"branch_status{IN_BRANCH}"):
+        await use(tools, me, where, {"branch_id": branch})
+    inside = {"message": me.text("Rowed."), "extract_memory": True}
+    await use(tools, me, f"branch_return{IN_BRANCH}", inside)
+    outside = await use(tools, me, "branch_return", inside)
+    assert "FOLD006" in outside.text
+    await use_the_rest(tools, me, STORY, beside=["branch_return"])
+
+
+async def used(here: TwoPeople) -> tuple[ToolSurface, Person, Person]:
+    """The tools that ``GET /tools`` lists, and both people who have used them all, Ann first."""
+    listed = await here.web.do(here.bo, f"GET {MOUNTED}/tools", {})
+    tools = ToolSurface(here.web, json.loads(listed.text))
+    here.gates.closed[here.ann.word].set()
+    bo, ann = (Person(each.name, each.word) for each in (here.bo, here.ann))
+    for each in (bo, ann):
+        await use_every_tool(tools, each)
+    ann.uses += here.ann.uses
+    return tools, ann, bo
+
+
+@pytest.mark.lasting
+async def test_nothing_of_one_person_reaches_another_by_a_tool_of_the_agent(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every tool, in a conversation and in a branch, with ids of the routes and of the tools."""
+    async with two_people(url, tmp_path, monkeypatch) as here:
+        tools, ann, bo = await used(here)
+        before = rows_about(rows_of(url), [ann.word])
+        found = await Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses])).run()
+        assert not found, "\n".join(found)
+        after = rows_of(url)
+        assert not (gone := before - after), f"changed: {gone}"
+        assert not (new := rows_about(after, [ann.word]) - before), f"stored again: {new}"
+        again = await use(tools, ann, "memory_search", {"query": "regatta"})
+        assert ann.word in again.text
+
+
+def of_all(branches: BranchService, principal: str) -> BranchService:
+    return branches
+
+
+async def test_without_the_owner_of_branches_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_people(f"sqlite:///{tmp_path}/chat.db", tmp_path, monkeypatch) as here:
+        tools, ann, bo = await used(here)
+        monkeypatch.setattr(BranchService, "of", of_all)
+        attack = Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses]))
+        found = "\n".join(await attack.run(["branch_status"]))
+        assert "as branch_id answers" in found
+        assert "that this one exists" in found

@@ -1,0 +1,162 @@
+"""A terminal beside an application with users: its chat is a person's own, other commands are the operator's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+from cyclopts import App
+
+from anabranch.cli import main
+from anabranch.cli._commands import app
+from anabranch.stores import open_tree_store
+from tests.owners.attack import Attack
+from tests.owners.people import Person, ids_of
+from tests.owners.rows import rows_about, rows_of
+from tests.owners.terminal import TerminalSurface
+from tests.owners.web import MOUNTED
+from tests.owners.web_story import two_people
+
+SERVE = {"serve", "web", "dev", "worker"}
+"""They serve people, who are told apart by what is served: see the tests beside this one."""
+OWN = {"chat"}
+"""They are one person's: what belongs to a principal does not exist for them."""
+READ = {
+    "browse": [],
+    "calls list": [],
+    "calls show": ["call_"],
+    "calls replay": ["call_", "target"],
+    "memory list": [],
+    "memory search": ["text"],
+    "memory show": ["mem_"],
+    "memory export": [],
+    "tree list": [],
+    "tree show": ["thread-"],
+    "tree export": ["thread-"],
+    "tree messages": ["node_"],
+    "work list": [],
+    "work show": ["held"],
+}
+"""The operator's, who sees what is anybody's: what each is given."""
+CHANGE = {
+    "calls undo": ["none", "target"],
+    "memory distill": [],
+    "memory forget": ["none"],
+    "tree label": ["none", "none", "none"],
+    "tree prune": ["none"],
+    "tree unlabel": ["none", "none"],
+    "work cancel": ["none"],
+    "work retry": ["none"],
+}
+"""The operator's, too: each changes what it names, and nothing else."""
+SCREEN = {"browse"}
+"""It needs a terminal, and is refused without one."""
+TARGET = str(Path(__file__).parents[2] / "tests" / "chat" / "web.py")
+
+
+def commands_with_a_store(within: App = app, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every command that has a ``--store``, as the parser itself has it."""
+    for name in within:
+        if name.startswith("-"):
+            continue
+        command = within[name]
+        if command.default_command is not None:
+            options = command.assemble_argument_collection()
+            if any("--store" in each.names for each in options):
+                yield " ".join((*path, name))
+        yield from commands_with_a_store(command, (*path, name))
+
+
+def test_every_command_with_a_store_is_known_here() -> None:
+    known = {*SERVE, *OWN, *READ, *CHANGE}
+    found = {*commands_with_a_store()}
+    assert found == known, (
+        f"{sorted(found ^ known)}: say in {__file__} whose what such a command shows is, and in"
+        " docs/command-line.md; or take it out there"
+    )
+
+
+async def test_a_chat_in_a_terminal_has_none_of_the_conversations_of_principals(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of the chat, with every kind of id."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANABRANCH_DATA", str(tmp_path))
+    async with two_people(url, tmp_path, monkeypatch) as here:
+        ids, store = ids_of(here.ann, here.bo.uses), open_tree_store(url)
+        before = rows_about(rows_of(url), [here.ann.word])
+        terminal = TerminalSurface(store)
+        found = await Attack(terminal, here.ann, Person(None, "gull"), ids).run()
+        await store.close()
+        assert not found, "\n".join(found)
+        assert not before - rows_of(url)
+        here.gates.closed[here.ann.word].set()
+
+
+async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with two_people(url, tmp_path, monkeypatch) as here:
+        lines = tmp_path / "lines"
+        lines.write_text("/tree\n")
+        run = partial(command, capsys, "chat", "--store", url, "--script", str(lines))
+        before = rows_about(rows_of(url), [here.ann.word])
+        asked = here.story.asked
+        status, shown = await run("--thread", asked)
+        assert status == 2
+        assert f"The conversation {asked!r} belongs to somebody" in shown
+        status, shown = await run("--thread", "last")
+        assert (status, "There is no conversation yet." in shown) == (2, True)
+        assert not before - rows_of(url)
+        status, shown = await command(
+            capsys, "chat", "--store", url, "--thread", asked[:-1], "-p", "hello"
+        )
+        assert here.ann.word not in shown, "the beginning of an id is another id"
+        here.gates.closed[here.ann.word].set()
+
+
+async def test_the_commands_of_the_operator_show_what_is_anybodys_and_change_what_they_name(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with two_people(url, tmp_path, monkeypatch) as here:
+        ids = ids_of(here.ann, here.bo.uses)
+        known = {kind: values[0] for kind, values in ids.items()}
+        known |= {"held": here.story.held, "target": TARGET, "text": "regatta", "none": "none-such"}
+        known["thread-"] = here.story.asked
+        [seen] = here.ann.done(f"GET {MOUNTED}/memories/{{id}}")
+        known["mem_"] = seen.given["path"]["id"]
+        known["call_"] = next(each for each in ids["call_"] if ":" not in each)
+        before = rows_about(rows_of(url), [here.ann.word])
+        for name, given in READ.items():
+            words = [*name.split(), *(known[each] for each in given), "--store", url]
+            status, shown = await command(capsys, *words)
+            assert status == (2 if name in SCREEN else 0), f"{name}: {shown}"
+            assert_unchanged(before, rows_of(url), name)
+            if name in {"tree list", "tree show", "memory search", "calls show"}:
+                assert here.ann.word in shown, f"{name} is the operator's"
+        for name, given in CHANGE.items():
+            words = [*name.split(), *(known[each] for each in given), "--store", url]
+            status, shown = await command(capsys, *words)
+            assert status > 0, f"{name}: {shown}"
+            assert_unchanged(before, rows_of(url), name)
+        here.gates.closed[here.ann.word].set()
+
+
+def assert_unchanged(before: Counter[str], after: Counter[str], name: str) -> None:
+    assert not (gone := before - after), f"{name} has changed {gone}"
+
+
+async def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run a command; return its exit status, and all that it shows."""
+    status = await to_thread.run_sync(main, words)
+    return status, "".join(capsys.readouterr())

@@ -1,0 +1,280 @@
+"""The chat application as a surface: its routes, as Starlette's own table lists them, and its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx2
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Mount, Route
+
+from anabranch import BranchContext, tool
+from anabranch.agents import BranchSelf, Folding
+from anabranch.chat import make_chat_app, make_plugin
+from anabranch.chat._web.access import SECURITY_HEADERS
+from anabranch.cli._demo_tool import PickCard
+from anabranch.folding import BankMemory, BranchService, FoldingSettings
+from anabranch.memory import ReasoningBank, memory_tools
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.stores import open_branch_store, open_memory_store, open_stores
+from anabranch.testing import MockModel, calls
+from tests.agents.harness import heard
+from tests.chat.web import reserve, serving
+from tests.owners.people import Answer, Parameter, Person, Use
+from tests.owners.reads import Reads
+from tests.patience import PATIENCE
+
+__all__ = ["IN_BRANCH", "ToolSurface", "WebSurface", "chatting"]
+
+USE = re.compile(r"^use (\w+) (\{.*\})$", re.MULTILINE)
+PLACE = re.compile(r"\{(\w+)(?::\w+)?\}")
+SAID_BY_SERVER = {"date", "server", "content-length", "etag", *map(str.lower, SECURITY_HEADERS)}
+SOURCE = "export default async () => ({action: 'decline'});"
+MOUNTED = "/chat"
+IN_BRANCH = " in a branch"
+
+
+class Same(Random):
+    """Deals the same cards to all."""
+
+    def sample(self, population: Sequence[Any], k: int, *, counts: Any = None) -> list[Any]:
+        """The first ones."""
+        return [*population[:k]]
+
+    def choice(self, seq: Any) -> Any:
+        """The first one."""
+        return seq[0]
+
+
+class Gates:
+    """Where tools wait until a person's gate is opened; their texts say whose they are."""
+
+    def __init__(self) -> None:
+        self.closed: dict[str, asyncio.Event] = {}
+
+    def tool(self) -> Any:
+        @tool
+        async def hold(ctx: BranchContext, place: str) -> str:
+            """Wait at a gate."""
+            for word, gate in self.closed.items():
+                if word in place:
+                    await gate.wait()
+            return f"Opened: {place}"
+
+        return hold
+
+
+def decide(request: SampleRequest) -> SampleReply | str:
+    """Use the tools that a message names; in a branch, return its task."""
+    said = heard(request)
+    uses = [(name, json.loads(given)) for name, given in USE.findall(said)]
+    if uses:
+        return calls(*((f"use_{n}", name, given) for n, (name, given) in enumerate(uses)))
+    if said.startswith("(branch br_"):
+        task = said.split("\n\n")[1]
+        return calls(("r", "branch_return", {"message": f"Did {task}", "extract_memory": True}))
+    return f"You said {said}." if said else "Done."
+
+
+async def known(request: Request) -> str | None:
+    """The principal, as an application's own login names it."""
+    return request.headers.get("x-user")
+
+
+@asynccontextmanager
+async def chatting(url: str, folder: Path, gates: Gates) -> AsyncGenerator[Served]:
+    """Serve an application with everything that it can have, mounted in another one."""
+    calls_store, trees = open_stores(url)
+    memories = open_memory_store(trees)
+
+    bank = ReasoningBank(memories)
+
+    module = folder / "cards.mjs"
+    module.write_text(SOURCE, encoding="utf-8")
+    settings = FoldingSettings(max_concurrent_per_instance=10_000)
+    branches = BranchService(open_branch_store(trees), settings, memory=BankMemory(bank))
+    tools = [
+        make_plugin(PickCard(Same())).on_page("card", module).build(),
+        reserve,
+        gates.tool(),
+        BranchSelf(),
+        Folding(branches),
+        *memory_tools(bank),
+    ]
+    chat = make_chat_app(
+        trees, MockModel(decide), tools, calls=calls_store, authenticate=known, memory=bank
+    )
+    outer = Starlette(routes=[Mount(MOUNTED, chat)], lifespan=chat.router.lifespan_context)
+    async with (
+        serving(outer) as address,
+        httpx2.AsyncClient(base_url=address, timeout=PATIENCE) as client,
+    ):
+        yield Served(outer, client)
+    await trees.close()
+
+
+class Served:
+    """An application that is served, and a client of it."""
+
+    def __init__(self, app: Starlette, client: httpx2.AsyncClient) -> None:
+        self.app = app
+        self.client = client
+
+
+def routes_of(routes: Iterable[BaseRoute], prefix: str = "") -> dict[str, Route]:
+    """Every route of an application and of what is mounted in it, each method by itself."""
+    found: dict[str, Route] = {}
+    for each in routes:
+        if isinstance(each, Route):
+            for method in sorted((each.methods or set()) - {"HEAD"}):
+                found[f"{method} {prefix}{each.path}"] = each
+            continue
+        assert isinstance(each, Mount), f"{each!r} is neither a Route nor a Mount: drive it, too"
+        found |= routes_of(each.routes, prefix + each.path)
+    return found
+
+
+class WebSurface:
+    """The routes of an application."""
+
+    def __init__(self, served: Served, reads: Reads) -> None:
+        self._client = served.client
+        self._reads = reads
+        self._routes = routes_of(served.app.routes)
+
+    def operations(self) -> Mapping[str, Sequence[Parameter]]:
+        """The routes, with what they are known to read."""
+        return {name: self._parameters(route) for name, route in self._routes.items()}
+
+    def _parameters(self, route: Route) -> list[Parameter]:
+        path = [("path", name) for name in route.param_convertors]
+        return [*path, *self._reads.of(route.endpoint)]
+
+    def sample(self, person: Person, operation: str) -> dict[str, Any]:
+        """Ids of the person's own in the path, by what comes before them; no query, and no body."""
+        own = dict(_in_path(person.uses))
+        _, path = operation.split(" ", 1)
+        return {"path": {name: own.get(before, "none") for before, name in _places(path)}}
+
+    def unread(self) -> list[str]:
+        """Routes that read a body in a way that is not seen here."""
+        reads = self._reads
+        return [
+            name
+            for name, route in self._routes.items()
+            if route.endpoint in reads.bodies and not reads.models[route.endpoint]
+        ]
+
+    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
+        """Send a request. Of a stream that does not end, the first events are the answer."""
+        method, path = operation.split(" ", 1)
+        places = given.get("path", {})
+        sent: dict[str, Any] = {"params": given.get("query")}
+        if "body" in given:
+            sent["json"] = given["body"]
+        headers = {"X-User": person.name or "", **given.get("headers", {})}
+        place = PLACE.sub(lambda each: quote(str(places.get(each[1], "none")), safe=""), path)
+        async with self._client.stream(method, place, headers=headers, **sent) as response:
+            text, ends = "", method != "GET"
+            async for chunk in response.aiter_text():
+                text += chunk
+                if (
+                    not ends
+                    and "\n\n" in text
+                    and "event-stream" in response.headers["content-type"]
+                ):
+                    break
+            shown = {k: v for k, v in response.headers.items() if k not in SAID_BY_SERVER}
+        return Answer(response.is_success, text, f"{response.status_code} {json.dumps(shown)}")
+
+
+def _places(path: str) -> Iterator[tuple[str, str]]:
+    """The parameters of a path, and what is before each."""
+    for each in PLACE.finditer(path):
+        yield path[: each.start()], each[1]
+
+
+def _in_path(uses: Iterable[Use]) -> Iterator[tuple[str, str]]:
+    """What was given for the parameters of paths, by what is before each."""
+    for each in uses:
+        if each.answer.is_done:
+            for before, name in _places(each.operation.split(" ", 1)[1]):
+                yield before, str(each.given["path"][name])
+
+
+class ToolSurface:
+    """The tools of the application's agent, as ``GET /tools`` lists them.
+
+    Each is used in a new thread, and in a branch of another one.
+    """
+
+    def __init__(self, web: WebSurface, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._web = web
+        self._tools = tools
+
+    def operations(self) -> Mapping[str, Sequence[Parameter]]:
+        """The tools, with those of their parameters that take texts."""
+        known = {str(each["name"]): texts_of(each["input_schema"]) for each in self._tools}
+        return {**known, **{f"{name}{IN_BRANCH}": known[name] for name in known}}
+
+    def sample(self, person: Person, operation: str) -> dict[str, Any]:
+        """What the schema of a tool asks for."""
+        name = operation.removesuffix(IN_BRANCH)
+        [schema] = [each["input_schema"] for each in self._tools if each["name"] == name]
+        return sample_of(schema, person)
+
+    async def do(self, person: Person, operation: str, given: dict[str, Any]) -> Answer:
+        """Let the model use a tool; the answer is the thread as the page is sent it."""
+        thread = person.fresh("thread")
+        text = f"use {operation.removesuffix(IN_BRANCH)} {json.dumps(given)}"
+        if operation.endswith(IN_BRANCH):
+            text = f"use branch_create {json.dumps({'description': 'Do it', 'prompt': text})}"
+        body = said(thread, person.fresh("run"), text)
+        await self._web.do(person, f"POST {MOUNTED}/agui", {"body": body})
+        seen = await self._web.do(
+            person, f"GET {MOUNTED}/threads/{{id}}/tree", {"path": {"id": thread}}
+        )
+        return Answer(seen.is_done and '"is_error":true' not in seen.text, seen.text)
+
+
+def texts_of(schema: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of a JSON Schema that take texts, or lists of them."""
+    found: list[Parameter] = []
+    for name, about in cast("dict[str, Any]", schema.get("properties", {})).items():
+        kinds = [about, *about.get("anyOf", ())]
+        if any(each.get("type") == "string" and "enum" not in each for each in kinds):
+            found.append((name,))
+    return found
+
+
+def sample_of(schema: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    """What fits a JSON Schema: of what is required, what the person has given, or a first value."""
+    given = {name: value for each in person.uses for name, value in each.given.items()}
+    text = person.text("row")
+    types = {"string": text, "integer": 1, "number": 1, "boolean": True, "array": [text]}
+    return {
+        name: given.get(name, about.get("enum", [types.get(about.get("type"))])[0])
+        for name, about in schema.get("properties", {}).items()
+        if name in schema.get("required", ())
+    }
+
+
+def said(thread: str, run: str, text: str, **more: Any) -> dict[str, Any]:
+    """The body of a run that begins with a message."""
+    message = {"id": f"m-{run}", "role": "user", "content": text}
+    return {**body_of(thread, run), "messages": [message], **more}
+
+
+def body_of(thread: str, run: str) -> dict[str, Any]:
+    """The body of a run."""
+    empty: dict[str, Any] = {"state": {}, "messages": [], "tools": [], "context": []}
+    return {"threadId": thread, "runId": run, **empty, "forwardedProps": {}}

@@ -1,0 +1,220 @@
+"""Operations on a store of calls, drawn at random: every method of the port, with every argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch.testing.suites import Operation
+from anabranch.testing.suites._call_samples import a_call
+
+__all__ = [
+    "BEGINNING",
+    "EVERY",
+    "LOOKING",
+    "OPERATIONS",
+    "PROGRAMS",
+    "STATES",
+    "empty",
+    "reaching",
+]
+
+CALLS = ("call_1", "call_2")
+UNKNOWN = "call_3"
+"""It is begun by an operation, or not at all."""
+
+NAMES = st.sampled_from([*CALLS, *CALLS, UNKNOWN])
+OWNERS = st.sampled_from(["a", "b"])
+TIMES = st.integers(0, 4).map(float)
+NUMBERS = st.integers(0, 2)
+STEPS = st.sampled_from(["s", "t", "u"])
+TEXTS = st.sampled_from(["1", "2", "3"])
+SOME_TEXTS = st.dictionaries(STEPS, TEXTS, max_size=2)
+STATES = st.sampled_from(list(CallState))
+MOVING = (
+    CallEvent.RAISE,
+    CallEvent.RETRY,
+    CallEvent.LEAVE,
+    CallEvent.EXPIRE,
+    CallEvent.STOP,
+)
+ENDING = (CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY)
+MOVES, ENDS = st.sampled_from(MOVING), st.sampled_from(ENDING)
+
+
+def operation(method: str, *arguments: st.SearchStrategy[Any], **options: Any) -> Any:
+    return st.builds(
+        Operation, st.just(method), st.tuples(*arguments), st.fixed_dictionaries(options)
+    )
+
+
+def begun(name: str, tool: str, deadline: float) -> CallRecord:
+    return a_call(name, tool=tool, deadline=deadline)
+
+
+def waiting(call: CallRecord, after: RoundRecord) -> Operation:
+    return Operation("begin", (a_call(call.call_id, state=CallState.WAITING),), {"after": after})
+
+
+def opening(
+    new: CallRecord, number: int, owner: str, until: float, given: dict[str, str]
+) -> Operation:
+    more = {"new": new, "answers": given}
+    return Operation("open_round", (new.call_id, number, owner, 0.0, until), more)
+
+
+NEW = st.builds(begun, NAMES, TEXTS, TIMES)
+ROUNDS = st.builds(RoundRecord, NUMBERS, TEXTS, TEXTS, TEXTS, st.none() | TIMES)
+
+STATES_AND_LEASES: st.SearchStrategy[Operation] = st.one_of(
+    operation("renew", NAMES, OWNERS, TIMES),
+    operation("release", NAMES, OWNERS),
+    operation("take_to_undo", NAMES, OWNERS, TIMES, TIMES, is_due=st.booleans()),
+    operation("move", NAMES, MOVES, owner=OWNERS, deadline=st.none() | TIMES),
+    operation("fail", NAMES, TEXTS, OWNERS),
+    operation("adopt", NAMES, TEXTS, OWNERS),
+    operation("postpone", NAMES, TIMES, STATES, now=TIMES),
+    operation("hasten", NAMES, TIMES, STATES),
+)
+ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(
+    operation("open_round", NAMES, NUMBERS, OWNERS, TIMES, TIMES),
+    operation(
+        "open_round",
+        NAMES,
+        NUMBERS,
+        OWNERS,
+        TIMES,
+        TIMES,
+        asks=st.lists(STEPS, max_size=2, unique=True),
+        answers=st.none() | SOME_TEXTS,
+    ),
+    st.builds(opening, NEW, NUMBERS, OWNERS, TIMES, SOME_TEXTS),
+    operation("end_round", NAMES, ROUNDS, ENDS, owner=OWNERS, deadline=TIMES),
+    operation(
+        "answer",
+        NAMES,
+        SOME_TEXTS,
+        by=st.sampled_from(["", "page"]),
+        is_ready=st.booleans(),
+        deadline=st.none() | TIMES,
+    ),
+    operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
+    operation("undone", NAMES, STEPS),
+)
+READING: st.SearchStrategy[Operation] = st.one_of(
+    operation("find", NAMES),
+    operation("answers", NAMES),
+    operation("entries", NAMES, NUMBERS),
+    operation("undone_steps", NAMES),
+    operation("round", NAMES, NUMBERS),
+    operation("last_round", NAMES),
+)
+OF_ALL: st.SearchStrategy[Operation] = st.one_of(
+    operation("begin", NEW),
+    st.builds(waiting, NEW, st.builds(RoundRecord, NUMBERS, TEXTS, TEXTS, TEXTS)),
+    operation(
+        "calls",
+        NUMBERS,
+        tool=st.none() | TEXTS,
+        states=st.none() | st.lists(STATES, max_size=3, unique=True),
+        begins=st.sampled_from(["", "call", "call_2"]),
+        after=st.none() | NEW,
+    ),
+    operation("expired", TIMES, st.integers(1, 2)),
+    operation("open_calls"),
+    operation("prune", TIMES, st.integers(1, 2)),
+)
+OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
+    STATES_AND_LEASES, ROUNDS_OF_CALLS, READING, OF_ALL
+)
+PROGRAMS = st.lists(
+    STATES_AND_LEASES | STATES_AND_LEASES | ROUNDS_OF_CALLS | ROUNDS_OF_CALLS | READING | OF_ALL,
+    max_size=25,
+)
+BEGINNING: Sequence[Operation] = [Operation("begin", (a_call(name),)) for name in CALLS]
+LOOKING: Sequence[Operation] = [
+    *(
+        Operation(method, (name, *more))
+        for name in (*CALLS, UNKNOWN)
+        for method, *more in (
+            ("find",),
+            ("last_round",),
+            ("answers",),
+            ("undone_steps",),
+            ("entries", 0),
+            ("entries", 1),
+        )
+    ),
+    Operation("open_calls"),
+]
+
+
+def reaching(state: CallState, name: str) -> Sequence[Operation]:
+    """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""
+    run = Operation("open_round", (name, 0, "a", 0.0, 2.0))
+    undo = Operation("take_to_undo", (name, "a", 0.0, 2.0), {"is_due": False})
+
+    def end(event: CallEvent) -> Operation:
+        how = {"owner": "a", "deadline": 3.0}
+        return Operation("end_round", (name, RoundRecord(0, "1", "2", "3", 1.0), event), how)
+
+    def move(event: CallEvent) -> Operation:
+        return Operation("move", (name, event), {"owner": "a"})
+
+    ways: dict[CallState, Sequence[Operation]] = {
+        CallState.READY: [],
+        CallState.RUNNING: [run],
+        CallState.WAITING: [run, end(CallEvent.ASK)],
+        CallState.UNDOING: [undo],
+        CallState.DONE: [run, end(CallEvent.RETURN)],
+        CallState.FAILED: [run, end(CallEvent.RAISE)],
+        CallState.EXPIRED: [undo, move(CallEvent.EXPIRE)],
+        CallState.STOPPED: [undo, move(CallEvent.STOP)],
+    }
+    return ways[state]
+
+
+async def empty(store: CallStore) -> None:
+    """Make the store as good as new, which is faster than a new one."""
+    for name in (*CALLS, UNKNOWN):
+        await store.take_to_undo(name, "end", 1e9, 1e9, is_due=False)
+        await store.move(name, CallEvent.STOP, owner="end", deadline=0.0)
+    await store.prune(1e12, 10)
+
+
+EVERY: Sequence[Operation] = [
+    Operation("open_round", (1, "b", 1.0, 2.0), {"asks": ["s"]}),
+    *(Operation("open_round", (1, "b", 2.0, 4.0), {"answers": each}) for each in ({}, {"s": "1"})),
+    Operation("open_round", (1, "a", 1.0, 4.0)),
+    *(
+        Operation("take_to_undo", (owner, now, now + 2.0), {"is_due": is_due})
+        for owner, now in (("a", 1.0), ("b", 1.0), ("b", 2.0), ("b", 1000.0))
+        for is_due in (True, False)
+    ),
+    *(Operation("move", (each,), {"owner": owner}) for each in MOVING for owner in ("a", "b")),
+    *(
+        Operation("end_round", (RoundRecord(1, "1"), each), {"owner": owner, "deadline": 4.0})
+        for each in ENDING
+        for owner in ("a", "b")
+    ),
+    *(Operation("fail", ("why", owner)) for owner in ("a", "b")),
+    *(Operation("adopt", ("2", owner)) for owner in ("a", "b")),
+    *(Operation("renew", (owner, 3.0)) for owner in ("a", "b")),
+    *(Operation("release", (owner,)) for owner in ("a", "b")),
+    *(
+        Operation("postpone", (4.0, state), {"now": now})
+        for state in CallState
+        for now in (1.0, 2.0)
+    ),
+    *(
+        Operation("answer", ({"s": "1"},), {"is_ready": is_ready, "deadline": deadline})
+        for is_ready, deadline in ((True, None), (True, 4.0), (False, None), (False, 4.0))
+    ),
+    Operation("record", (1, {"s": "1"})),
+    Operation("undone", ("s",)),
+]
+"""What can be done to one call, without its name: by the owner of its lease, ``a``, and by another, before and after 2."""

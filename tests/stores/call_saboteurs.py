@@ -1,0 +1,608 @@
+"""Stores of calls that break one promise each: a good store, with one thing wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from anabranch._durable.call_states import OPEN, CallEvent, CallState
+from anabranch._durable.store import (
+    AnswerRecord,
+    CallRecord,
+    CallStore,
+    OpenedRound,
+    RoundRecord,
+)
+from anabranch.stores import open_store
+
+
+class Saboteur:
+    """Passes everything on to a good store; subclasses get something wrong."""
+
+    def __init__(self, url: str = "memory:") -> None:
+        self.good: CallStore = open_store(url)
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return getattr(self.good, method)  # type: ignore[no-any-return]
+
+    async def owner(self, call_id: str) -> str:
+        """Return who has the lease on a call; nobody if none has."""
+        found = await self.good.find(call_id)
+        return "" if found is None or found.lease is None else found.lease.owner
+
+
+# -- calls and entries ---------------------------------------------------------------------------
+
+
+class LosesCalls(Saboteur):
+    async def find(self, call_id: str) -> CallRecord | None:
+        return None
+
+
+class SharesNothing(Saboteur):
+    def __init__(self, url: str = "memory:") -> None:
+        del url
+        super().__init__()
+
+
+class ForgetsWhatIsThere(Saboteur):
+    async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
+        await self.good.begin(call, after=after)
+        return call
+
+
+class BeginsWithoutTheRoundBefore(Saboteur):
+    async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
+        return await self.good.begin(call)
+
+
+class InventsCalls(Saboteur):
+    async def move(self, call_id: str, event: CallEvent, **how: Any) -> bool:
+        return await self.good.find(call_id) is None or await self.good.move(call_id, event, **how)
+
+
+class TakesEntriesOfUnknownCalls(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        if await self.good.find(call_id) is None:
+            return entries
+        return await self.good.record(call_id, number, entries)
+
+
+class ReturnsTheLastText(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        await self.good.record(call_id, number, entries)
+        return entries
+
+
+class ReturnsNewTextsAlone(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        before = await self.good.entries(call_id, number)
+        found = await self.good.record(call_id, number, entries)
+        return {step: text for step, text in found.items() if step not in before}
+
+
+class RecordsOneByOne(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        stored: dict[str, str] = {}
+        for step_id, text in entries.items():
+            stored |= await self.good.record(call_id, number, {step_id: text})
+        return stored
+
+
+class IsCancelledHalfway(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        if len(entries) == 1:
+            return await self.good.record(call_id, number, entries)
+        with anyio.CancelScope(shield=True):
+            await self.good.record(call_id, number, dict([*entries.items()][:1]))
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+class RecordsLater(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        return dict(entries)
+
+
+class RecordsWhatIsOpen(Saboteur):
+    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+        found = await self.good.find(call_id)
+        if found is not None and not found.state.is_open:
+            return {}
+        return await self.good.record(call_id, number, entries)
+
+
+class SortsEntries(Saboteur):
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        return dict(sorted((await self.good.entries(call_id, number)).items()))
+
+
+class CutsAtNul(Saboteur):
+    async def entries(self, call_id: str, number: int) -> dict[str, str]:
+        found = await self.good.entries(call_id, number)
+        return {step_id: text.partition("\x00")[0] for step_id, text in found.items()}
+
+
+class WorksWhenClosed(Saboteur):
+    async def close(self) -> None:
+        pass
+
+
+# -- leases and states ---------------------------------------------------------------------------
+
+
+class KnowsNoLease(Saboteur):
+    async def find(self, call_id: str) -> CallRecord | None:
+        found = await self.good.find(call_id)
+        return found and replace(found, lease=None)
+
+
+class RenewsByTaking(Saboteur):
+    async def renew(self, call_id: str, owner: str, until: float) -> bool:
+        if await self.good.renew(call_id, owner, until):
+            return True
+        opened = await self.good.open_round(call_id, 99, owner, 125.0, until)
+        return opened is not None
+
+
+class ReleasesForAnyOwner(Saboteur):
+    async def release(self, call_id: str, owner: str) -> None:
+        await self.good.release(call_id, await self.owner(call_id))
+
+
+class MovesWithoutTheTable(Saboteur):
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        if event == CallEvent.STOP and await self.owner(call_id) == owner:
+            await self.good.take_to_undo(call_id, owner, 0.0, 0.0, is_due=False)
+        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+
+
+class MovesForEveryOwner(Saboteur):
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        has = await self.owner(call_id)
+        return await self.good.move(call_id, event, owner=has, deadline=deadline)
+
+
+class AdoptsForEveryOwner(Saboteur):
+    async def adopt(self, call_id: str, version: str, owner: str) -> bool:
+        return await self.good.adopt(call_id, version, await self.owner(call_id))
+
+
+class FailsForEveryOwner(Saboteur):
+    async def fail(self, call_id: str, error: str, owner: str) -> bool:
+        return await self.good.fail(call_id, error, await self.owner(call_id))
+
+
+class RetriesUnderItsLease(Saboteur):
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        if event == CallEvent.RETRY:
+            return await self.owner(call_id) == owner
+        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+
+
+class ReturnsTheLastFailure(Saboteur):
+    def __init__(self, url: str = "memory:") -> None:
+        super().__init__(url)
+        self.errors: dict[str, str] = {}
+
+    async def fail(self, call_id: str, error: str, owner: str) -> bool:
+        has = await self.good.fail(call_id, error, owner)
+        if has:
+            self.errors[call_id] = error
+        return has
+
+    async def open_round(self, call_id: str, *where: Any, **options: Any) -> OpenedRound | None:
+        found = await self.good.open_round(call_id, *where, **options)
+        failure = self.errors.get(call_id)
+        return found and replace(found, call=replace(found.call, failure=failure))
+
+
+class MixesWhatIsUndone(Saboteur):
+    def __init__(self, url: str = "memory:") -> None:
+        super().__init__(url)
+        self.steps: set[str] = set()
+
+    async def undone(self, call_id: str, step_id: str) -> None:
+        self.steps.add(step_id)
+        await self.good.undone(call_id, step_id)
+
+    async def undone_steps(self, call_id: str) -> frozenset[str]:
+        return frozenset(self.steps)
+
+
+class UndoesWhatHasTime(Saboteur):
+    async def take_to_undo(
+        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
+    ) -> CallRecord | None:
+        return await self.good.take_to_undo(call_id, owner, now, until, is_due=False)
+
+
+class StopsOnlyWhatIsDue(Saboteur):
+    async def take_to_undo(
+        self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
+    ) -> CallRecord | None:
+        return await self.good.take_to_undo(call_id, owner, now, until)
+
+
+class PostponesWhateverItDoes(Saboteur):
+    async def postpone(
+        self, call_id: str, deadline: float, state: CallState, *, now: float
+    ) -> bool:
+        found = await self.good.find(call_id)
+        state = state if found is None else found.state
+        return await self.good.postpone(call_id, deadline, state, now=now)
+
+
+class PostponesUnderALease(Saboteur):
+    async def postpone(
+        self, call_id: str, deadline: float, state: CallState, *, now: float
+    ) -> bool:
+        return await self.good.postpone(call_id, deadline, state, now=1e9)
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+class Opening(Saboteur):
+    """Gets something wrong when a round is opened."""
+
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        return await self.good.open_round(call_id, number, owner, now, until, **options)
+
+
+class LeasesToEveryOwner(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        await self.good.release(call_id, await self.owner(call_id))
+        return await super().open_round(call_id, number, owner, now, until, **options)
+
+
+class NeverEndsALease(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        return await super().open_round(call_id, number, owner, 0.0, 1e12, **options)
+
+
+class BelievesAnyClock(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        return await super().open_round(call_id, number, owner, now, max(until, 1e6), **options)
+
+
+class OpensWithoutALease(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        await self.good.release(call_id, owner)
+        return opened
+
+
+class OpensWithEntriesOfAllRounds(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        before = await self.good.entries(call_id, number - 1)
+        return opened and replace(opened, entries={**before, **opened.entries})
+
+
+class OpensWithoutWhatIsUndone(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, undone=frozenset())
+
+
+class OpensWhatHasEnded(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        if opened is not None and opened.ended is not None:
+            await self.good.renew(call_id, owner, until)
+        return opened
+
+
+class HidesTheEndOfARound(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, ended=None)
+
+
+class OpensCallsThatAreOver(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, is_leased=opened.ended is None)
+
+
+class BeginsAgain(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, call=options.get("new") or opened.call)
+
+
+class EndsRoundsForEveryOwner(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
+    ) -> RoundRecord:
+        has = await self.owner(call_id) or owner
+        return await self.good.end_round(call_id, record, event, owner=has, deadline=deadline)
+
+
+class UpdatesWithTheSecondEnd(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
+    ) -> RoundRecord:
+        first = await self.good.end_round(call_id, record, event, owner=owner, deadline=deadline)
+        if first != record:
+            await self.good.postpone(call_id, deadline, CallState.WAITING, now=0.0)
+        return first
+
+
+class DoesNotPostponeAtTheEnd(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, event: CallEvent, *, owner: str, deadline: float
+    ) -> RoundRecord:
+        return await self.good.end_round(call_id, record, event, owner=owner, deadline=200.0)
+
+
+class ForgetsSinceWhenItAsks(Saboteur):
+    async def end_round(
+        self, call_id: str, record: RoundRecord, event: CallEvent, **options: Any
+    ) -> RoundRecord:
+        return await self.good.end_round(call_id, replace(record, asked=None), event, **options)
+
+
+class TakesTheLatestRound(Saboteur):
+    latest: RoundRecord | None = None
+
+    async def end_round(self, call_id: str, record: RoundRecord, *how: Any, **more: Any) -> Any:
+        self.latest = record
+        return await self.good.end_round(call_id, record, *how, **more)
+
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        return self.latest
+
+
+class KeepsItsVersion(Saboteur):
+    async def adopt(self, call_id: str, version: str, owner: str) -> bool:
+        return await self.owner(call_id) == owner
+
+
+# -- the inbox -----------------------------------------------------------------------------------
+
+
+class HasOneInbox(Saboteur):
+    async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
+        found: dict[str, AnswerRecord] = {}
+        for each in await self.good.calls(10):
+            found |= await self.good.answers(each.call_id)
+        return found
+
+
+class ReturnsTheLastAnswer(Saboteur):
+    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+        found = await self.good.answer(call_id, answers, **more)
+        return None if found is None else dict(answers)
+
+
+class ForgetsWhoAnswers(Saboteur):
+    async def answer(
+        self, call_id: str, answers: Mapping[str, str], *, by: str = "", **more: Any
+    ) -> Any:
+        return await self.good.answer(call_id, answers, **more)
+
+
+class AnswersWhatIsOver(Saboteur):
+    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+        return await self.good.answer(call_id, answers, **more) or dict(answers)
+
+
+class GivesNoTime(Saboteur):
+    async def answer(
+        self,
+        call_id: str,
+        answers: Mapping[str, str],
+        *,
+        deadline: float | None = None,
+        **more: Any,
+    ) -> Any:
+        return await self.good.answer(call_id, answers, **more)
+
+
+class IsReadyAfterEachAnswer(Saboteur):
+    async def answer(
+        self, call_id: str, answers: Mapping[str, str], *, is_ready: bool = False, **more: Any
+    ) -> Any:
+        return await self.good.answer(call_id, answers, is_ready=not is_ready, **more)
+
+
+class LeavesInboxes(Saboteur):
+    def __init__(self, url: str = "memory:") -> None:
+        super().__init__(url)
+        self.inboxes: dict[str, dict[str, AnswerRecord]] = {}
+
+    async def answer(self, call_id: str, answers: Mapping[str, str], **more: Any) -> Any:
+        found = await self.good.answer(call_id, answers, **more)
+        self.inboxes[call_id] = await self.good.answers(call_id)
+        return found
+
+    async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
+        return self.inboxes.get(call_id, {})
+
+
+class TakesWhateverIsThere(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        options["asks"] = [*await self.good.answers(call_id)]
+        return await super().open_round(call_id, number, owner, now, until, **options)
+
+
+class TakesOnlyWhatItIsGiven(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        options["asks"] = []
+        return await super().open_round(call_id, number, owner, now, until, **options)
+
+
+class TakesAnswersLate(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        there = await self.good.answers(call_id)
+        late = {step: there[step].text for step in options.get("asks", ()) if step in there}
+        return opened and replace(opened, answers={**opened.answers, **late})
+
+
+class TakesOtherAnswers(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        given: dict[str, str] = options.get("answers") or {}
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        if opened is None or opened.is_leased or opened.ended is not None:
+            return opened
+        again = await super().open_round(
+            call_id, number, owner, now, until, **{**options, "answers": None}
+        )
+        return again and replace(again, answers={**opened.answers, **given})
+
+
+class PutsAnswersThereInAnyCase(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        if given := options.get("answers"):
+            await self.good.answer(call_id, given)
+        return await super().open_round(call_id, number, owner, now, until, **options)
+
+
+class TakesWhatAnotherHasTaken(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        there = await self.good.answers(call_id)
+        taken = {step: each.text for step, each in there.items() if each.round is not None}
+        asked = {step: taken[step] for step in options.get("asks", ()) if step in taken}
+        given: dict[str, str] = options.get("answers") or {}
+        options["answers"] = {step: text for step, text in given.items() if step not in asked}
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, answers={**opened.answers, **asked})
+
+
+class BeginsWithoutAnswers(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        if options.get("new") is not None:
+            options["answers"] = None
+        return await super().open_round(call_id, number, owner, now, until, **options)
+
+
+# -- looking at calls ----------------------------------------------------------------------------
+
+
+class FindsTheLastExpiredFirst(Saboteur):
+    async def expired(self, now: float, limit: int) -> list[CallRecord]:
+        return (await self.good.expired(now, 1000))[::-1][:limit]
+
+
+class PrunesWithoutLimit(Saboteur):
+    async def prune(self, before: float, limit: int) -> int:
+        return await self.good.prune(before, 1000)
+
+
+class HastensInAnyState(Saboteur):
+    async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
+        del state
+        found = await self.good.find(call_id)
+        return found is not None and await self.good.hasten(call_id, deadline, found.state)
+
+
+class KeepsAnswersThatCameToNothing(Saboteur):
+    async def move(
+        self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
+    ) -> bool:
+        if event == CallEvent.LEAVE:
+            await self.good.release(call_id, owner)
+            return True
+        return await self.good.move(call_id, event, owner=owner, deadline=deadline)
+
+
+class RecordsWhateverWasGiven(Saboteur):
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
+    ) -> dict[str, str]:
+        del given
+        return await self.good.record(call_id, number, entries)
+
+
+class ListsTheFirstBegunFirst(Saboteur):
+    async def calls(self, limit: int, **chosen: Any) -> list[CallRecord]:
+        return (await self.good.calls(limit, **chosen))[::-1]
+
+
+class ListsOnePageOnly(Saboteur):
+    async def calls(
+        self, limit: int, *, after: CallRecord | None = None, **chosen: Any
+    ) -> list[CallRecord]:
+        return [] if after else await self.good.calls(limit, **chosen)
+
+
+class ListsEveryState(Saboteur):
+    async def calls(self, limit: int, *, states: Any = None, **chosen: Any) -> list[CallRecord]:
+        return await self.good.calls(limit, **chosen)
+
+
+class ListsWhateverItBeginsWith(Saboteur):
+    async def calls(self, limit: int, *, begins: str = "", **chosen: Any) -> list[CallRecord]:
+        plain = begins.encode(errors="replace").decode().partition("\x00")[0]
+        return await self.good.calls(limit, begins=plain, **chosen)
+
+
+class CountsCallsThatAreOver(Saboteur):
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        found = await self.good.calls(1000)
+        return len(found), min((each.started for each in found), default=None), None
+
+
+class AsksOnWhileItWorks(Saboteur):
+    async def open_calls(self) -> tuple[int, float | None, float | None]:
+        found = [each.asked for each in await self.good.calls(9, states=OPEN)]
+        first = min((each for each in found if each is not None), default=None)
+        return (*(await self.good.open_calls())[:2], first)
+
+
+class ForgetsNotes(Saboteur):
+    async def last_round(self, call_id: str) -> RoundRecord | None:
+        found = await self.good.last_round(call_id)
+        return found and replace(found, notes="")

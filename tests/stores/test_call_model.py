@@ -1,0 +1,75 @@
+"""Whatever is done to a store of calls, from whatever state, it does what the plain model does."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from anabranch._durable.call_states import CallState
+from anabranch._durable.store import CallStore
+from anabranch.testing.suites import CallModel, OpenCallStore, Operation, run_clients
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._expectations import opened
+from anabranch.testing.suites._linearizability import same
+from tests.stores.call_operations import (
+    BEGINNING,
+    EVERY,
+    LOOKING,
+    PROGRAMS,
+    STATES,
+    empty,
+    reaching,
+)
+
+
+@pytest.fixture
+async def store(open_shared: OpenCallStore) -> AsyncIterator[CallStore]:
+    async with opened(open_shared) as store:
+        yield store
+
+
+async def compare(store: CallStore, program: Sequence[Operation]) -> None:
+    """Do it in the store and in the model, one after the other."""
+    model = CallModel()
+    for one in await run_clients([store], [program]):
+        wanted = model.do(one.operation)
+        assert same(one.result, wanted), (one.operation, one.result, wanted)
+
+
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
+)
+@given(first=STATES, second=STATES, program=PROGRAMS)
+async def test_one_after_the_other_it_does_what_the_model_does(
+    store: CallStore, first: CallState, second: CallState, program: Sequence[Operation]
+) -> None:
+    await empty(store)
+    states = [*reaching(first, "call_1"), *reaching(second, "call_2")]
+
+    await compare(store, [*BEGINNING, *states, *program, *LOOKING])
+
+
+@pytest.mark.parametrize("state", CallState)
+async def test_in_every_state_each_operation_does_what_the_model_does(
+    store: CallStore, state: CallState
+) -> None:
+    """By the owner of the lease, by another while it lasts, and by another when it has run out."""
+    for number, one in enumerate(EVERY):
+        name = f"call_{number}"
+        begin = Operation("begin", (a_call(name),))
+        looking = [Operation(each, (name,)) for each in ("find", "last_round", "answers")]
+        do = replace(one, arguments=(name, *one.arguments))
+        await compare(store, [begin, *reaching(state, name), do, *looking])
+
+
+def test_each_state_is_reached_in_the_model() -> None:
+    for state in CallState:
+        model = CallModel()
+        for one in (*BEGINNING, *reaching(state, "call_1")):
+            model.do(one)
+        found = model.find("call_1")
+        assert found is not None
+        assert found.state == state

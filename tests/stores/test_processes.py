@@ -1,0 +1,247 @@
+"""Processes that share a store: the dead are told from the living, and what they ran goes on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from anabranch._durable.lease import Lease
+from anabranch._durable.processes import UnknownProcesses, new_owner, process_of
+from anabranch._durable.store import CallStore
+from anabranch._engine.clock import SystemClock
+from anabranch.errors import StoreError
+from anabranch.stores import _processes, open_store
+from anabranch.testing.suites import OpenCallStore
+from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._child_processes import Child
+from tests.patience import PATIENCE
+from tests.postgres import Server
+
+FOR_HOURS = 36_000.0
+"""Seconds for which leases last here: none of them runs out."""
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each look count, however soon after the one before it."""
+    monkeypatch.setattr(_processes, "APART", 0.0)
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return the names of the files of processes."""
+    return [each.name for each in folder.glob("*-process-*")]
+
+
+async def until_dead(store: CallStore, name: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        while name not in await store.processes.dead([name]):  # noqa: ASYNC110 - a server notices
+            await anyio.sleep(0.01)
+
+
+async def owner_of(store: CallStore, call_id: str) -> str:
+    """Return who has the lease on a call."""
+    found = await store.find(call_id)
+    assert found is not None
+    assert found.lease is not None
+    return found.lease.owner
+
+
+async def live(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
+    """Enter, report under which name, and live until killed."""
+    store = open_store()
+    await store.processes.enter()
+    report(store.processes.name)
+    await anyio.sleep_forever()
+
+
+async def run_a_call(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
+    """Take the lease on a call, and run it until killed."""
+    store = open_store()
+    await store.begin(a_call())
+    lease = Lease(store, "call_1", SystemClock(), worker=name, seconds=FOR_HOURS)
+    await lease.open_round(0)
+    report(lease.owner)
+    await anyio.sleep_forever()
+
+
+async def look(open_store: OpenCallStore, name: str, report: Callable[[Any], None]) -> None:
+    """Report whether a process is seen to be dead in any of some looks."""
+    store = open_store()
+    looks: list[Collection[str]] = [await store.processes.dead([name]) for _ in range(10)]
+    await store.close()
+    report(any(name in each for each in looks))
+
+
+async def begun(work: Any, open_store: OpenCallStore, name: str) -> tuple[Child, Any]:
+    child = Child(work, open_store, name)
+    await child.ready()
+    child.go()
+    return child, await child.receive()
+
+
+async def test_a_process_that_was_killed_is_dead(open_shared: OpenCallStore) -> None:
+    store = open_shared()
+    child, name = await begun(live, open_shared, "")
+    for _ in range(10):
+        assert name not in await store.processes.dead([name])
+    child.kill()
+    await child.end()
+    await until_dead(store, name)
+    await store.close()
+
+
+async def test_a_process_that_has_closed_its_store_is_dead(open_shared: OpenCallStore) -> None:
+    first, second = open_shared(), open_shared()
+    await first.processes.enter()
+    name = first.processes.name
+    assert name not in await second.processes.dead([name])
+    await first.close()
+    await until_dead(second, name)
+    await second.close()
+
+
+async def test_who_looks_in_the_same_process_takes_no_lock_from_another(
+    open_shared: OpenCallStore,
+) -> None:
+    """The system would release a process's locks on a file with any of its descriptors."""
+    first, second = open_shared(), open_shared()
+    await first.processes.enter()
+    name = first.processes.name
+    assert name not in await second.processes.dead([name])
+    await second.close()
+    child, is_dead = await begun(look, open_shared, name)
+    await child.end()
+    assert not is_dead
+    await first.close()
+
+
+async def test_a_process_that_enters_again_has_one_lock_which_its_end_releases(
+    open_shared: OpenCallStore,
+) -> None:
+    store, other = open_shared(), open_shared()
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(store.processes.enter)
+    name = store.processes.name
+    for _ in range(5):
+        assert name not in await other.processes.dead([name])
+    await store.close()
+    await until_dead(other, name)
+    await other.close()
+
+
+@pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "00000000000", "ffffffff\0"])
+async def test_a_name_that_no_process_has_is_not_looked_for(
+    open_shared: OpenCallStore, name: str, tmp_path: Path
+) -> None:
+    store = open_shared()
+    for _ in range(5):
+        assert not await store.processes.dead([name])
+    assert not files_in(tmp_path)
+    await store.close()
+
+
+async def test_a_call_whose_process_was_killed_is_run_at_once(open_shared: OpenCallStore) -> None:
+    """Its lease would last for hours."""
+    child, owner = await begun(run_a_call, open_shared, "first")
+    child.kill()
+    await child.end()
+    store = open_shared()
+    async with Lease(store, "call_1", SystemClock(), worker="second", seconds=15.0) as lease:
+        with anyio.fail_after(PATIENCE):
+            await lease.open_round(0)
+        assert await owner_of(store, "call_1") == lease.owner != owner
+    await store.close()
+
+
+async def test_a_call_whose_process_lives_is_waited_for(open_shared: OpenCallStore) -> None:
+    child, owner = await begun(run_a_call, open_shared, "first")
+    store = open_shared()
+    async with Lease(store, "call_1", SystemClock(), worker="second", seconds=15.0) as lease:
+        with anyio.move_on_after(1.0) as waiting:
+            await lease.open_round(0)
+        assert waiting.cancelled_caught
+    assert await owner_of(store, "call_1") == owner
+    child.kill()
+    await child.end()
+    await store.close()
+
+
+async def test_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/calls.db"
+    left = tmp_path / "calls.db-process-0123456789ab"
+    left.touch()
+    store = open_store(url)
+    await store.processes.enter()
+    assert files_in(tmp_path) == [f"calls.db-process-{store.processes.name}"]
+    await store.close()
+    assert not files_in(tmp_path)
+
+
+async def test_where_no_file_can_be_made_a_sentence_says_so(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/missing/calls.db")
+    with pytest.raises(StoreError, match=r"No file can be made and locked beside .*: unable to"):
+        await store.processes.enter()
+    await store.close()
+
+
+async def test_a_process_whose_connection_breaks_takes_its_lock_again(postgres: Server) -> None:
+    url = postgres.new_url()
+    store, other = open_store(url), open_store(url)
+    await store.processes.enter()
+    name = store.processes.name
+    ours = sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(ours, autocommit=True) as connection:
+
+        def holder() -> int | None:
+            found = connection.execute(
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted",
+                [int(name, 16)],
+            ).fetchone()
+            return None if found is None else int(found[0])
+
+        first = holder()
+        connection.execute("SELECT pg_terminate_backend(%s)", [first])
+        with anyio.fail_after(PATIENCE):
+            while holder() in {None, first}:  # noqa: ASYNC110 - another thread connects
+                await anyio.sleep(0.01)
+    for _ in range(5):
+        assert name not in await other.processes.dead([name])
+    await other.close()
+    await store.close()
+
+
+async def test_who_has_lost_its_own_lock_takes_no_other_for_dead(postgres: Server) -> None:
+    url = postgres.new_url()
+    store = open_store(url)
+    await store.processes.enter()
+    processes: Any = store.processes
+    mine, processes.name = processes.name, "00000000"  # which no lock is held under
+    for _ in range(5):
+        assert await processes.dead(["7fffffff"]) == ()
+    processes.name = mine
+    await store.close()
+
+
+async def test_a_store_that_cannot_tell_takes_no_process_for_dead() -> None:
+    processes = UnknownProcesses()
+    await processes.enter()
+    assert not await processes.dead([processes.name, "0" * 12])
+
+
+def test_an_owner_has_its_process_in_its_name() -> None:
+    processes = UnknownProcesses()
+    owner = new_owner("a.0123456789ab-00000000/1", processes)
+    assert process_of(owner) == processes.name
+    assert owner != new_owner("a.0123456789ab-00000000/1", processes)
+
+
+@pytest.mark.parametrize("other", ["", "r/0", "r.0123456789ab-00000000/0", "r/0.worker", "a.b-c"])
+def test_another_name_has_no_process(other: str) -> None:
+    assert process_of(other) == ""

@@ -1,0 +1,58 @@
+"""What a person reads of a node that a model reads otherwise."""
+
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from anabranch.messages import TextBlock, ToolUseBlock
+from anabranch.tree import SHOWN, Node, Result, Tree, draw
+from tests.tree.samples import SAMPLE, node
+
+
+def drawn(*nodes: Node, results: tuple[Result, ...] = ()) -> list[str]:
+    """The lines of a thread, without kinds and ids."""
+    known = {(one.node_id, one.tool_use_id): one for one in results}
+    tree = Tree(SAMPLE.thread, nodes, known, {})
+    return [line.split(maxsplit=2)[-1] for line in draw(tree)]
+
+
+START = node("u", None, "user", "Hello.")
+QUESTION = replace(node("q", "u", "question", "Book Ulm?"), data={"step_id": "t/elicit.1"})
+
+
+def test_a_folded_branch_has_its_description_and_its_conclusion_and_no_instructions() -> None:
+    create = ToolUseBlock(
+        id="u1", name="branch_create", input={"description": "Look at the docs", "prompt": "All."}
+    )
+    end = ToolUseBlock(id="u2", name="branch_return", input={"message": "They are fine."})
+    shown: dict[str, JsonValue] = {"tool_use_id": "u1", SHOWN: "Look at the docs"}
+    start = replace(node("b", "c", "branch", "Do this subtask."), data=shown)
+    lines = drawn(
+        START, node("c", "u", "assistant", "", create), start, node("e", "b", "assistant", "", end)
+    )
+    assert lines[2:] == ["b  Look at the docs", "They are fine. [branch_return]"]
+
+
+def test_a_question_waits_until_it_is_answered_or_left() -> None:
+    answer = replace(node("a", "q", "answer", "yes"), data={"question": "q"})
+    assert drawn(START, QUESTION)[-1] == "Book Ulm?  (waits for you)"
+    assert drawn(START, QUESTION, answer)[1] == "Book Ulm?"
+    assert drawn(START, QUESTION, node("m", "q"))[1] == "Book Ulm?  (left unanswered)"
+    assert drawn(START, QUESTION, node("m", "q"), answer)[1] == "Book Ulm?"
+    assert drawn(START, replace(QUESTION, data={}))[-1] == "Book Ulm?  (closed)"
+
+
+def test_a_question_waits_though_another_one_of_its_tool_follows_it() -> None:
+    other = replace(QUESTION, id="p", parent_id="q")
+    answer = replace(node("a", "p", "answer", "yes"), data={"question": "p"})
+    assert drawn(START, QUESTION, other, answer)[1] == "Book Ulm?  (waits for you)"
+
+
+def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:
+    failed = Result("u", "", (TextBlock(text="No model."),), is_error=True)
+    stopped = Result("u", "", ())
+    assert drawn(START, results=(failed,)) == ["Hello.  (failed: No model)"]
+    assert drawn(START, results=(stopped,)) == ["Hello.  (stopped by you)"]
+    beside = replace(node("b", "u", "branch", "Look."), data={"tool_use_id": "u1"})
+    assert drawn(START, beside, results=(stopped,))[0] == "Hello.  (stopped by you)"
+    assert drawn(START, node("r", "u", "assistant", "Hi."), results=(failed,))[0] == "Hello."

@@ -17,7 +17,7 @@ from anabranch import Limits
 from tests.durable.plays import Play, assert_the_same, undisturbed
 from tests.durable.stores import Cut, Interrupting, Modelled
 from tests.laws import programs as language
-from tests.laws.programs import Block
+from tests.laws.programs import Ask, Attempt, Block, Branch, Wait
 from tests.randomised import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -54,6 +54,18 @@ async def test_a_call_survives_the_death_of_its_server(
 @given(language.slow_programs, WHERE)
 async def test_deadlines_survive_the_death_of_a_server(program: Block, where: float) -> None:
     await check_cut(program, where, after=True, limits=Limits(timeout=60))
+
+
+async def test_a_branch_has_no_more_time_after_a_crash() -> None:
+    """It has begun in the round that dies, of which nothing is left but what was recorded."""
+    branch = Branch((Wait(1), Wait(1)), inherit=False, limits=Limits(timeout=2))
+    program = Attempt((branch,)), Ask("accept")
+    calm, asked = await undisturbed(program)
+    assert calm.outcome[1][0][0] == "BranchTimeoutError"
+    for at in range(len(asked)):
+        behind = Modelled()
+        seen = await Play(program).over(Cut(behind, at, after=True), behind)
+        assert_the_same(seen, calm, gap=False)
 
 
 @examples(20)

@@ -11,13 +11,15 @@ import pytest
 from anabranch import BranchContext, ToolError, tool
 from anabranch._durable.call_states import CallState
 from anabranch._durable.entered import enter
+from anabranch._durable.entries import dump_entry
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.states import latest_journal
-from anabranch._engine import Answer
+from anabranch._engine import Answer, Entry
 from anabranch._recorded.outline import outline
 from anabranch._recorded.reading import listed
 from anabranch._recorded.shapes import Holder, RecordedCall
+from anabranch.errors import error_to_json
 from tests.durable.harness import Desk, accept
 from tests.durable.stores import Modelled
 from tests.recorded.trips import (
@@ -271,9 +273,8 @@ async def test_an_outline_has_no_value() -> None:
     store, at = Modelled(), desk(fails=True)
     with pytest.raises(ToolError):
         await played(store, at)
-    await store.record(
-        CALL, 1, {"x": '["step","","Graz",{"type":"ToolError","message":"Graz"},0,null]'}
-    )
+    failed = Entry("step", "", secret, error_to_json(ToolError(secret)))
+    await store.record(CALL, 1, {"x": dump_entry(failed)})
 
     call = await recorded(store, at)
     shown = outline(call)

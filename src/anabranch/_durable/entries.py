@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from anabranch._engine import Answer, Compensation, Entry, Journal, canonical
 
 __all__ = [
+    "Deadlines",
+    "StoredEntry",
     "dump_answer",
     "dump_answers",
     "dump_entry",
@@ -20,6 +23,23 @@ __all__ = [
     "load_entry",
     "merge",
 ]
+
+Deadlines = Mapping[str, float | None]
+"""Until when branches may run, by path; ``None`` for one that was done in time."""
+
+
+class StoredEntry(NamedTuple):
+    """What one text of a store stands for.
+
+    Attributes:
+        entry: what has happened at a step.
+        compensation: what its step has registered, without the step's id.
+        deadlines: of the branches that were begun, or done, since the entry before.
+    """
+
+    entry: Entry
+    compensation: Compensation | None
+    deadlines: Deadlines
 
 
 def dump_answer(answer: Answer) -> str:
@@ -42,29 +62,34 @@ def load_answers(texts: Mapping[str, str]) -> dict[str, Answer]:
     return {step_id: load_answer(text) for step_id, text in texts.items()}
 
 
-def dump_entry(entry: Entry, compensation: Compensation | None) -> str:
-    """Return an entry as text, with the compensation that its step has registered."""
+def dump_entry(
+    entry: Entry, compensation: Compensation | None = None, deadlines: Deadlines | None = None
+) -> str:
+    """Return as text what :class:`StoredEntry` has."""
     undo = None if compensation is None else [compensation.undo, compensation.step]
-    return canonical([entry.kind, entry.fingerprint, entry.value, entry.error, entry.tokens, undo])
+    said = [entry.kind, entry.fingerprint, entry.value, entry.error, entry.tokens, undo]
+    return canonical([*said, deadlines or {}])
 
 
-def load_entry(text: str) -> tuple[Entry, Compensation | None]:
-    """Return what :func:`dump_entry` was given; the compensation has no step id."""
-    kind, asked, value, error, tokens, undo = json.loads(text)
+def load_entry(text: str) -> StoredEntry:
+    """Return what :func:`dump_entry` was given."""
+    kind, asked, value, error, tokens, undo, deadlines = json.loads(text)
     compensation = None if undo is None else Compensation("", *undo)
-    return Entry(kind, asked, value, error, tokens), compensation
+    return StoredEntry(Entry(kind, asked, value, error, tokens), compensation, deadlines)
 
 
 def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = ()) -> None:
     """Add to ``journal`` what its round had recorded when it was interrupted.
 
     It may have a part of that already, if it was stored elsewhere in the middle of the round. The
-    compensations of steps that are ``undone`` are not due any more.
+    compensations of steps that are ``undone`` are not due any more, and a branch has the time that it
+    was given when it began.
     """
     for step_id, text in stored.items():
         if _is_known(journal, step_id):
             continue
-        entry, compensation = load_entry(text)
+        entry, compensation, deadlines = load_entry(text)
+        journal.deadlines.update(deadlines)
         if entry.kind == "branch":  # it stands for all that was recorded inside
             _fold(journal, step_id)
         journal.entries[step_id] = entry

@@ -226,7 +226,7 @@ class Reaper:
             host=host,
             runtime=runtime,
             sink=_discard,
-            recorder=StoreRecorder(store, line, journal.rounds, lease),
+            recorder=StoreRecorder(store, journal, lease),
         )
         try:
             async with call:

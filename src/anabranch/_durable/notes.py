@@ -52,7 +52,7 @@ def notes_text(
         "at": round(at, 3),
         "worker": worker,
         "asked": {ask.step_id: _request(ask) for ask in asks},
-        "entries": {step_id: dump_entry(entry, None) for step_id, entry in entries.items()},
+        "entries": {step_id: dump_entry(entry) for step_id, entry in entries.items()},
     }
     return json.dumps(
         {name: value for name, value in noted.items() if value}, separators=(",", ":")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from anabranch._durable.entries import dump_entry, load_entry
 from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
-from anabranch._engine import Compensation, Entry, canonical
+from anabranch._engine import Compensation, Entry, Journal, canonical
 from anabranch.errors import StoreError, UnknownCallError
 
 __all__ = ["StoreRecorder"]
@@ -31,22 +31,21 @@ class StoreRecorder:
 
     Args:
         store: where.
-        line: the call's name there.
-        number: the round's.
+        journal: of the call, whose branches begin and end while the round goes on.
         lease: under which the call runs. While it is held, what has happened is written again and
             again until the store takes it.
         given: stands for the answers with which the round was opened, if one was.
     """
 
-    def __init__(
-        self, store: CallStore, line: str, number: int, lease: Lease, given: str = ""
-    ) -> None:
+    def __init__(self, store: CallStore, journal: Journal, lease: Lease, given: str = "") -> None:
         self.check = lease.check
         self._lease = lease
         self._store = store
-        self._line = line
-        self._number = number
+        self._line = journal.line
+        self._number = journal.rounds
         self._given = given
+        self._deadlines = journal.deadlines
+        self._written_deadlines = dict(journal.deadlines)
 
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
@@ -64,13 +63,18 @@ class StoreRecorder:
             for step_id, entry in entries.items()
             if entry.key
         }
+        # A branch's time counts from its beginning, also for who goes on from here. Nothing shows
+        # that it has begun but what was recorded since.
+        now = dict(self._deadlines)
+        news = dict(now.items() - self._written_deadlines.items())
         texts = {
-            step_id: dump_entry(entry, compensations.get(step_id))
-            for step_id, entry in entries.items()
+            step_id: dump_entry(entry, compensations.get(step_id), {} if number else news)
+            for number, (step_id, entry) in enumerate(entries.items())
         }
         write = partial(self._store.record, self._line, self._number, texts, given=self._given)
         stored = await self._written(write, ", ".join(sorted(done)))
-        return {step_id: load_entry(stored[step_id])[0] for step_id in entries}
+        self._written_deadlines = now
+        return {step_id: load_entry(stored[step_id]).entry for step_id in entries}
 
     async def failing(self, error: dict[str, Any] | None) -> None:
         """Write that the call has failed.

@@ -94,7 +94,7 @@ class StoredRound:
         self, rounds: Rounds, job: Job, journal: Journal, lease: Lease, opened: OpenedRound
     ) -> None:
         store, failed = rounds.policy.store, opened.call.failure
-        self.recorder = StoreRecorder(store, journal.line, journal.rounds, lease, opened.given)
+        self.recorder = StoreRecorder(store, journal, lease, opened.given)
         self.failure: Exception | None = None if failed is None else load_error(json.loads(failed))
         self.left: Mapping[str, Entry] = {}
         self._rounds = rounds

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch._engine import frames, waits
 from anabranch._engine.canary import check_support
-from anabranch._engine.needed import ACTIVE, StrandSurvey, Seen
+from anabranch._engine.needed import ACTIVE, Seen, StrandSurvey
 from anabranch._engine.strand_states import StrandState
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask

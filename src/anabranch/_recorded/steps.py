@@ -66,7 +66,7 @@ class Steps:
     def record(self, number: int, texts: Mapping[str, str]) -> None:
         """Take the entries that round ``number`` has recorded, as texts."""
         for step_id, text in texts.items():
-            entry, compensation = load_entry(text)
+            entry, compensation, _ = load_entry(text)
             step = self._step(step_id, entry.kind, number)
             step.compensation = compensation or step.compensation
             self._take(step, number, entry)

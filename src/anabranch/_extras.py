@@ -1,7 +1,8 @@
 """Packages that are installed with an extra: what to say if one is missing, and how to add it.
 
-The message begins with what the user did: the command that was typed, or the name that was imported. The command fits the way in which anabranch was installed: by pip or by uv, from an index, or from a
-checkout. Standard library only.
+The message begins with what the user did: the command that was typed, or the name that was
+imported. The command fits the way in which anabranch was installed: by pip or by uv, from an index,
+or from a checkout. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Calls as a server runs them, and a client that repeats itself: without a transport.
 
-A ledger notes which idempotency key each effect ran under, and at a *desk* one call is played, request by request, by as many servers over one store as it takes. Questions and
-answers are those of the modern edge, so that what is compared are the very replies it sends.
+A ledger notes which idempotency key each effect ran under, and at a *desk* one call is played,
+request by request, by as many servers over one store as it takes. Questions and answers are those
+of the modern edge, so that what is compared are the very replies it sends.
 """
 
 import asyncio

@@ -135,8 +135,8 @@ class Gate(Watched):
 class Suspended(Watched):
     """A store as a process has it that is suspended when it comes to an operation ``name``.
 
-    It has done ``after`` of these before. Other operations that it comes to meanwhile, such as the renewal of a lease, come first when it
-    is woken.
+    It has done ``after`` of these before. Other operations that it comes to meanwhile, such as the
+    renewal of a lease, come first when it is woken.
 
     Attributes:
         arrived: set when it is suspended.

@@ -1,9 +1,10 @@
 """Law 1: one tool gives the same result over every edge, hot or cold, for any legal program.
 
-Generated programs run over the direct edge, alive and replayed, and over MCP in both of its
-eras, with the real client, on the SDK's server and on FastMCP's; in turns of agents, another one
-for each round; and by ``run_round``, each round with nothing but the state of the last. All must agree on the value or the error, on what was asked, on the
-effects and their undos, and on the notices. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
+Generated programs run over the direct edge, alive and replayed, and over MCP in both of its eras,
+with the real client, on the SDK's server and on FastMCP's; in turns of agents, another one for each
+round; and by ``run_round``, each round with nothing but the state of the last. All must agree on
+the value or the error, on what was asked, on the effects and their undos, and on the notices.
+``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
 import json

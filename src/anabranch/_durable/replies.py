@@ -2,8 +2,8 @@
 
 The text is JSON with one of these keys: ``value`` (the tool returned), ``asked`` (open questions,
 as the edge named by ``kind`` replied with them), ``error`` (an error of this library, ``null`` for
-one that is masked, with its ``error_id``), ``foreign`` (an error of the protocol, see :class:`ForeignErrors`); or none, for
-a value that cannot be written down.
+one that is masked, with its ``error_id``), ``foreign`` (an error of the protocol, see
+:class:`ForeignErrors`); or none, for a value that cannot be written down.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Forms at the terminal: the questions of a tool, asked field by field.
 
 Esc cancels a form, Ctrl-D declines it; Ctrl-C leaves what has asked, as it does where no form is
-drawn. What was typed before a question was on the screen does not answer it. Only one form may be drawn at a time; callers ensure that with ``Console.question``. What a
-field accepts is decided in ``_form_fields``.
+drawn. What was typed before a question was on the screen does not answer it. Only one form may be
+drawn at a time; callers ensure that with ``Console.question``. What a field accepts is decided in
+``_form_fields``.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ APART = 60.0
 class Revival:
     """Finds runs whose process has died, although the clocks of processes may differ.
 
-    The store says which processes are dead, where it can tell. Of others it is known by their leases. A lease that is over by the clock here may be valid by its owner's. So it counts as over only when
-    nothing has renewed it for as long as it lasts, since its owner stores nothing then; it is looked
-    at early enough that this costs no time where clocks agree.
+    The store says which processes are dead, where it can tell. Of others it is known by their
+    leases. A lease that is over by the clock here may be valid by its owner's. So it counts as over
+    only when nothing has renewed it for as long as it lasts, since its owner stores nothing then;
+    it is looked at early enough that this costs no time where clocks agree.
 
     Args:
         events: has the leases.

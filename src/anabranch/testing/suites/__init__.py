@@ -6,11 +6,12 @@ Write a store of your own, and hold it to them::
     async def test_my_store_does_what_the_port_promises(check, tmp_path):
         await check(partial(MyStore, tmp_path / "calls.db"))
 
-``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS``, ``BRANCH_STORE_CHECKS`` and the like need a
-function that opens a new, empty store; the checks whose names begin with ``SHARED_`` one that opens the same store every time
-and can be pickled, since they also start processes. ``CallModel`` and ``TreeModel`` are the ports as
-plain models in memory: :func:`run_clients` lets several clients work on stores at the same time,
-and :func:`explains` searches for an order in which the model does what they saw.
+``CALL_STORE_CHECKS``, ``TREE_STORE_CHECKS``, ``BRANCH_STORE_CHECKS`` and the like need a function
+that opens a new, empty store; the checks whose names begin with ``SHARED_`` one that opens the same
+store every time and can be pickled, since they also start processes. ``CallModel`` and
+``TreeModel`` are the ports as plain models in memory: :func:`run_clients` lets several clients work
+on stores at the same time, and :func:`explains` searches for an order in which the model does what
+they saw.
 """
 
 from anabranch.testing.suites._branch_store_checks import (

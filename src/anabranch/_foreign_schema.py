@@ -86,13 +86,15 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     """
     if not _is_moderate(schema):
         raise UnusableSchemaError("it is too large")
-    checker: Any = _checker(schema)
     try:
+        checker: Any = _checker(schema)
         found = _listed(checker(checker.META_SCHEMA, registry=_nothing()), schema)
     except _UncheckedError:
         raise UnusableSchemaError("it is too large") from None
     except RecursionError:
         raise UnusableSchemaError("it is nested too deeply") from None
+    except (ValueError, ArithmeticError) as error:  # of an address, or of a number, in it
+        raise UnusableSchemaError(_shortened(f"it cannot be read: {error}")) from None
     if found:
         raise UnusableSchemaError(_line(_best_of(found)))
 
@@ -134,15 +136,17 @@ def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[
         return []
     check_schema(schema)
     checker: Any = _checker(schema)
-    validator = checker(schema, registry=_nothing(), format_checker=_formats() if formats else None)
     try:
-        return _listed(validator, value)
-    except _UncheckedError:
+        made = checker(schema, registry=_nothing(), format_checker=_formats() if formats else None)
+        return _listed(made, value)
+    except (_UncheckedError, ArithmeticError, ValueError):  # of numbers, or in an address
         return []
     except RecursionError:
         raise UnusableSchemaError("it refers to itself") from None
     except Unresolvable as error:
-        raise UnusableSchemaError(str(error)) from None
+        raise UnusableSchemaError(_shortened(str(error))) from None
+    except (TypeError, LookupError, AttributeError) as error:  # of a dialect that is not its own
+        raise UnusableSchemaError(_shortened(f"it cannot be read: {error}")) from None
 
 
 def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsonschema has no types
@@ -281,8 +285,13 @@ def _best_of(errors: list[Any]) -> Any:  # noqa: ANN401 - jsonschema has no type
 
 
 def _line(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
-    """Return the message of an error in one line; of a long one, the value that it begins with is cut."""
-    line = str(error.message).partition("\n")[0]
+    """Return the message of an error in one line."""
+    return _shortened(str(error.message))
+
+
+def _shortened(text: str) -> str:
+    """Return one line of ``text``; of a long one, the value that it begins with is cut."""
+    line = text.partition("\n")[0]
     return line if len(line) <= LONGEST_REASON else f"{line[:100]}…{line[100 - LONGEST_REASON :]}"
 
 

@@ -3,6 +3,7 @@
 Time is that of this thread's processor, so that a busy machine fails no test.
 """
 
+import math
 import socket
 import time
 from collections.abc import Generator
@@ -249,9 +250,15 @@ def combined(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
+NUMBERS = st.sampled_from([0.5, 1e-320, 10**400, math.inf, math.nan])
+ADDRESSES = st.sampled_from(
+    ["http://[", "http://[::1", "#/%5B", "http://json-schema.org/draft-03/schema#"]
+)
 ENDING = combined(PLAIN)
 WILD = combined(
     PLAIN
+    | st.dictionaries(st.sampled_from(["multipleOf", "minimum", "const", "divisibleBy"]), NUMBERS)
+    | st.dictionaries(st.sampled_from(["$ref", "$id", "$dynamicRef", "$anchor"]), ADDRESSES)
     | st.fixed_dictionaries({"$ref": REFERENCES})
     | st.fixed_dictionaries({"pattern": PATTERNS | TEXTS})
     | st.fixed_dictionaries({"patternProperties": st.dictionaries(PATTERNS, PLAIN, max_size=2)})
@@ -268,12 +275,17 @@ def test_without_patterns_and_references_the_bounded_check_finds_what_jsonschema
     assert (misfit(schema, value) is None) == theirs.is_valid(value)
 
 
-@given(st.fixed_dictionaries({"a": WILD, "b": WILD}), WILD, VALUES)
+@given(
+    st.fixed_dictionaries({"a": WILD, "b": WILD}),
+    WILD,
+    VALUES | NUMBERS | st.lists(NUMBERS, max_size=3),
+    st.dictionaries(st.sampled_from(["$schema", "$id"]), ADDRESSES),
+)
 @examples(300)
 def test_whatever_a_schema_is_the_check_ends_soon_and_raises_nothing_else(
-    definitions: dict[str, Any], schema: Any, value: Any
+    definitions: dict[str, Any], schema: Any, value: Any, addresses: dict[str, str]
 ) -> None:
-    whole = {"$defs": definitions, "allOf": [schema]}
+    whole = {**addresses, "$defs": definitions, "allOf": [schema]}
     with soon(), suppress(UnusableSchemaError):
         check_schema(whole)
         misfit(whole, value)

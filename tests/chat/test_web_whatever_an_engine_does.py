@@ -95,11 +95,11 @@ async def play(engine: Engine, clock: ManualClock, folder: Path) -> Played:
         return Conversations(trees, model, tools, calls=calls, engine=engine, clock=clock)
 
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(clock.running(STEP))  # also while they stop: some wait then
         front, *workers = [application() for _ in range(3)]
         await stack.enter_async_context(front.running(None))
         for each in workers:
             await stack.enter_async_context(each.running(8))
-        await stack.enter_async_context(clock.running(STEP))
         talks: list[Talk] = [_talk, _reserve, partial(_stop, working=working)]
         await asyncio.gather(
             *(_lead(front, f"t{number}", talk, played) for number, talk in enumerate(talks))

@@ -23,6 +23,7 @@ from tests.patience import PATIENCE
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 OTHER = b"GET /other HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
+NESTED = CALL[:-1] + b', "params": ' + b"[" * 200 + b"]" * 200 + b"}"
 Address = tuple[str, int]
 
 
@@ -153,6 +154,26 @@ def test_a_share_of_no_stream_is_refused() -> None:
         make_chat_app(MemoryTrees(), model(), max_streams=0)
 
 
+async def test_requests_that_do_not_arrive_take_places_too() -> None:
+    """A body may take half a minute: who sends many of them slowly holds as many connections."""
+    app, never = SharedRequests(Held(), 2, by_token=False), asyncio.Event()
+
+    async def receive() -> Message:
+        await never.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: Message) -> None: ...
+
+    scope = {"type": "http", "method": "POST", "headers": [], "client": ("1.2.3.4", 1)}
+    slow = [asyncio.ensure_future(app(dict(scope), receive, send)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert await status(app) == 429
+    assert await status(app, address="2.3.4.5", body=b'{"result": {}}') == 200
+    never.set()
+    await asyncio.gather(*slow)
+    assert await status(app, body=b'{"result": {}}') == 200
+
+
 class Held:
     """An application whose requests are in progress until they are let through."""
 
@@ -206,8 +227,16 @@ async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> 
         assert await status(app, method=method, **same) == 429
     other = asyncio.ensure_future(status(app, **two))
     await held.begun.acquire()
-    for answer in (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', b"no JSON", b"[]"):
-        assert await status(app, body=answer, **one) == 200
+    answer = b'{"jsonrpc": "2.0", "id": 1, "result": {}}'
+    assert await status(app, body=answer, **one) == 200
+    for other_ways in (
+        CALL.decode().encode("utf-16"),
+        b"\xef\xbb\xbf" + CALL,
+        NESTED,
+        b"no JSON",
+        b"[]",
+    ):
+        assert await status(app, body=other_ways, **one) == 429
     assert await status(app, method="DELETE", body=b"", **one) == 200
     held.may_end.set()
     assert await asyncio.gather(*waiting, other) == [200, 200, 200]

@@ -21,6 +21,7 @@ from anabranch.folding import (
     MemoryOfCallers,
 )
 from anabranch.folding import _injection as injection
+from anabranch.testing import ManualClock
 from tests.patience import PATIENCE
 
 PROMPT: Any = {"description": "Find it", "prompt": "Look everywhere."}
@@ -108,6 +109,19 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
     finally:
         end(memory)
     assert "has not answered within 0.02 s" in caplog.text
+
+
+async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_learned_from() -> None:
+    clock, memory = ManualClock(), Hangs()
+    service = BranchService(settings=SOON, memory=memory, clock=clock)
+    old = (await service.create(**PROMPT, timeout_seconds=1, extract_memory=True)).branch
+    clock.advance(2)
+    with anyio.fail_after(injection.LEARNING / 2):
+        await service.create(**PROMPT)
+        assert (await service.status(branch_id=old.id)).status == "timeout"  # type: ignore[union-attr]
+    end(memory)
+    await service.expire()
+    assert memory.asked == 3  # for two, and from one
 
 
 async def test_by_default_it_is_waited_for_two_seconds() -> None:

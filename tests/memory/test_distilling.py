@@ -150,7 +150,7 @@ async def test_what_is_learned_again_is_confirmed(bank: ReasoningBank, store: Me
         json.dumps([an_item("Halve the range of commits, and test the middle one.")]),
         json.dumps(
             [
-                an_item("Test the middle one, and halve the range of commits"),
+                an_item("halve the range of commits and test the middle one!"),
                 an_item("Write a test before you look for the cause.", "Reproducing"),
                 an_item("Write a test, before you look for the cause!", "Reproducing"),
             ]
@@ -331,6 +331,8 @@ async def test_the_opposite_is_learned_and_takes_confidence_from_what_was_known(
     ("known", "lesson"),
     [
         ("Try it three times.", "Try it fifty times."),
+        ("For tests, take A; for builds, take B.", "For tests, take B; for builds, take A."),
+        ("If it is old, clear it. If new, keep it.", "If it is old, keep it. If new, clear it."),
         ("Wait for 3 s.", "Wait for 30 s."),
         ("Set the offset to 1.", "Set the offset to -1."),
         (

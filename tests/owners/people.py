@@ -175,14 +175,14 @@ def replaced(given: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, An
 
 
 def never(name: str, random: Random) -> str:
-    """An id of the same form, which was never used."""
+    """An id of the same form, which was never used: the number 0 would stand for the beginning."""
     begins = KIND.match(name)
     head = begins[0] if begins else ""
     return head + "".join(_other(letter, random) for letter in name[len(head) :])
 
 
 def _other(letter: str, random: Random) -> str:
-    for letters in (digits, ascii_lowercase, ascii_uppercase):
+    for letters in (digits[1:], ascii_lowercase, ascii_uppercase):
         if letter in letters:
             return random.choice(letters)
     return letter

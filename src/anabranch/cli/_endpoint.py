@@ -55,8 +55,8 @@ class Endpoint:
 
     @property
     def share(self) -> int:
-        """How many of the connections one caller may hold, where that may be a host of many people."""
-        return max(LEAST, self.connections // 2)
+        """How many of the connections one caller may hold, who may be a host of many people."""
+        return self.person_share if self.access.tokens else max(LEAST, self.connections // 2)
 
     @property
     def person_share(self) -> int:

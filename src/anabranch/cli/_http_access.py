@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._health import Health, Watched
 from anabranch.cli._fastmcp_server import fastmcp_app
-from anabranch.cli._http_requests import Requests
 from anabranch.cli._http_sessions import Sessions
 from anabranch.cli._http_shares import SharedRequests
 from anabranch.cli._http_tokens import authenticated
@@ -101,8 +100,8 @@ class Access:
                 transport_security=self.settings(),
             )
         is_open = not (self.tokens or checks_tokens(server))
-        shared = SharedRequests(Sessions(_Explained(app)), share, by_token=not is_open)
-        served: ASGIApp = Requests(shared)
+        inner = Sessions(_Explained(app))
+        served: ASGIApp = SharedRequests(inner, share, by_token=not is_open)
         if self.tokens and not checks_tokens(server):
             served = authenticated(served, self.tokens)
         return Watched(served, Health.of(server))

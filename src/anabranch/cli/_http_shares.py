@@ -1,7 +1,8 @@
 """The requests of one caller that a server over HTTP has in progress: no caller takes all its connections.
 
 A request may be in progress for long: a live call waits for its person, and a stream for whatever
-comes. What answers a server's question, and what cancels or ends something, is never refused.
+comes. What answers a server's question, and what cancels or ends something, is soon over: it has
+a share of its own, so that it is not refused while calls wait for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._json_text import read_json
 from anabranch._shares import FullShareError, Shares, by_address
+from anabranch.cli._http_requests import Requests
 
 __all__ = ["SharedRequests"]
 
@@ -22,17 +24,20 @@ AGAIN: Final = "1"
 
 
 class SharedRequests:
-    """An application of which each caller gets a share; it gets the body of a request whole.
+    """An application of which each caller gets a share, and which gets requests whole.
 
     Args:
         app: the application.
-        most: how many requests of one caller are in progress at the same time.
+        most: how many requests of one caller are in progress at the same time; beside them, half as
+            many may arrive, or be soon over.
         by_token: whether tokens are checked, so that one names a caller. Otherwise an address does.
     """
 
     def __init__(self, app: ASGIApp, most: int, *, by_token: bool) -> None:
         self._app = app
+        self._whole = Requests(self._shared)
         self._shares = Shares(most)
+        self._arriving = Shares(most + max(1, most // 2))
         self._by_token = by_token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,6 +45,13 @@ class SharedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        try:
+            with self._arriving.place(self._caller(scope)):
+                await self._whole(scope, receive, send)
+        except FullShareError:
+            await self._refuse(scope, receive, send)
+
+    async def _shared(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with self._shares.place(self._caller(scope)):
                 await self._app(scope, receive, send)
@@ -55,12 +67,7 @@ class SharedRequests:
         body = await receive() if scope["method"] == "POST" else None
         begins = scope["method"] == "GET" or (body is not None and _begins(body.get("body", b"")))
         if begins:
-            refusal = PlainTextResponse(
-                f"{self._shares.most} requests of yours are in progress here. Wait for one to end.\n",
-                429,
-                {"Retry-After": AGAIN, "Connection": "close"},
-            )
-            await refusal(scope, receive, send)
+            await self._refuse(scope, receive, send)
             return
 
         async def replayed() -> Message:
@@ -70,13 +77,24 @@ class SharedRequests:
 
         await self._app(scope, replayed, send)
 
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = PlainTextResponse(
+            f"{self._shares.most} requests of yours are in progress here. Wait for one to end.\n",
+            429,
+            {"Retry-After": AGAIN, "Connection": "close"},
+        )
+        await refusal(scope, receive, send)
+
 
 def _begins(body: bytes) -> bool:
-    """Whether a message of JSON-RPC is a request: it has a method and an id, unlike what answers one."""
+    """Whether a message of JSON-RPC may be a request, which has a method and an id.
+
+    What cannot be read here may be one to another reader, which takes other encodings or depths.
+    """
     try:
         message = read_json(body.decode())
-    except ValueError:  # refused in the SDK's own words
-        return False
+    except ValueError:
+        return True
     if not isinstance(message, dict):
-        return False
+        return True
     return {"method", "id"} <= cast("dict[str, object]", message).keys()

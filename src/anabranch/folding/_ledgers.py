@@ -6,10 +6,11 @@ branches whose time is over, whatever their owner: all views of a service share 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from anabranch._engine.clock import Clock
 from anabranch.folding._branch_store import BranchRows, BranchStore
@@ -57,7 +58,7 @@ class Ledgers:
         settings: FoldingSettings,
         clock: Clock,
         listener: Callable[[BranchEvent], None] | None,
-        learn: Callable[[Branch, str], Awaitable[bool]],
+        learn: Callable[[Branch, str], Coroutine[Any, Any, bool]],
     ) -> None:
         self._store = store
         self._settings = settings
@@ -66,6 +67,7 @@ class Ledgers:
         self._learn = learn
         self._looked_at = float("-inf")
         self._pruned_at = float("-inf")
+        self._learning = set[asyncio.Task[bool]]()
 
     async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
         """Return a branch of an owner, ``None`` if there is none."""
@@ -77,11 +79,12 @@ class Ledgers:
         return await self._store.branches(owner.stored_name(session_id))
 
     async def do(
-        self, owner: Owner, operation: Callable[[Ledger], T], transcript: str = ""
+        self, owner: Owner, operation: Callable[[Ledger], T], transcript: str | None = None
     ) -> Done[T]:
         """Do an ``operation`` in one transaction, and report what it has done.
 
-        It sees what ``owner`` has. ``transcript`` says what was done in the branch that it ends.
+        It sees what ``owner`` has. ``transcript`` says what was done in the branch that it is to end.
+        Without one, what time has ended is learned from beside the caller, who is not held up.
 
         A refusal is committed as well, and raised then: before it, time may have closed a branch.
         """
@@ -95,13 +98,19 @@ class Ledgers:
                 return refusal, ledger.events
 
         value, events = await self._store.transaction(work)
-        is_learned = False
+        learning: list[asyncio.Task[bool]] = []
         for event in events:
             self._report(event)
             if not event.branch.is_open and event.branch.extract_memory:
                 # The branch itself ends after those inside of it.
-                own = transcript if event is _last_end(events) else ""
-                is_learned = await self._learn(event.branch, own)
+                own = transcript if event is _last_end(events) else None
+                learning.append(asyncio.ensure_future(self._learn(event.branch, own or "")))
+                self._learning.add(learning[-1])
+                learning[-1].add_done_callback(self._learning.discard)
+        is_learned = False
+        if learning and transcript is not None:
+            await asyncio.wait(learning)
+            is_learned = learning[-1].result()
         if isinstance(value, FoldingError):
             raise value
         return Done(value, is_learned)
@@ -112,7 +121,10 @@ class Ledgers:
             await self.expire()
 
     async def expire(self) -> list[Branch]:
-        """Close all branches whose time is over, and delete old ones; return those that were closed."""
+        """Close all branches whose time is over, and delete old ones; return those that were closed.
+
+        They may still be learned from when this returns (:meth:`all_learned`).
+        """
         closed: list[Branch] = []
         now = self._clock.now()
         self._looked_at = now
@@ -126,6 +138,11 @@ class Ledgers:
             while await self._store.prune(before, BATCH) == BATCH:
                 pass
         return closed
+
+    async def all_learned(self) -> None:
+        """Return when no branch that has ended is left to be learned from."""
+        while learning := set(self._learning):
+            await asyncio.wait(learning)
 
     def _report(self, event: BranchEvent) -> None:
         record(event)

@@ -326,9 +326,10 @@ class BranchService:
     async def expire(self) -> int:
         """Close all branches whose time is over, and delete old ones; return how many were closed.
 
-        The view of a caller counts its own.
+        The view of a caller counts its own. The memory has then learned from them.
         """
         closed = await self._ledgers.expire()
+        await self._ledgers.all_learned()
         return sum(self._owner.owns(branch.session_id) for branch in closed)
 
     async def run(self, engine: Engine) -> NoReturn:
@@ -350,7 +351,7 @@ class BranchService:
     def _owner(self) -> Owner:
         return Owner(self.principal)
 
-    async def _do(self, operation: Callable[[Ledger], T], transcript: str = "") -> T:
+    async def _do(self, operation: Callable[[Ledger], T], transcript: str | None = None) -> T:
         return (await self._ledgers.do(self._owner, operation, transcript)).value
 
     async def _learn(self, branch: Branch, transcript: str) -> bool:

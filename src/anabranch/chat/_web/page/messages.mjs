@@ -46,7 +46,9 @@ export function Messages({ state, open, acts }) {
     });
     return shown;
   }, [path, onHead, first, results, answers, asking, state.ends, state.labels, state.tools, state.running, branchText(state.live)]);
-  const live = [...state.live].filter(([, { branch }]) => !branch || !state.nodes.has(branch));
+  // The tree may have been read after a reply was stored whose text still arrives.
+  const stored = new Set(path.filter(({ kind }) => kind === "assistant").map((node) => `after-${node.parent_id}`));
+  const live = [...state.live].filter(([id, { branch }]) => !stored.has(id) && (!branch || !state.nodes.has(branch)));
   return html`<div class="messages" role="log" aria-label="Messages" aria-busy=${state.live.size > 0}>
     ${first > 0 &&
     html`<button class="earlier" type="button" onClick=${() => setMore(more + SHOWN)}>Show earlier messages (${first})</button>`}

@@ -154,7 +154,7 @@ class Conversation:
             place = await self._work.retried_at(node_id)
             turn = self._new_turn()
             try:
-                await turn.begin(started(self.thread_id, run_id))
+                await turn.begin(started(self.log.shown_id, run_id))
                 await self._work.go_back(place)
                 if turn.times.alarm:
                     await self.branches.call_off()

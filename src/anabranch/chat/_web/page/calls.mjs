@@ -5,7 +5,11 @@ import { Question } from "./form.mjs";
 import { moment } from "./formats.mjs";
 
 const PAGE = 50;
-const STATUSES = { "": "All", open: "Open", done: "Done", failed: "Failed", expired: "Expired" };
+const STATUSES = {
+  "": "All", open: "Open", ready: "Ready", running: "Running", waiting: "Waiting", undoing: "Undoing",
+  done: "Done", failed: "Failed", expired: "Expired", stopped: "Stopped",
+};
+const ENDED = ["done", "failed", "expired", "stopped"];
 const UNDO = { registered: "can be undone", due: "to be undone", done: "undone", "not needed": "" };
 const ANSWERER = { client: "the client", page: "a page of the server", server: "the server's model" };
 export const when = (seconds) => html`<time datetime=${new Date(seconds * 1000).toISOString()}>${moment(new Date(seconds * 1000))}</time>`;
@@ -92,7 +96,7 @@ function Call({ name, go, onOpen, onProblem }) {
     <h2>${call.tool} <span class=${`label ${call.state}`}>${call.state}</span></h2>
     <dl>
       <${Fact} name="Began">${when(call.started)}<//>
-      <${Fact} name=${["done", "failed", "expired"].includes(call.state) ? "Deleted after" : "Expires"}>${when(call.deadline)}<//>
+      <${Fact} name=${ENDED.includes(call.state) ? "Deleted after" : "Expires"}>${when(call.deadline)}<//>
       ${call.waits_for.length > 0 && html`<${Fact} name="Waits for">${call.waits_for.join(", ")}<//>`}
       ${call.waits_until && html`<${Fact} name="Goes on at">${when(call.waits_until)}<//>`}
       ${call.lease && html`<${Fact} name="Run by">${call.lease.worker}, until ${when(call.lease.until)}<//>`}

@@ -20,7 +20,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from anabranch._engine.clock import Clock
 from anabranch.errors import InvalidTokenError
 
-__all__ = ["ASKS", "HANDLES", "ROUNDS", "SAGAS", "Claims", "SagaClaims", "Sealer"]
+__all__ = [
+    "ASKS",
+    "HANDLES",
+    "ROUNDS",
+    "SAGAS",
+    "Claims",
+    "SagaClaims",
+    "Sealer",
+    "has_expired",
+]
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
@@ -140,18 +149,24 @@ class Sealer:
         now = self._clock.now()
         for reason, holds in {
             "minted in the future": claims.issued <= now + SKEW,
-            "expired": now < claims.expires,
             "audience": claims.audience == self._audience,
             "principal": claims.principal == principal,
         }.items():
             if not holds:
                 raise self.refused(reason)
+        if now >= claims.expires:
+            raise self.refused("expired") from TimeoutError()
         return claims
 
     def refused(self, reason: str) -> InvalidTokenError:
         """Log why a token is refused, and return the one error for it."""
         logger.warning("a %s token was refused: %s", self._kind, reason)
         return InvalidTokenError()
+
+
+def has_expired(error: InvalidTokenError) -> bool:
+    """Whether a token was refused only since its time is over: its own caller has shown it."""
+    return isinstance(error.__cause__, TimeoutError)
 
 
 def _derived(key: bytes | str, purpose: str) -> bytes:

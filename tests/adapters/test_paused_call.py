@@ -1,16 +1,28 @@
 """Calls that a framework pauses: what of them it stores, and what continues them."""
 
+import re
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from anabranch import BranchContext, StoreError, ToolError, tool
-from anabranch.adapters._paused_call import PausedCall, as_text, is_for_model, without_state
+from anabranch import (
+    BranchContext,
+    InvalidTokenError,
+    OtherVersionError,
+    StoreError,
+    ToolError,
+    UnreachableError,
+    tool,
+)
+from anabranch.adapters._paused_call import Failed, PausedCall, as_text, without_state
 from anabranch.adapters._stored_call import AdaptedTool, questions_of
 from anabranch.models import ModelError
 from anabranch.rounds import InvalidAnswerError, Returned, Rounds
+from anabranch.stores import CallStore
 from anabranch.testing import ManualClock
+from anabranch.tool import Tool
+from tests.durable.stores import Modelled
 
 
 class Stay(BaseModel):
@@ -32,6 +44,16 @@ async def book(ctx: BranchContext) -> str:
     return (await ctx.elicit(Stay, "How long?")).action
 
 
+class Guest(BaseModel):
+    name: str
+
+
+@tool
+async def name_guest(ctx: BranchContext) -> str:
+    """Ask for a text."""
+    return (await ctx.elicit(Guest, "Who?")).action
+
+
 @tool
 async def nap(ctx: BranchContext) -> dict[str, str]:
     """Sleep for a day."""
@@ -51,14 +73,44 @@ async def fail(ctx: BranchContext) -> str:
     raise OSError("a secret")
 
 
+failures: list[Exception] = []
+
+
+@tool
+async def ask_and_fail(ctx: BranchContext) -> str:
+    """Ask, then fail."""
+    await ctx.step(hold, undo=release)
+    await ctx.elicit(Stay, "How long?")
+    if failures:
+        raise failures.pop()
+    return "done"
+
+
+def hold() -> str:
+    begun.append("hold")
+    return "held"
+
+
+def release(_: str) -> None:
+    begun.append("release")
+
+
+@pytest.fixture(params=["sealed", "stored"])
+def store(request: pytest.FixtureRequest) -> CallStore | None:
+    return Modelled() if request.param == "stored" else None
+
+
 @pytest.fixture
 def rounds() -> Rounds:
     begun.clear()
-    return Rounds(keys=["a key of the tests, which is long enough"], clock=ManualClock())
+    return Rounds(keys=[KEY], clock=ManualClock())
 
 
-def accept(nights: int) -> dict[str, Any]:
-    return {"book/elicit.1": {"action": "accept", "content": {"nights": nights}}}
+KEY = "a key of the tests, which is long enough"
+
+
+def accept(nights: int, tool: str = "book") -> dict[str, Any]:
+    return {f"{tool}/elicit.1": {"action": "accept", "content": {"nights": nights}}}
 
 
 async def test_nothing_runs_without_answers(rounds: Rounds) -> None:
@@ -119,10 +171,92 @@ async def test_the_model_reads_why_a_tool_refuses_and_no_other_error(rounds: Rou
         await AdaptedTool(fail, rounds).begin({}, "")
 
 
-def test_errors_about_the_servers_own_affairs_are_not_for_the_model() -> None:
-    assert is_for_model(ToolError("Closed."))
-    for error in (StoreError("It is locked."), ModelError("No key."), ValueError("a bug")):
-        assert not is_for_model(error)
+@pytest.mark.parametrize("error", [OSError("a secret"), ModelError("a secret")])
+async def test_a_tool_that_fails_after_its_question_ends_its_call(
+    error: Exception, store: CallStore | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapted = AdaptedTool(ask_and_fail, Rounds(keys=[KEY], store=store))
+    begun.clear()
+    call = await adapted.begin({}, "ann", "1")
+    failures[:] = [error]
+    ended = await adapted.advance(call, accept(2, "ask_and_fail"), "ann", "1")
+    shown = re.fullmatch(
+        r"Error executing tool ask_and_fail \(error ([0-9a-f]{8})\)", ended["text"]
+    )
+    assert shown
+    assert shown[1] in caplog.text
+    assert "a secret" in caplog.text
+    assert begun == ["hold", "release"]
+    assert await adapted.advance(ended, accept(2, "ask_and_fail"), "ann", "1") == ended
+    again = await adapted.advance(call, accept(2, "ask_and_fail"), "ann", "1")
+    assert "text" in again
+
+
+async def test_a_tool_that_refuses_after_its_question_ends_its_call(rounds: Rounds) -> None:
+    failures[:] = [ToolError("We are closed.")]
+    call = PausedCall(ask_and_fail, {}, rounds)
+    paused = await call.next()
+    assert isinstance(paused, dict)
+    assert await call.next(paused, accept(2, "ask_and_fail")) == Failed("We are closed.")
+
+
+@pytest.mark.parametrize("error", [StoreError("It is locked."), UnreachableError("Away.")])
+async def test_where_a_store_does_not_answer_the_call_stays_as_it_was(error: Exception) -> None:
+    adapted = AdaptedTool(ask_and_fail, Rounds(keys=[KEY]))
+    call = await adapted.begin({}, "ann")
+    failures[:] = [error]
+    with pytest.raises(type(error)):
+        await adapted.advance(call, accept(2, "ask_and_fail"), "ann")
+    assert (await adapted.advance(call, accept(2, "ask_and_fail"), "ann"))["text"] == "done"
+
+
+def asking(message: str) -> Tool[str]:
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Ask in the words of a version."""
+        return (await ctx.elicit(Stay, message)).action
+
+    return book
+
+
+async def test_a_call_of_another_version_waits_for_it() -> None:
+    store = Modelled()
+    old = AdaptedTool(asking("How long?"), Rounds(keys=[KEY], store=store, code_version="1"))
+    new = AdaptedTool(asking("How many?"), Rounds(keys=[KEY], store=store, code_version="2"))
+    call = await old.begin({}, "ann", "1")
+    with pytest.raises(OtherVersionError):
+        await new.advance(call, accept(2), "ann", "1")
+    assert (await old.advance(call, accept(2), "ann", "1"))["text"] == "accept"
+
+
+async def test_a_call_that_another_caller_answers_stays_as_it_was(store: CallStore | None) -> None:
+    adapted = AdaptedTool(book, Rounds(keys=[KEY], store=store))
+    call = await adapted.begin({}, "ann", "1")
+    with pytest.raises(InvalidTokenError):
+        await adapted.advance(call, accept(2), "bob", "1")
+    assert (await adapted.advance(call, accept(2), "ann", "1"))["text"] == "accept"
+
+
+async def test_a_call_whose_time_is_over_ends(store: CallStore | None) -> None:
+    """Chosen: nothing can continue it, so that the agent would wait for ever."""
+    clock = ManualClock()
+    adapted = AdaptedTool(book, Rounds(keys=[KEY], store=store, clock=clock, ttl=60))
+    call = await adapted.begin({}, "ann", "1")
+    clock.advance(100_000)
+    with pytest.raises(InvalidTokenError):
+        await adapted.advance(call, accept(2), "bob", "1")
+    ended = await adapted.advance(call, accept(2), "ann", "1")
+    assert ended["text"] == "Invalid or expired token. Call the tool again."
+
+
+async def test_answers_that_are_too_long_are_asked_for_again(rounds: Rounds) -> None:
+    adapted = AdaptedTool(name_guest, rounds)
+    call = await adapted.begin({}, "")
+    named = {"name_guest/elicit.1": {"action": "accept", "content": {"name": "x" * 2**23}}}
+    again = await adapted.advance(call, named, "")
+    assert "longer than 8388608 bytes" in again["paused"]["problem"]
+    named["name_guest/elicit.1"]["content"] = {"name": "Ann"}
+    assert (await adapted.advance(again, named, ""))["text"] == "accept"
 
 
 def test_a_value_is_text() -> None:

@@ -6,6 +6,7 @@ the last answers, if something was.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,15 +16,32 @@ from pydantic_core import to_json
 from anabranch._asking.sampling import Sampler
 from anabranch._encodable import encodable
 from anabranch._engine import Notice
-from anabranch.errors import AnabranchError, StoreError, UnreachableError
+from anabranch._error_ids import masked
+from anabranch._sealing import has_expired
+from anabranch.errors import (
+    AnabranchError,
+    InvalidTokenError,
+    OtherVersionError,
+    StoreError,
+    UnreachableError,
+)
 from anabranch.models import ModelError
 from anabranch.rounds import AnswerLike, Asked, InvalidAnswerError, Returned, Rounds
 from anabranch.tool import Tool
 
-__all__ = ["Answers", "PausedCall", "as_text", "is_for_model", "notice_json", "without_state"]
+__all__ = ["Answers", "Failed", "PausedCall", "as_text", "notice_json", "without_state"]
+
+logger: logging.Logger = logging.getLogger("anabranch.adapters")
 
 Answers: TypeAlias = Mapping[str, AnswerLike]
 """Answers to questions of one call, by the questions' ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The call has ended without a value; the model reads ``text``."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +68,21 @@ class PausedCall:
         *,
         sampler: Sampler | None = None,
         on_notice: Callable[[Notice], Awaitable[object]] | None = None,
-    ) -> Returned[Any] | dict[str, Any]:
-        """Run the first round, or the one after ``paused``; return the value, or what to pause with.
+    ) -> Returned[Any] | Failed | dict[str, Any]:
+        """Run the first round, or the one after ``paused``; return how it ends, or what to pause with.
 
         Nothing runs without answers, unless a sleep has ended, nor with an invalid answer: then the
-        call pauses as before, and ``problem`` says what is wrong.
+        call pauses as before, and ``problem`` says what is wrong. An error that the model may not read
+        is logged, and the model reads its id.
 
         Raises:
-            Exception: as ``Rounds.run``; ``ValueError``, if it was not paused here.
+            StoreError, UnreachableError: the store does not answer; this and the next two leave the
+                call as it was, to be continued later.
+            OtherVersionError: it waits for other code.
+            InvalidTokenError: the state is another caller's, or was answered differently before.
+            ValueError: it was not paused here.
+            Exception: what the tool raises in the first round: that is the framework's affair, as
+                with any tool.
         """
         asked = None if paused is None else Asked.from_json(paused)
         if asked is not None and not answers and not self._is_due(asked):
@@ -73,11 +98,29 @@ class PausedCall:
                 sampler=sampler,
                 on_notice=on_notice,
             )
-        except InvalidAnswerError as error:
-            if asked is None:
+        except Exception as error:
+            if asked is not None and isinstance(error, InvalidAnswerError):
+                return {**asked.to_json(), "problem": str(error)}
+            if (text := self._end(error, is_first=asked is None)) is None:
                 raise
-            return {**asked.to_json(), "problem": str(error)}
+            return Failed(text)
         return ended if isinstance(ended, Returned) else ended.to_json()
+
+    def _end(self, error: Exception, *, is_first: bool) -> str | None:
+        """Return what the model reads of the error that has ended the call; ``None`` if it has not."""
+        match error:
+            case StoreError() | UnreachableError() | OtherVersionError() | InvalidAnswerError():
+                return None
+            case InvalidTokenError():
+                return str(error) if has_expired(error) else None
+            case AnabranchError() if not isinstance(error, ModelError):
+                return str(error)
+            case _ if is_first:
+                return None
+            case _:  # its effects are undone, so that nothing can continue it
+                shown = masked(f"Error executing tool {self.tool.name}", error)
+                logger.error("%s", shown, exc_info=error)
+                return shown
 
     def _is_due(self, asked: Asked) -> bool:
         return asked.until is not None and asked.until <= self.rounds.clock.now()
@@ -96,9 +139,3 @@ def notice_json(notice: Notice) -> dict[str, Any]:
 def as_text(value: object) -> str:
     """Return a tool's value as a model reads it: a text as it is, anything else as JSON."""
     return encodable(value) if isinstance(value, str) else to_json(encodable(value)).decode()
-
-
-def is_for_model(error: Exception) -> bool:
-    """Whether a model may read the message of ``error``; others are the application's, or secret."""
-    private = isinstance(error, StoreError | ModelError | UnreachableError)
-    return isinstance(error, AnabranchError) and not private

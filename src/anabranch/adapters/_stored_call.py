@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from anabranch.adapters._paused_call import (
     Answers,
+    Failed,
     PausedCall,
     as_text,
-    is_for_model,
     without_state,
 )
 from anabranch.rounds import Returned, Rounds
@@ -37,7 +37,7 @@ class AdaptedTool:
     async def begin(
         self, arguments: Mapping[str, Any], principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the first round of a call."""
+        """Run the first round of a call; raises as :meth:`PausedCall.next`."""
         call = {"tool": self.tool.name, "arguments": dict(arguments)}
         return await self.advance(call, None, principal, call_id)
 
@@ -47,19 +47,16 @@ class AdaptedTool:
         """Run the next round of a call that has not ended, and return what is stored of it then.
 
         Raises:
-            Exception: what a model may not read; the call is as it was.
+            Exception: as :meth:`PausedCall.next`; the call is as it was.
         """
         if "text" in call:
             return call
         next_round = PausedCall(self.tool, call["arguments"], self.rounds, call_id, principal)
-        try:
-            ended = await next_round.next(call.get("paused"), answers, sampler=self.rounds.sampler)
-        except Exception as error:
-            if is_for_model(error):
-                return {**call, "text": str(error)}
-            raise
+        ended = await next_round.next(call.get("paused"), answers, sampler=self.rounds.sampler)
         if isinstance(ended, Returned):
             return {**call, "text": as_text(ended.value)}
+        if isinstance(ended, Failed):
+            return {**call, "text": ended.text}
         return {**call, "paused": ended}
 
 

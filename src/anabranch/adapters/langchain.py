@@ -21,9 +21,9 @@ from anabranch._extras import find_framework
 from anabranch.adapters._langchain_model import ChatModelSampler
 from anabranch.adapters._paused_call import (
     Answers,
+    Failed,
     PausedCall,
     as_text,
-    is_for_model,
     notice_json,
     without_state,
 )
@@ -65,14 +65,10 @@ def as_tool(
             runtime.stream_writer({"anabranch_notice": notice_json(notice)})
 
         async def one_round(paused: Any, answers: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-            try:
-                ended = await call.next(
-                    paused, answers, sampler=rounds.sampler or own, on_notice=write
-                )
-            except Exception as error:
-                if is_for_model(error):
-                    return {"error": str(error)}
-                raise
+            sampler = rounds.sampler or own
+            ended = await call.next(paused, answers, sampler=sampler, on_notice=write)
+            if isinstance(ended, Failed):
+                return {"error": ended.text}
             return {"value": as_text(ended.value)} if isinstance(ended, Returned) else ended
 
         thread = runtime.config["configurable"].get("thread_id", "")

@@ -20,7 +20,7 @@ from typing import Any
 
 from anabranch._engine import Notice
 from anabranch._extras import find_framework
-from anabranch.adapters._paused_call import Answers, PausedCall, is_for_model, notice_json
+from anabranch.adapters._paused_call import Answers, Failed, PausedCall, notice_json
 from anabranch.models import as_sampler
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.tool import Tool
@@ -52,14 +52,11 @@ def as_tool(
         caller = principal(ctx) if principal else ""
         call = PausedCall(tool, arguments, rounds, named, caller)
         sampler = rounds.sampler or as_sampler(ctx.model)
-        try:
-            ended = await call.next(
-                given or None, given.get("answers"), sampler=sampler, on_notice=emit
-            )
-        except Exception as error:
-            if is_for_model(error):
-                raise ai.ToolFailed(str(error)) from error
-            raise
+        ended = await call.next(
+            given or None, given.get("answers"), sampler=sampler, on_notice=emit
+        )
+        if isinstance(ended, Failed):
+            raise ai.ToolFailed(ended.text)
         if isinstance(ended, Returned):
             return ended.value
         raise ai.ApprovalRequired(metadata=ended)

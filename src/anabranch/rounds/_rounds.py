@@ -25,7 +25,7 @@ from anabranch._code_version import code_version
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Job
 from anabranch._durable.policy import RETAIN, Durability
-from anabranch._durable.reading import store_errors_mapped
+from anabranch._durable.reading import MAX_STATE, store_errors_mapped
 from anabranch._durable.service import CallService
 from anabranch._durable.states import digest
 from anabranch._durable.store import CallStore
@@ -217,6 +217,10 @@ class Rounds:
         given = checked_answers(
             answers or {}, journal.questions, forms if self.misfits == "refuse" else {}
         )
+        if given and journal.size_with(given) > MAX_STATE:
+            longest = max(given, key=lambda each: journal.size_with({each: given[each]}))
+            problem = f"the answers of this call are longer than {MAX_STATE} bytes together"
+            raise InvalidAnswerError(longest, problem)
         job = self._job(tool, validated, principal, sampler or self.sampler, on_notice)
         ended = await service.run_round(job, journal, given, _Replies(journal))
         if isinstance(ended, Finished):

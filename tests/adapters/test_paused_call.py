@@ -1,6 +1,7 @@
 """Calls that a framework pauses: what of them it stores, and what continues them."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from anabranch import (
     tool,
 )
 from anabranch.adapters._paused_call import Failed, PausedCall, as_text, without_state
-from anabranch.adapters._stored_call import AdaptedTool, questions_of
+from anabranch.adapters._stored_call import AdaptedTool, next_rounds, questions_of
 from anabranch.models import ModelError
 from anabranch.rounds import InvalidAnswerError, Returned, Rounds
 from anabranch.stores import CallStore
@@ -208,6 +209,31 @@ async def test_where_a_store_does_not_answer_the_call_stays_as_it_was(error: Exc
     with pytest.raises(type(error)):
         await adapted.advance(call, accept(2, "ask_and_fail"), "ann")
     assert (await adapted.advance(call, accept(2, "ask_and_fail"), "ann"))["text"] == "done"
+
+
+@dataclass
+class Adapted:
+    """A framework's tool."""
+
+    name: str
+    anabranch: AdaptedTool
+
+
+async def test_a_call_that_cannot_go_on_does_not_keep_the_others_from_it(rounds: Rounds) -> None:
+    adapted = [AdaptedTool(each, rounds) for each in (book, ask_and_fail, book)]
+    calls = {str(place): await each.begin({}, "") for place, each in enumerate(adapted)}
+    tools = [object(), *(Adapted(each.tool.name, each) for each in adapted)]
+    failures[:] = [StoreError("It is locked.")]
+    given = {"0": accept(2), "1": accept(2, "ask_and_fail"), "2": accept(2)}
+    ended: dict[str, Any] = {}
+
+    async def advance() -> None:
+        async for call_id, call in next_rounds(tools, calls, given, ""):
+            ended[call_id] = call["text"]
+
+    with pytest.raises(StoreError, match="It is locked"):
+        await advance()
+    assert ended == {"0": "accept", "2": "accept"}
 
 
 def asking(message: str) -> Tool[str]:

@@ -7,7 +7,7 @@ the model reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from anabranch.adapters._paused_call import (
 from anabranch.rounds import Returned, Rounds
 from anabranch.tool import Tool
 
-__all__ = ["AdaptedTool", "StoredCall", "adapted_tools", "questions_of"]
+__all__ = ["AdaptedTool", "StoredCall", "next_rounds", "questions_of"]
 
 StoredCall: TypeAlias = dict[str, Any]
 """``tool``, ``arguments``, and ``paused`` or ``text``."""
@@ -60,9 +60,30 @@ class AdaptedTool:
         return {**call, "paused": ended}
 
 
-def adapted_tools(tools: Iterable[Any]) -> dict[str, AdaptedTool]:
-    """Return those of an agent's tools that are ours, by name."""
-    return {each.name: each.anabranch for each in tools if hasattr(each, "anabranch")}
+async def next_rounds(
+    tools: Iterable[Any],
+    calls: Mapping[str, StoredCall],
+    answers: Mapping[str, Answers],
+    principal: str,
+) -> AsyncGenerator[tuple[str, StoredCall]]:
+    """Run the next rounds of ``calls``, by their ids; yield what is to be stored of each, at once.
+
+    Raises:
+        Exception: after the others, what the first call that stays as it was has raised.
+    """
+    adapted: dict[str, AdaptedTool] = {
+        each.name: each.anabranch for each in tools if hasattr(each, "anabranch")
+    }
+    failures: list[Exception] = []
+    for call_id, call in calls.items():
+        try:
+            ended = await adapted[call["tool"]].advance(call, answers.get(call_id), principal)
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            failures.append(error)
+        else:
+            yield call_id, ended
+    if failures:
+        raise failures[0]
 
 
 def questions_of(calls: Mapping[str, StoredCall]) -> dict[str, dict[str, Any]]:

@@ -23,7 +23,7 @@ from anabranch.adapters._paused_call import Answers
 from anabranch.adapters._stored_call import (
     AdaptedTool,
     StoredCall,
-    adapted_tools,
+    next_rounds,
     questions_of,
 )
 from anabranch.rounds import Rounds
@@ -48,7 +48,7 @@ def as_tool(
 
     async def run(anabranch_context: Any, **arguments: Any) -> str:  # noqa: ANN401 - its context
         caller = principal(anabranch_context) if principal else ""
-        ended = await adapted.begin(arguments, caller)
+        ended = await adapted.begin(arguments, caller, _name_of(anabranch_context))
         if "text" in ended:
             return str(ended["text"])
         request = framework.Content(
@@ -91,16 +91,18 @@ async def answer(
         principal: who answers: what the tool's ``principal`` has returned.
 
     Returns:
-        The requests as they are now; :func:`questions` reads what is still asked.
+        The requests of these tools, which are brought up to date; :func:`questions` reads what is still
+        asked.
+
+    Raises:
+        Exception: why a call cannot go on just now; it stays open. ``requests`` have what the others
+            came to.
     """
-    content, adapted = _framework().Content, adapted_tools(tools)
-    answered: list[Any] = []
-    for request, call in _ours(requests):
-        given = answers.get(request.call_id)
-        ended = await adapted[call["tool"]].advance(call, given, principal)
-        stored = {**request.to_dict(), "additional_properties": {OURS: ended}}
-        answered.append(content.from_dict(stored))
-    return answered
+    ours = {request.call_id: (request, call) for request, call in _ours(requests)}
+    calls = {call_id: call for call_id, (_, call) in ours.items()}
+    async for call_id, call in next_rounds(tools, calls, answers, principal):
+        ours[call_id][0].additional_properties[OURS] = call
+    return [request for request, _ in ours.values()]
 
 
 def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
@@ -113,6 +115,12 @@ def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
         for request, call in ours
     ]
     return framework.Message("tool", contents)
+
+
+def _name_of(context: Any) -> str:  # noqa: ANN401 - FunctionInvocationContext
+    """Return what a call is named: empty without a session, or without middleware, which is told its id."""
+    call_id = context.metadata.get("call_id")
+    return f"{context.session.session_id}/{call_id}" if context.session and call_id else ""
 
 
 def _ours(requests: Iterable[Any]) -> list[tuple[Any, StoredCall]]:

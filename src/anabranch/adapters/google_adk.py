@@ -23,7 +23,7 @@ from anabranch.adapters._paused_call import Answers
 from anabranch.adapters._stored_call import (
     AdaptedTool,
     StoredCall,
-    adapted_tools,
+    next_rounds,
     questions_of,
 )
 from anabranch.rounds import Rounds
@@ -80,7 +80,7 @@ def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Sess
 
     Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
     """
-    return questions_of(_open_calls(session))
+    return questions_of(_stored_calls(session))
 
 
 async def answer(
@@ -95,26 +95,35 @@ async def answer(
 
     Args:
         service: stores the session.
-        session: was read from it; it is brought up to date.
+        session: was read from it, with all its events; it is brought up to date.
         tools: the agent's.
         answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
         principal: says who calls, from the session.
 
     Returns:
-        The message with which the agent continues, once every call has ended; ``None`` before.
+        The message with which the agent continues, once every call has ended; ``None`` before. It is
+        returned again until the session has it.
+
+    Raises:
+        Exception: why a call cannot go on just now; it stays open, and what the others came to is stored.
     """
     events = find_framework("google.adk.events", "google-adk", "2.13", __name__)
     genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
-    adapted, user = adapted_tools(tools), principal(session)
-    calls = {
-        call_id: await adapted[call["tool"]].advance(call, answers.get(call_id), user)
-        for call_id, call in _open_calls(session).items()
-    }
-    is_done = all("text" in call for call in calls.values())
-    delta = {f"{STORED}{call_id}": None if is_done else call for call_id, call in calls.items()}
-    actions = events.EventActions(state_delta=delta)
-    await service.append_event(session, events.Event(author="user", actions=actions))
-    if not calls or not is_done:
+
+    async def store(changed: Mapping[str, StoredCall | None]) -> None:
+        delta = {f"{STORED}{call_id}": call for call_id, call in changed.items()}
+        actions = events.EventActions(state_delta=delta)
+        await service.append_event(session, events.Event(author="user", actions=actions))
+
+    stored, read = _stored_calls(session), _read_calls(session)
+    if read:
+        await store(dict.fromkeys(read))
+    calls = {call_id: call for call_id, call in stored.items() if call_id not in read}
+    async for call_id, call in next_rounds(tools, {**calls}, answers, principal(session)):
+        if call != calls[call_id]:
+            await store({call_id: call})
+        calls[call_id] = call
+    if not calls or not all("text" in call for call in calls.values()):
         return None
     responses = [
         genai.FunctionResponse(id=call_id, name=call["tool"], response={"result": call["text"]})
@@ -124,10 +133,22 @@ async def answer(
     return genai.Content(role="user", parts=parts)
 
 
-def _open_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Session
-    """Return what is stored of the calls that the model has not read the results of, by their ids."""
+def _stored_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Session
+    """Return what is stored of calls, by their ids."""
     return {
         name.removeprefix(STORED): call
         for name, call in sorted(session.state.items())
         if name.startswith(STORED) and call
     }
+
+
+def _read_calls(session: Any) -> list[str]:  # noqa: ANN401 - Session
+    """Return the ids of the calls that are still stored, and whose values the session's events have."""
+    read: set[str] = set()
+    for event in session.events:
+        read -= {call.id for call in event.get_function_calls()}  # some models use their ids again
+        responses = event.get_function_responses()
+        read |= {each.id for each in responses if each.response != WAITING}
+    return [
+        name for name, call in _stored_calls(session).items() if "text" in call and name in read
+    ]

@@ -25,7 +25,7 @@ from anabranch._json_text import read_json
 from anabranch.adapters._paused_call import Answers
 from anabranch.adapters._stored_call import (
     AdaptedTool,
-    adapted_tools,
+    next_rounds,
     questions_of,
 )
 from anabranch.rounds import Rounds
@@ -53,24 +53,26 @@ class _Beginnings:
 
     async def needs_answers(self, wrapper: Any, arguments: Any, call_id: str) -> bool:  # noqa: ANN401
         ours = _ours(wrapper)
-        if call_id not in ours["calls"]:
+        name, calls = f"{ours['run']}/{call_id}", ours["calls"]
+        if name in self.failures:
+            return False
+        if call_id not in calls:
             try:
-                ours["calls"][call_id] = await self.adapted.begin(
-                    arguments, self.principal(wrapper), f"{ours['run']}/{call_id}"
-                )
+                calls[call_id] = await self.adapted.begin(arguments, self.principal(wrapper), name)
             except Exception as error:  # noqa: BLE001 - as above
-                self.failures[call_id] = error
+                self.failures[name] = error
                 return False
-        return "text" not in ours["calls"][call_id]
+        return "text" not in calls[call_id]
 
     async def read(self, context: Any, arguments: str) -> str:  # noqa: ANN401 - ToolContext
         """Return what the model reads of a call."""
         call_id = context.tool_call_id
         if await self.needs_answers(context, read_json(arguments or "{}"), call_id):
             return WAITS
-        if (error := self.failures.pop(call_id, None)) is not None:
+        ours = _ours(context)
+        if (error := self.failures.pop(f"{ours['run']}/{call_id}", None)) is not None:
             raise error
-        return str(_ours(context)["calls"][call_id]["text"])
+        return str(ours["calls"][call_id]["text"])
 
 
 def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = no_one) -> Any:  # noqa: ANN401 - the framework's
@@ -121,17 +123,18 @@ async def answer(
 
     Returns:
         What is still asked, as :func:`questions` does; the run continues when nothing is.
+
+    Raises:
+        Exception: why a call cannot go on just now; it stays open. ``state`` has what the others came to.
     """
     wrapper = state._context  # noqa: SLF001 - as above
-    adapted, calls = adapted_tools(tools), _ours(wrapper)["calls"]
-    for item in state.get_interruptions():
-        call_id = item.raw_item.call_id
-        if call_id in calls:
-            calls[call_id] = await adapted[item.name].advance(
-                calls[call_id], answers.get(call_id), principal(wrapper)
-            )
-            if "text" in calls[call_id]:
-                state.approve(item)
+    calls, waiting = _ours(wrapper)["calls"], state.get_interruptions()
+    items = {each.raw_item.call_id: each for each in waiting if each.raw_item.call_id in calls}
+    given = {call_id: calls[call_id] for call_id in items}
+    async for call_id, call in next_rounds(tools, given, answers, principal(wrapper)):
+        calls[call_id] = call
+        if "text" in call:
+            state.approve(items[call_id])
     return questions(state)
 
 

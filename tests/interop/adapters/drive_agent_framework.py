@@ -12,7 +12,7 @@ from agent_framework import (
     FunctionInvocationLayer,
     Message,
 )
-from playing import call_ids, play
+from playing import call_ids, play, raised
 from tools import TOOLS
 
 from anabranch.adapters.agent_framework import answer, as_tool, questions, results
@@ -51,7 +51,10 @@ async def drive(script, rounds):
         stored, held = script["snapshot"]
         session = AgentSession.from_dict(stored)
         given = [Content.from_dict(each) for each in held]
-        requests = await answer(given, tools, script["answers"], principal=script["principal"])
+        try:
+            requests = await answer(given, tools, script["answers"], principal=script["principal"])
+        except Exception as error:  # noqa: BLE001 - it is reported
+            return raised(error, [stored, [each.to_dict() for each in given]])
         message = results(requests)
     if message is not None:
         requests = (await agent.run(message, session=session)).user_input_requests

@@ -8,7 +8,7 @@ from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, FunctionCall, Part
-from playing import call_ids, play
+from playing import call_ids, play, raised
 from tools import TOOLS
 
 from anabranch.adapters.google_adk import answer, as_tool, questions
@@ -45,7 +45,10 @@ async def drive(script, rounds):
     service = SqliteSessionService(str(path))
     if script["snapshot"]:
         session = await service.get_session(app_name="app", **where)
-        message = await answer(service, session, agent.tools, script["answers"], **caller)
+        try:
+            message = await answer(service, session, agent.tools, script["answers"], **caller)
+        except Exception as error:  # noqa: BLE001 - it is reported
+            return raised(error, path.read_bytes().decode("latin-1"))
     else:
         await service.create_session(app_name="app", **where)
     if message is not None:

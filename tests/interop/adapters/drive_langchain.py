@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
-from playing import SAMPLED, call_ids, play
+from playing import SAMPLED, call_ids, play, raised
 from tools import TOOLS
 
 from anabranch.adapters.langchain import as_tool, questions
@@ -51,13 +51,19 @@ async def drive(script, rounds):
         given = Command(resume={names[call]: answers[call] for call in answers})
     async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
         agent = create_agent(model, tools, checkpointer=saver)
-        async for part in agent.astream(given, config, stream_mode="custom"):
-            notices.append(part["anabranch_notice"]["message"])
+        failure = None
+        try:
+            async for part in agent.astream(given, config, stream_mode="custom"):
+                notices.append(part["anabranch_notice"]["message"])
+        except Exception as error:  # noqa: BLE001 - it is reported
+            failure = error
         state = await agent.aget_state(config)
         await saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     found = questions(state.interrupts)
     asked = {value["call_id"]: value for value in found.values()}
     names = {value["call_id"]: key for key, value in found.items()}
+    if failure:
+        return raised(failure, [path.read_bytes().decode("latin-1"), names])
     if not asked:
         messages = state.values["messages"]
         read = {

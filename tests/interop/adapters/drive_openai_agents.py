@@ -8,7 +8,7 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
 )
-from playing import call_ids, play
+from playing import call_ids, play, raised
 from tools import TOOLS
 
 from anabranch.adapters.openai_agents import answer, as_tool, questions
@@ -60,7 +60,10 @@ async def drive(script, rounds):
     asked = {}
     if script["snapshot"]:
         state = await RunState.from_json(agent, script["snapshot"])
-        asked = await answer(state, agent.tools, script["answers"], **caller)
+        try:
+            asked = await answer(state, agent.tools, script["answers"], **caller)
+        except Exception as error:  # noqa: BLE001 - it is reported
+            return raised(error, state.to_json())
         if not asked:
             result = await Runner.run(agent, state)
             state = result.to_state()

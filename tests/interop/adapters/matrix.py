@@ -46,11 +46,20 @@ LINES: Final = {
     "sampler": Line("a sampler of yours answers samples"),
     "notices": Line("progress, as it happens", ("pydantic-ai", "langchain")),
     "refusals": Line("the model reads why a tool refuses"),
+    "failing": Line(
+        "a tool that fails after its question ends its call; the model reads the error's id"
+    ),
+    "once": Line("a tool that fails before it asks is run once"),
+    "kept": Line(
+        "where a call cannot go on just now, parallel ones keep what they came to",
+        ("openai-agents", "google-adk", "agent-framework"),
+    ),
     "caller": Line("a snapshot is of no use to another caller"),
     "sealed": Line(
         "what a step has read is not shown to the person, and not readable in a snapshot"
     ),
     "stored": Line("with a store, a snapshot that is resumed twice repeats nothing"),
+    "version": Line("with a store, a call that other code has begun stays open for that code"),
     "large": Line("with a store, 50 kB that a step has read are not in the snapshot"),
 }
 

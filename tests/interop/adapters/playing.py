@@ -6,10 +6,12 @@ takes seconds. Each line of stdin is a script, and each line on the descriptor `
     {"calls": [{"name": …, "arguments": {…}}, …],       what the scripted model calls at first, at once
      "snapshot": …,                                     of the process before; null at the beginning
      "answers": {call: {question: answer}},
-     "folder": where tools write, "conversation": its name, "store": URL or null, "sampler": bool, "now": seconds or null, "principal": …}
+     "folder": where tools write, "conversation": its name, "store": URL or null, "sampler": bool, "now": seconds or null, "principal": …, "version": of the code}
 
     {"asked": {call: {"questions": …, "until": …, "problem": …}}, "snapshot": …,
      "results": {call: text} once the agent has ended, "notices": [message, …]}
+
+    {"raised": text, "snapshot": as it is then}         where the agent, or an answer, raises
 
 The model calls every tool of ``calls`` in its first reply, each under the id of its place, and ends when
 it has read their results. Asked for anything else, it says what a sample is to be answered with.
@@ -28,7 +30,7 @@ from anabranch._engine.clock import SystemClock
 from anabranch.rounds import Rounds
 from anabranch.testing import ManualClock, MockModel
 
-__all__ = ["SAMPLED", "call_ids", "play", "rounds_of"]
+__all__ = ["SAMPLED", "call_ids", "play", "raised", "rounds_of"]
 
 REPORTS = int(os.environ["REPORTS"])
 """The descriptor of the reports: frameworks write to stdout."""
@@ -44,7 +46,20 @@ def call_ids(script: dict[str, Any]) -> list[str]:
 def rounds_of(script: dict[str, Any]) -> Rounds:
     now, sampler = script["now"], MockModel(lambda _: SAMPLED) if script["sampler"] else None
     clock = SystemClock() if now is None else ManualClock(now)
-    return Rounds(keys=[KEY], store=script["store"], ttl=10**6, sampler=sampler, clock=clock)
+    return Rounds(
+        keys=[KEY],
+        store=script["store"],
+        ttl=10**6,
+        sampler=sampler,
+        clock=clock,
+        code_version=script["version"],
+    )
+
+
+def raised(error: Exception, snapshot: object) -> dict[str, Any]:
+    """Return the report of a process in which ``error`` was raised."""
+    traceback.print_exception(error)
+    return {"raised": f"{type(error).__name__}: {error}", "snapshot": snapshot}
 
 
 Driver: TypeAlias = Callable[[dict[str, Any], Rounds], Awaitable[dict[str, Any]]]
@@ -84,10 +99,14 @@ def _play_one(
         _report({})
         return
     os.environ["EFFECTS"] = f"{script['folder']}/effects"
+    os.environ["VERSION"] = script["version"]
 
     async def run() -> dict[str, Any]:
         async with rounds_of(script) as rounds:
-            return await driver(script, rounds)
+            try:
+                return await driver(script, rounds)
+            except Exception as error:  # noqa: BLE001 - the test says whether it should be
+                return raised(error, script["snapshot"])
 
     _report(asyncio.run(run()))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +87,10 @@ class Agent:
         *,
         now: float | None = None,
         principal: str = "ann",
+        version: str = "1",
+        raises: str | None = "",
     ) -> dict[str, Any]:
+        """Run the agent in a process of its own; it ``raises`` such an error, or any if ``None``."""
         script = {
             "calls": self.calls,
             "snapshot": snapshot,
@@ -97,8 +101,13 @@ class Agent:
             "folder": str(self.folder),
             "conversation": f"conversation {self.begun}",
             "principal": principal,
+            "version": version,
         }
-        return self.driver.play(script)
+        report = self.driver.play(script)
+        if raises is not None:
+            assert bool(raises) == ("raised" in report)
+            assert raises in report.get("raised", "")
+        return report
 
     @property
     def effects(self) -> list[str]:
@@ -277,13 +286,39 @@ def test_refusals(agent: Agent) -> None:
     assert "We are closed." in last["results"]["call-0"]
 
 
+@works("failing")
+def test_failing(agent: Agent) -> None:
+    first = agent.begin("fail")
+    last = agent.go(first["snapshot"], {"call-0": {"fail/guest.1": DECLINE}})
+    assert re.search(r"Error executing tool fail \(error \w{8}\)", last["results"]["call-0"])
+    assert agent.effects == ["hold", "undo hold"]
+
+
+@works("once")
+def test_once(agent: Agent) -> None:
+    agent.begin("fail_at_once", raises=None)
+    assert agent.effects == ["charge", "undo charge"]
+
+
+@works("kept")
+def test_kept(agent: Agent) -> None:
+    first = agent.begin("plan", "lock", "plan")
+    both = {"plan/stay.1": DECLINE, "plan/guest.1": DECLINE}
+    answers: dict[str, Any] = {"call-0": both, "call-1": {"lock/guest.1": DECLINE}, "call-2": both}
+    second = agent.go(first["snapshot"], answers, raises="It is locked.")
+    last = agent.go(second["snapshot"], {"call-1": {"lock/guest.1": DECLINE}})
+    assert last["results"]["call-1"] == "unlocked"
+    assert json.loads(last["results"]["call-2"]) == {"stay": "decline", "guest": "decline"}
+    planned = ["plan Rome", "plan Oslo", "planned Rome", "planned Oslo"]
+    assert sorted(agent.effects) == sorted([*planned, "locked"])
+
+
 @works("caller")
 def test_caller(agent: Agent) -> None:
     first = agent.begin("book")
     answers = {"call-0": {"book/stay.1": DECLINE}}
-    other = agent.go(first["snapshot"], answers, principal="bob")
-    assert "Invalid or expired token" in other["results"]["call-0"]
-    mine = agent.go(first["snapshot"], answers)
+    other = agent.go(first["snapshot"], answers, principal="bob", raises="InvalidTokenError")
+    mine = agent.go(other["snapshot"], answers)
     assert mine["results"] == {"call-0": "stay: decline"}
 
 
@@ -312,6 +347,16 @@ def test_stored(agent: Agent) -> None:
     assert agent.effects == ["search Rome", "book Rome"]
 
 
+@works("version")
+def test_version(agent: Agent) -> None:
+    agent.store = f"sqlite:///{agent.folder}/calls.db"
+    first = agent.begin("greet")
+    answers = {"call-0": {"greet/guest.1": DECLINE}}
+    other = agent.go(first["snapshot"], answers, version="2", raises="OtherVersionError")
+    mine = agent.go(other["snapshot"], answers)
+    assert mine["results"] == {"call-0": "hello, decline"}
+
+
 @works("large")
 def test_large(agent: Agent) -> None:
     agent.store = f"sqlite:///{agent.folder}/calls.db"
@@ -335,6 +380,18 @@ def test_the_page_has_an_example_that_runs(framework: str, drivers: Drivers) -> 
 def test_the_chat_model_of_langchain_is_asked_what_the_tool_asks(drivers: Drivers) -> None:
     example = (HERE / "drive_chat_model.py").read_text(encoding="utf-8")
     assert drivers.of("langchain").play({"page": example, "calls": []}) == {}
+
+
+def test_the_message_of_adk_is_returned_until_the_session_has_it(drivers: Drivers) -> None:
+    example = (HERE / "drive_lost_message.py").read_text(encoding="utf-8")
+    calls: list[dict[str, Any]] = [{"name": "pay", "arguments": {}}] * 2
+    assert drivers.of("google-adk").play({"page": example, "calls": calls}) == {}
+
+
+def test_the_first_round_of_a_call_that_a_middleware_repeats_runs_once(drivers: Drivers) -> None:
+    example = (HERE / "drive_repeated_call.py").read_text(encoding="utf-8")
+    calls = [{"name": "book", "arguments": {"city": "Rome"}}]
+    assert drivers.of("agent-framework").play({"page": example, "calls": calls}) == {}
 
 
 def test_the_page_has_this_table() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
+from anabranch import Accepted, BranchContext, Elicitation, StoreError, ToolError, tool
 
 __all__ = ["TOOLS"]
 
@@ -24,9 +24,13 @@ STAY = Elicitation("stay", Stay)
 GUEST = Elicitation("guest", Guest)
 
 
+def effects() -> list[str]:
+    return Path(os.environ["EFFECTS"]).read_text().splitlines()
+
+
 def note(what: str) -> str:
-    with Path(os.environ["EFFECTS"]).open("a") as effects:
-        effects.write(f"{what}\n")
+    with Path(os.environ["EFFECTS"]).open("a") as written:
+        written.write(f"{what}\n")
     return what
 
 
@@ -97,4 +101,41 @@ async def closed(ctx: BranchContext) -> str:
     raise ToolError("We are closed.")
 
 
-TOOLS = {each.name: each for each in (book, plan, tip, summarise, pay, nap, closed)}
+@tool(elicits=[GUEST])
+async def fail(ctx: BranchContext) -> str:
+    """Fail after a question, as nobody expects."""
+    await ctx.step(note, "hold", undo=cancel)
+    await ctx.elicit(GUEST, "Who?")
+    raise OSError("a secret")
+
+
+@tool
+async def fail_at_once(ctx: BranchContext) -> str:
+    """Fail before it asks, the first time."""
+    await ctx.step(note, "charge", undo=cancel)
+    if effects().count("charge") == 1:
+        raise OSError("passing")
+    return "paid"
+
+
+@tool(elicits=[GUEST])
+async def lock(ctx: BranchContext) -> str:
+    """Ask, and meet a store that does not answer the first time."""
+    await ctx.elicit(GUEST, "Who?")
+    if "locked" not in effects():
+        note("locked")
+        raise StoreError("It is locked.")
+    return "unlocked"
+
+
+@tool(elicits=[GUEST])
+async def greet(ctx: BranchContext) -> str:
+    """Ask in other words in each version of the code."""
+    guest = await ctx.elicit(GUEST, f"Who, version {os.environ['VERSION']}?")
+    return f"hello, {guest.action}"
+
+
+TOOLS = {
+    each.name: each
+    for each in (book, plan, tip, summarise, pay, nap, closed, fail, fail_at_once, lock, greet)
+}

@@ -135,6 +135,38 @@ async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> 
         assert len(after["interrupted"]) == 1
 
 
+async def test_a_retry_calls_no_tool_again_that_has_returned_beside_one_that_was_stopped() -> None:
+    began, returned, paid = asyncio.Semaphore(0), asyncio.Event(), list[str]()
+
+    @tool
+    async def charge(ctx: BranchContext) -> str:
+        """Charge."""
+        del ctx
+        paid.append("10 EUR")
+        returned.set()
+        return "paid"
+
+    @tool
+    async def watch(ctx: BranchContext) -> str:
+        """Watch."""
+        del ctx
+        await returned.wait()
+        began.release()
+        await asyncio.Event().wait()
+        return "never"
+
+    flaky = Flaky(calls(("use_1", "charge", {}), ("use_2", "watch", {})), "Paid, and not watched.")
+    async with browsing(replies=flaky.model, tools=[charge, watch]) as client:
+        running = asyncio.create_task(run(client, message("charge and watch")))
+        await began.acquire()
+        await client.post("/threads/t1/stop", json={})
+        await running
+        [at] = (await tree_of(client))["ends"]
+        tree = await retried(client, at)
+    assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant", "results", "assistant"]
+    assert paid == ["10 EUR"]
+
+
 async def test_only_where_a_turn_ended_it_is_tried_again() -> None:
     flaky = Flaky("Hello.")
     async with browsing(replies=flaky.model) as client:

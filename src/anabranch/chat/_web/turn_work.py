@@ -13,6 +13,7 @@ from anabranch.agents import Agent
 from anabranch.agents._path_end import PathEnd
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
+from anabranch.chat._web.shown_node import is_interrupted
 from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import HEAD as HEAD_REF
@@ -62,8 +63,8 @@ class TurnWork:
     async def retried_at(self, node_id: str) -> str:
         """Return the node from which a turn is tried again that ended at ``node_id`` without a reply.
 
-        It is the last one that the model, or a tool that the person called, was to reply to: what was
-        done before it is not done again.
+        It is the last one that the model, or a tool that the person called, was to reply to; or the
+        end itself, if a tool has returned there: what was done is not done again.
 
         Raises:
             ToolError: no turn ended there.
@@ -71,6 +72,8 @@ class TurnWork:
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or not turn_has_ended(around):
             raise ToolError(f"No turn ended without a reply at {node_id!r}.")
+        if _has_returned(around):
+            return node_id
         replied = (each for each in reversed(around.nodes) if each.kind in {"user", "results"})
         return next(replied).id
 
@@ -150,6 +153,14 @@ class TurnWork:
             return await (await agent.turn(caller)).use_tools(caller)
 
         return work
+
+
+def _has_returned(around: Surroundings) -> bool:
+    """Whether a tool that is called at the last node has a result."""
+    last = around.last
+    found = (around.results.get((last.id, use.id)) for use in last.tool_uses)
+    contents = (each.content if each.pending is None else each.pending for each in found if each)
+    return not all(map(is_interrupted, contents))
 
 
 def _is_by_person(around: Surroundings) -> bool:

@@ -1,17 +1,23 @@
 """A server that wants a header: the error says which, and how to give it."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from mcp import Client, MCPError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from anabranch import ToolError, tool
-from anabranch._terminal.exits import FailedError
+from anabranch._asking.answerer import Absent
+from anabranch._terminal.exits import CommandError, FailedError
 from anabranch.agents import RemoteTools
+from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._http_tokens import headers_of
+from anabranch.cli._options import Era
 from anabranch.cli._tool_summaries import summaries_of
 from anabranch.context import BranchContext
 from tests.mcp.harness import asgi, serving
@@ -96,3 +102,43 @@ async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
         async with RemoteTools(url) as remote:
             assert [each.name for each in remote.tools_beside(())] == ["look"]
     assert refused
+
+
+def refusing_some(refused: Callable[[str, str], bool]) -> Any:
+    """An application whose requests are refused with 403 by their method and that of MCP."""
+    app: Any = serving(look).streamable_http_app()
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        named = headers.get(b"mcp-method", b"").decode()
+        if scope["type"] == "http" and refused(scope["method"], named):
+            await PlainTextResponse("forbidden", 403)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guarded
+
+
+async def ended(url: str, act: Callable[[Client], Awaitable[Any]], era: Era) -> str:
+    """How a session ends."""
+    with pytest.raises(CommandError) as raised:
+        await open_session(url, server_of(url), Absent(), act, era=era)
+    return str(raised.value)
+
+
+async def test_an_error_of_mcp_is_not_hidden_by_a_connection_whose_end_is_refused() -> None:
+    async def act(client: Client) -> None:
+        raise MCPError(-32602, "No, not so.")
+
+    async with asgi(refusing_some(lambda method, _: method == "DELETE")) as url:
+        assert await ended(url, act, "handshake") == "No, not so."
+
+
+async def test_the_error_of_a_tool_is_not_hidden_by_another_requests_refusal() -> None:
+    async def act(client: Client) -> None:
+        with suppress(MCPError):
+            await client.list_prompts()
+        raise FailedError("No seat is left on that flight.")
+
+    async with asgi(refusing_some(lambda _, named: named == "prompts/list")) as url:
+        assert await ended(url, act, "modern") == "No seat is left on that flight."

@@ -128,13 +128,12 @@ async def open_session(
             await cancel_and_wait([session])
         raise
     except Exception as error:
-        known = _explain(error, target)
+        refusal = await server.last_words() if isinstance(server, WithHeaders) else ""
+        known = _explain(error, target, refusal)
         if known is None:
             raise
         if not connected and not is_server(target):
             known = await _why_it_did_not_start(target)
-        elif isinstance(server, WithHeaders) and (refusal := await server.last_words()):
-            known = FailedError(f"Cannot use {target}: {refusal}.")
         elif not connected and target not in str(known):  # in the server's own words
             known = FailedError(f"Cannot connect to {target}: {known}")
         raise known from error
@@ -197,10 +196,11 @@ async def _why_it_did_not_start(target: str) -> CommandError:
     return FailedError(f"The server for {target} ended before it answered.")
 
 
-def _explain(error: Exception, target: str) -> CommandError | None:
+def _explain(error: Exception, target: str, refusal: str) -> CommandError | None:
     """Return the error to report for ``error``, ``None`` if it is a bug in this library.
 
-    The SDK's tasks raise exception groups; one known cause is enough.
+    The SDK's tasks raise exception groups; one known cause is enough. How the server has refused a
+    request, ``refusal``, says more than the SDK's errors, but not than a command's or a tool's own.
     """
     for cause in causes(error):
         if isinstance(cause, CommandError):
@@ -208,7 +208,7 @@ def _explain(error: Exception, target: str) -> CommandError | None:
         if isinstance(cause, ToolError):
             return FailedError(str(cause))
         if (message := _message_for(cause, target)) is not None:
-            return FailedError(message)
+            return FailedError(f"Cannot use {target}: {refusal}." if refusal else message)
     return None
 
 

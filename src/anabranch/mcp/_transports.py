@@ -101,7 +101,13 @@ class WithHeaders(_Reopened):
         return self._refusal
 
     async def _hear(self, response: httpx2.Response) -> None:
-        """Read a refusal: the SDK's client reports only that there was one."""
+        """Read a refusal: the SDK's client reports only that there was one.
+
+        Only a POST is a message to the server: no call depends on another request, such as the one
+        that ends a session.
+        """
+        if response.request.method != "POST":
+            return
         if response.is_success:
             self._refusal = ""  # it was of another era's request
         if response.status_code not in REFUSALS or self._refusal:

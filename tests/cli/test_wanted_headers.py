@@ -1,5 +1,6 @@
 """A server that wants a header: the error says which, and how to give it."""
 
+import gzip
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -39,6 +40,9 @@ def refusing(response: Response) -> Starlette:
 
 
 NOT_READ = Response("x" * 100_000, 401)
+PADDED = Response("x" * 100, 401, {"Content-Length": "0000000000100"})
+PACKED = Response(gzip.compress(b"x" * 1_000), 401, {"Content-Encoding": "gzip"})
+UNREAD = "it answers 401 Unauthorized. Give it the header: --header 'Auth"
 RPC = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "X-Region is missing"}}
 CASES: dict[str, tuple[Response, str]] = {
     "a key": (
@@ -52,7 +56,9 @@ CASES: dict[str, tuple[Response, str]] = {
         PlainTextResponse("", 401, {"WWW-Authenticate": BEARER}),
         "--header 'Authorization: Bearer …'",
     ),
-    "nothing said": (NOT_READ, "it answers 401 Unauthorized. Give it the header: --header 'Auth"),
+    "too much said": (NOT_READ, UNREAD),
+    "a length that may be any": (PADDED, UNREAD),
+    "a packed body, which may be of any length": (PACKED, UNREAD),
     "an error of MCP": (JSONResponse(RPC, 400), "--header 'X-Region: …'"),
     "another problem": (PlainTextResponse("\x1b[2Jno", 403), "403 Forbidden (\ufffd[2Jno)."),
 }

@@ -37,6 +37,7 @@ LONGEST_REFUSAL: Final = 64 * 1024
 LONGEST_SHOWN: Final = 200
 
 _HEADER: Final = re.compile(r"\b(?:X-[A-Za-z0-9-]{1,60}|Api-Key|Authorization)\b", re.IGNORECASE)
+_LENGTH: Final = re.compile("[0-9]{1,6}")
 _TIMEOUT: Final = httpx2.Timeout(30, read=300)  # as the SDK's client has it
 LONGEST_LINE: Final = 2_000
 SOON: Final = 1.0
@@ -112,9 +113,10 @@ class WithHeaders(_Reopened):
             self._refusal = ""  # it was of another era's request
         if response.status_code not in REFUSALS or self._refusal:
             return
-        declared = response.headers.get("content-length", "")
+        declared = _LENGTH.fullmatch(response.headers.get("content-length", ""))
+        packed = "content-encoding" in response.headers  # of any length, once it is unpacked
         said = ""
-        if declared.isascii() and declared.isdigit() and int(declared[:9]) <= LONGEST_REFUSAL:
+        if declared and not packed and int(declared[0]) <= LONGEST_REFUSAL:
             await response.aread()
             said = response.text.strip()
         demand = response.headers.get("www-authenticate", "")

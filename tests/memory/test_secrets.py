@@ -73,6 +73,9 @@ SECRETS: dict[str, tuple[str, str]] = {
     "password-option": ("mytool --password {} run", "hunter2x"),
     "curl-user": ("curl -u app:{} https://db.example/", "letmein"),
     "curl-user-with-blanks": ("curl -sS \\\n  --user 'app:{}' https://db.example/", "let me in"),
+    "curl-user-among-options": ("curl -sSu app:{} https://db.example/", "letmein"),
+    "curl-cookie-among-options": ("curl -sb session={} https://db.example/", some(20)),
+    "httpie-auth-among-options": ("http -va app:{} GET db.example", "letmein"),
     "curl-proxy-user": ("curl -x proxy:1 --proxy-user=app:{} https://db.example/", "letmein"),
     "httpie-auth": ("http -a app:{} GET db.example", "letmein"),
     "set-cookie": ("Set-Cookie: session={}; Path=/; HttpOnly", some(20)),
@@ -103,6 +106,26 @@ async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        "password={}hunter2",
+        "password: {}hunter2",
+        "password='{} let me hunter2'",
+        "user=app pass={}hunter2",
+        "mytool --password {}hunter2",
+        "Cookie: sid={}hunter2",
+        "Cookie: theme={}; sid=hunter2",
+        "Set-Cookie: sid={}hunter2; Path=/",
+        "curl -u app:{}hunter2 https://db.example/",
+        "curl --user 'app:{} hunter2' https://db.example/",
+    ],
+)
+async def test_what_looks_replaced_does_not_hide_what_follows(form: str) -> None:
+    """Whoever writes a text may write the placeholder, too."""
+    assert "hunter2" not in (await Scrubber().scrub(form.format(REDACTED))).text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The password handling lives in auth.py; rotate the secret before release.",
@@ -117,6 +140,7 @@ async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
         "The cookie: a small file. Use cookies=True, or Set-Cookie headers.",
         "See v1.2.3 and v1.some-page of the docs.",
         "--password is asked for, --token too",
+        "curl -sSL -o out.json https://db.example:8080/a?b=c",
         "",
     ],
 )

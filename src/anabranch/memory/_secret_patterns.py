@@ -33,28 +33,34 @@ _NAMES = (
     r"(?:(?:api|access|account|auth|private)[_-]?key|secret|token(?!s)|passw(?:or)?d|passphrase|passcode|pwd"
     r"|(?:(?<=[_-])|admin|db|ftp|key|mail|my|pg|root|smtp|sql|user)pass(?![a-z]))[\w-]{0,32}"
 )
-_NO_MARK = r"(?!\[REDACTED)"  # what has been replaced is no secret
-_PLAIN = rf"(?P<secret>{_NO_MARK}[^\s\"',;&()]{{4,}})"
-_WITH_DIGIT = rf"(?P<secret>{_NO_MARK}(?=[^\s\"',;()]{{0,64}}\d)[^\s\"',;()]{{6,}})"
+
+
+def _secret(characters: str, least: int, before: str = "") -> str:
+    """Return the pattern of a secret of such characters; what has been replaced whole is none."""
+    return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
+
+
+_PLAIN = _secret(r"[^\s\"',;&()]", 4)
+_WITH_DIGIT = _secret(r"[^\s\"',;()]", 6, r"(?=[^\s\"',;()]{0,64}\d)")
 
 
 def _quoted(before: str) -> Iterator[re.Pattern[str]]:
     """Yield the patterns of a secret in quotes, which may have blanks, after ``before``."""
     for quote in "\"'":
-        secret = rf"(?P<secret>{_NO_MARK}[^{quote}\n]{{4,}})"
+        secret = _secret(rf"[^{quote}\n]", 4)
         yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
 
 
 # A command of curl or HTTPie to the end of its lines, and the options in it that have secrets.
 _COMMAND = re.compile(r"\b(?:curl|https?)[ \t](?:[^\n|\\]|\\.)*", re.DOTALL)
 _BEFORE = (
-    r"[ \t](?:-[uUa]|--user|--proxy-user|--auth)[ =]?%s[^\s:\"']{1,128}:",
-    r"[ \t](?:-b|--cookie)[ =]?%s[^\s=;,\"']{1,128}=",
+    r"[ \t](?:-[A-Za-z]{0,8}[uUa]|--user|--proxy-user|--auth)[ =]?%s[^\s:\"']{1,128}:",
+    r"[ \t](?:-[A-Za-z]{0,8}b|--cookie)[ =]?%s[^\s=;,\"']{1,128}=",
 )
 _OPTIONS = tuple(
     pattern
     for before in _BEFORE
-    for pattern in (*_quoted(before), re.compile(rf"{before % ''}(?P<secret>{_NO_MARK}[^\s\"']+)"))
+    for pattern in (*_quoted(before), re.compile(before % "" + _secret(r"[^\s\"']", 1)))
 )
 _PATTERNS = (
     re.compile(rf"(?<![\w-])(?P<secret>{'|'.join(_TOKENS)})"),
@@ -67,16 +73,15 @@ _PATTERNS = (
     re.compile(r"(?<=://)(?P<secret>[^\s/:@]{0,256}:[^\s/@]{1,512})@"),
     # Set-Cookie has one cookie and its attributes, Cookie has several.
     re.compile(
-        rf"set-cookie[\"']?[ \t]*[:=][ \t]*[\"']?[^\s=;,\"']{{1,128}}=\"?(?P<secret>{_NO_MARK}[^\s;\"']{{4,}})",
+        r"set-cookie[\"']?[ \t]*[:=][ \t]*[\"']?[^\s=;,\"']{1,128}=\"?" + _secret(r"[^\s;\"']", 4),
         re.IGNORECASE,
     ),
     re.compile(
-        rf"(?<![\w-])cookie[\"']?[ \t]*:[ \t]*[\"']?[^\s=;,\"']{{1,128}}="
-        rf"(?P<secret>{_NO_MARK}[^\r\n\"']{{4,}})",
+        r"(?<![\w-])cookie[\"']?[ \t]*:[ \t]*[\"']?[^\s=;,\"']{1,128}=" + _secret(r"[^\r\n\"']", 4),
         re.IGNORECASE,
     ),
     re.compile(
-        rf"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>{_NO_MARK}[\w.~+/=-]{{16,}})",
+        r"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>[\w.~+/=-]{16,})",
         re.IGNORECASE,
     ),
     # password=x, API_KEY=x; after a colon, or an option's name, only what looks like no word.

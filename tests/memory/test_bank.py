@@ -1,6 +1,7 @@
 """What one caller of the memory can do: record, search, be reminded, rate, and queue branches."""
 
 import logging
+import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 import anyio
@@ -170,6 +171,29 @@ async def test_a_branch_is_given_as_many_as_the_settings_of_folding_say(
     created = await branches.create("Mend the test", "It fails now and then.")
     assert len(created.injected) == most
     assert {item.scope for item in created.injected} == {"project"}
+
+
+class Deadline:
+    """Sees until when a search may take."""
+
+    id = "deadline"
+    seen = 0.0
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> list[list[float]]:
+        if kind == "query":
+            self.seen = anyio.current_effective_deadline()
+        return [[1.0] for _ in texts]
+
+
+async def test_how_long_a_branch_waits_for_memories_is_the_settings_alone(
+    store: MemoryStore,
+) -> None:
+    """Without it, a setting above the bank's own time would have no effect."""
+    embedder = Deadline()
+    settings = FoldingSettings(memory_timeout_seconds=600)
+    memory = BankMemory(ReasoningBank(store, embedder=embedder))
+    await BranchService(settings=settings, memory=memory).create("Mend the test", "It fails.")
+    assert embedder.seen == math.inf
 
 
 async def test_memories_are_given_as_data(bank: ReasoningBank) -> None:

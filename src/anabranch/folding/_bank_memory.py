@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -31,9 +32,16 @@ class BankMemory:
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the memories that help most with ``text`` within ``allowance`` tokens."""
+        """Return the memories that help most with ``text`` within ``allowance`` tokens.
+
+        It takes as long as it takes: how long a branch waits for it is said by the branches' settings.
+        """
         found = await self._bank().recall(
-            text, allowance=allowance, limit=limit, min_confidence=min_confidence
+            text,
+            allowance=allowance,
+            limit=limit,
+            min_confidence=min_confidence,
+            timeout=math.inf,
         )
         return [
             InjectedItem(

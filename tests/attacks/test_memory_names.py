@@ -12,7 +12,17 @@ from anabranch.stores import open_memory_store
 from tests.randomised import examples
 
 CONTROLS = ["\x00", "\x01", "\x85", "\n", "\r\n", "\ud800", "\ufffd"]
-INVISIBLE = [" ", "\u200b", "\u200d", "\u2060", "\ufeff", "\u0308", "\U000e0041"]
+INVISIBLE = [
+    " ",
+    "\u200b",
+    "\u200d",
+    "\u2060",
+    "\ufeff",
+    "\u3164",
+    "\ufe0f",
+    "\u0308",
+    "\U000e0041",
+]
 TRICKY = [*CONTROLS, *INVISIBLE, "", "a", "A", "\xe4", ":", "sha256:", "person:", "'"]
 names = st.lists(st.sampled_from(TRICKY), max_size=5).map("".join) | st.text(max_size=250)
 words = st.sampled_from(

@@ -234,7 +234,20 @@ async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore)
 
 @pytest.mark.parametrize(
     "name",
-    ["a ", " a", "\ta", "a\x01", "a\x02", "a\u200bb", "a\u2060", "a\u202eb", "a\ud800", "x" * 201],
+    [
+        *("a ", " a", "\ta", "a\x01", "a\x02", "a\u200bb", "a\u2060", "a\u202eb", "a\ud800"),
+        *(
+            "a\u034f",
+            "a\u115f",
+            "a\u180b",
+            "a\u2800",
+            "a\u3164",
+            "a\ufe0f",
+            "a\uffa0",
+            "a\U000e0100",
+        ),
+        *("\xe4\u200d\xe4", "x" * 201),
+    ],
     ids=ascii,
 )
 def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
@@ -256,6 +269,7 @@ async def test_every_principal_has_a_memory_of_its_own(store: MemoryStore) -> No
         "a\x01",
         "a\x02",
         "a\u200b",
+        "a\u3164",
         "A",
         long,
         long + "x",

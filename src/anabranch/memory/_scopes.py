@@ -8,6 +8,7 @@ callers who are not distinguished, which is theirs together.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, StringConstraints, TypeAdapter, ValidationError
@@ -26,9 +27,17 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 _LONGEST = 200
 _DIGEST = "sha256:"
 
+# What Unicode says may be ignored in display, and the empty pattern of Braille. In a text some of them
+# are of use, such as joiners; a name with one looks like the name without.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+
 
 def _exact(name: str) -> str:
-    if printable(name).strip() != name:
+    if printable(name).strip() != name or _UNSEEN.search(name):
         raise ValueError(
             "a name begins and ends with a character that can be seen, and has none that cannot"
         )

@@ -138,17 +138,21 @@ class Memories:
 
     async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
         ending = _leased(branch_id, owner).values(branch="", owner=None, problem=None)
-        forgetting = sa.delete(MEMORY).where(MEMORY.c.id.in_(learned.replaced))
         votes = {
             **dict.fromkeys(learned.confirmed, True),
             **dict.fromkeys(learned.contradicted, False),
         }
+        forgetting = sa.delete(MEMORY).where(MEMORY.c.id.in_(learned.replaced))
+        known = MEMORY.c.id.in_({*votes, *learned.replaced})
+        # In one order, so that of workers who change the same memories none deadlocks.
+        locking = sa.select(MEMORY.c.seq).where(known).order_by(MEMORY.c.seq).with_for_update()
 
         def work(connection: sa.Connection) -> bool:
             if not connection.execute(ending).rowcount:
                 return False
+            connection.execute(locking).all()
             connection.execute(forgetting)
-            for memory_id, helpful in sorted(votes.items()):  # in one order, so that none deadlocks
+            for memory_id, helpful in votes.items():
                 _rated(connection, memory_id, helpful=helpful, voter=learned.voter)
             self._added(connection, learned.added)
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -18,8 +19,8 @@ from tests.owners.attack import Attack
 from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
 from tests.owners.terminal import TerminalSurface
-from tests.owners.web import MOUNTED
-from tests.owners.web_story import two_people
+from tests.owners.web import MOUNTED, said
+from tests.owners.web_story import TwoPeople, two_people
 
 SERVE = {"serve", "web", "dev", "worker"}
 """They serve people, who are told apart by what is served: see the tests beside this one."""
@@ -43,18 +44,19 @@ READ = {
 }
 """The operator's, who sees what is anybody's: what each is given."""
 CHANGE = {
-    "calls undo": ["none", "target"],
-    "memory distill": [],
-    "memory forget": ["none"],
-    "tree label": ["none", "none", "none"],
-    "tree prune": ["none"],
-    "tree unlabel": ["none", "none"],
-    "work cancel": ["none"],
-    "work retry": ["none"],
+    "calls undo": ["call_", "target", "--yes"],
+    "memory forget": ["mem_"],
+    "tree label": ["thread-", "node_", "text"],
+    "tree unlabel": ["thread-", "label-"],
+    "tree prune": ["thread-", "--yes"],
+    "work retry": ["held"],
+    "work cancel": ["held"],
 }
-"""The operator's, too: each changes what it names, and nothing else."""
-SCREEN = {"browse"}
-"""It needs a terminal, and is refused without one."""
+"""The operator's, too: each changes what it names, and nothing else. What it is given is Bo's."""
+FOR_ALL = {"memory distill"}
+"""The operator's, who lets a model learn for everyone."""
+REFUSED = {"browse": 2, "work retry": 1}
+"""One needs a terminal; and nothing of Bo's waits for a worker, for the other to call one."""
 TARGET = str(Path(__file__).parents[2] / "tests" / "chat" / "web.py")
 
 
@@ -72,7 +74,7 @@ def commands_with_a_store(within: App = app, path: tuple[str, ...] = ()) -> Iter
 
 
 def test_every_command_with_a_store_is_known_here() -> None:
-    known = {*SERVE, *OWN, *READ, *CHANGE}
+    known = {*SERVE, *OWN, *READ, *CHANGE, *FOR_ALL}
     found = {*commands_with_a_store()}
     assert found == known, (
         f"{sorted(found ^ known)}: say in {__file__} whose what such a command shows is, and in"
@@ -131,7 +133,7 @@ async def test_the_commands_of_the_operator_show_what_is_anybodys_and_change_wha
     async with two_people(url, tmp_path, monkeypatch) as here:
         ids = ids_of(here.ann, here.bo.uses)
         known = {kind: values[0] for kind, values in ids.items()}
-        known |= {"held": here.story.held, "target": TARGET, "text": "regatta", "none": "none-such"}
+        known |= {"held": here.story.held, "target": TARGET, "text": "regatta"}
         known["thread-"] = here.story.asked
         [seen] = here.ann.done(f"GET {MOUNTED}/memories/{{id}}")
         known["mem_"] = seen.given["path"]["id"]
@@ -140,15 +142,61 @@ async def test_the_commands_of_the_operator_show_what_is_anybodys_and_change_wha
         for name, given in READ.items():
             words = [*name.split(), *(known[each] for each in given), "--store", url]
             status, shown = await command(capsys, *words)
-            assert status == (2 if name in SCREEN else 0), f"{name}: {shown}"
+            assert status == REFUSED.get(name, 0), f"{name}: {shown}"
             assert_unchanged(before, rows_of(url), name)
             if name in {"tree list", "tree show", "memory search", "calls show"}:
                 assert here.ann.word in shown, f"{name} is the operator's"
+        known |= await of_bo(here)
         for name, given in CHANGE.items():
-            words = [*name.split(), *(known[each] for each in given), "--store", url]
+            words = [*name.split(), *(known.get(each, each) for each in given), "--store", url]
             status, shown = await command(capsys, *words)
-            assert status > 0, f"{name}: {shown}"
+            assert status == REFUSED.get(name, 0), f"{name}: {shown}"
             assert_unchanged(before, rows_of(url), name)
+        here.gates.closed[here.ann.word].set()
+
+
+async def of_bo(here: TwoPeople) -> dict[str, str]:
+    """What there is of Bo's, and a run of his that is in progress."""
+    bo, ids = here.bo, ids_of(here.bo, here.ann.uses)
+    [*_, labelled] = bo.done(f"POST {MOUNTED}/threads/{{id}}/labels")
+    [seen] = bo.done(f"GET {MOUNTED}/memories/{{id}}")
+    here.gates.closed[bo.word].clear()
+    held = bo.new("thread")
+    body = said(held, bo.fresh("run"), f'use hold {{"place": "{bo.word}"}}')
+    given = {"body": body, "headers": {"accept": "application/json"}}
+    assert (await here.web.do(bo, f"POST {MOUNTED}/agui", given)).is_done
+    return {
+        "call_": next(each for each in ids["call_"] if ":" not in each),
+        "mem_": seen.given["path"]["id"],
+        "thread-": labelled.given["path"]["id"],
+        "node_": labelled.given["body"]["node_id"],
+        "label-": ids["label-"][0],
+        "held": held,
+    }
+
+
+async def test_what_an_operators_model_learns_of_a_persons_branch_is_that_persons(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lesson = {"title": "Boats", "description": "Before a regatta", "content": "Look at the wind."}
+    replies = [
+        {"when": '"known": ', "text": json.dumps([lesson]), "repeat": True},
+        {"when": "regatta", "text": '{"outcome": "success"}', "repeat": True},
+    ]
+    script = tmp_path / "replies.json"
+    script.write_text(json.dumps(replies))
+    async with two_people(url, tmp_path, monkeypatch) as here:
+        before = rows_of(url)
+        words = ["memory", "distill", "--model", f"script:{script}", "--store", url]
+        status, shown = await command(capsys, *words)
+        assert status == 0, shown
+        gone = rows_about(before, [here.ann.word]) - rows_of(url)
+        assert {row.split()[0] for row in gone} == {"anabranch_memory_queue"}
+        learned = [row for row in rows_of(url) - before if lesson["content"] in row]
+        assert sorted(row.split(" owner=")[1].split()[0] for row in learned) == ["ann", "bo"]
         here.gates.closed[here.ann.word].set()
 
 

@@ -419,6 +419,37 @@ async def test_a_result_with_a_schema_arrives_at_the_end() -> None:
         assert json.loads(text_of(last)) == {"text": "decline"}
 
 
+async def test_only_the_first_stop_of_a_result_with_a_schema_is_an_error() -> None:
+    """The tool that goes on has no schema: a host that repeats it would get a refusal."""
+
+    @tool
+    async def typed(ctx: BranchContext) -> Plan:
+        """Ask twice, and return an object."""
+        where = await ctx.elicit(CITY, "Where?", key="one")
+        return Plan(text=where.action + (await ctx.elicit(CITY, "And then?", key="two")).action)
+
+    for era in ERAS:
+        async with connected(falling_back(typed), era) as client:
+            first = await client.call_tool("typed")
+            second = await answered(client, handle_in(first), given("one", "decline"))
+            listed = await answered(client, handle_in(second))
+            assert [each.is_error for each in (first, second, listed)] == [True, False, False]
+            assert second.structured_content["unfinished"]["tool"] == "answer_questions"
+
+
+async def test_a_tool_whose_name_ends_as_ours_does_is_no_namespace() -> None:
+    @tool
+    async def questions(ctx: BranchContext) -> str:
+        """Ask twice."""
+        where = await ctx.elicit(CITY, "Where?", key="one")
+        return where.action + (await ctx.elicit(CITY, "And then?", key="two")).action
+
+    async with connected(falling_back(questions), MODERN) as client:
+        first = await client.call_tool("questions")
+        second = await answered(client, handle_in(first), given("one", "decline"))
+        assert second.structured_content["unfinished"]["tool"] == "answer_questions"
+
+
 def test_a_way_of_asking_that_does_not_exist_is_refused() -> None:
     ask: Any = "link"
     with pytest.raises(ValueError, match="ask must be 'client' or 'fallback'"):

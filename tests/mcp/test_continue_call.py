@@ -36,6 +36,10 @@ def patient(annotation: Any, value: Any, questions: int = 11) -> Tool[Any]:
     return tool(name="patient")(body)
 
 
+def handle_in(stopped: types.CallToolResult) -> str:
+    return text_of(stopped).partition("call='")[2].partition("'")[0]
+
+
 VALUES: dict[str, tuple[Any, Any, list[Any]]] = {
     "a text": (str, '"done"', ["done"]),
     "a list": (list[int], [1, 2], [1, 2]),  # the SDK makes a block of each
@@ -49,9 +53,8 @@ async def test_a_call_that_is_continued_gives_its_value_whatever_that_is(what: s
     annotation, value, blocks = VALUES[what]
     server = serving(patient(annotation, value), store="memory:")
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
-        stopped = text_of(await client.call_tool("patient"))
-        line = stopped.partition("call='")[2].partition("'")[0]
-        result = await client.call_tool("continue_call", {"call": line})
+        stopped = await client.call_tool("patient")
+        result = await client.call_tool("continue_call", {"call": handle_in(stopped)})
     assert not result.is_error
     assert [json.loads(getattr(block, "text", "")) for block in result.content] == blocks
 
@@ -102,6 +105,19 @@ async def test_where_the_authors_schema_has_no_room_the_result_is_an_error() -> 
         stopped = await client.call_tool("patient")
     assert stopped.is_error
     assert stopped.structured_content is None
+
+
+async def test_a_call_that_stops_again_is_no_error_where_continue_call_has_no_schema() -> None:
+    """A host repeats what has failed, and the handle would be one that has been used."""
+    server = serving(patient(Counted, Counted(answers=21), 21), store="memory:")
+    async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
+        first = await client.call_tool("patient")
+        again = await client.call_tool("continue_call", {"call": handle_in(first)})
+        assert not again.is_error
+        going_on: Any = again.structured_content
+        assert going_on["unfinished"]["tool"] == "continue_call"
+        last = await client.call_tool("continue_call", {"call": handle_in(again)})
+    assert (first.is_error, json.loads(text_of(last))) == (True, {"answers": 21})
 
 
 @pytest.mark.parametrize("questions", [9, 10])

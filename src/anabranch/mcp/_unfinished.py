@@ -115,15 +115,15 @@ def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfi
     """Return the result that ends a chain of rounds; ``asleep`` says that the call asks nothing now.
 
     Raises:
-        ToolError: with the same text, if the tool's output schema has no room for it.
+        ToolError: with the same text, if the output schema of the tool that was called has no room.
     """
-    space = _space(call, called)
+    space, own = _names(call, called)
     text = (
         f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
         f" All that was answered is stored. Call the tool {space}{CONTINUE_CALL} with"
         f" call={handle!r} to go on exactly where it stopped."
     )
-    return _result(call, text, f"{space}{CONTINUE_CALL}", handle, [])
+    return _result(call, own, text, f"{space}{CONTINUE_CALL}", handle, [])
 
 
 def open_questions(
@@ -138,9 +138,9 @@ def open_questions(
     ``links`` are to pages of the questions, by step.
 
     Raises:
-        ToolError: with the same text, if the tool's output schema has no room for it.
+        ToolError: with the same text, if the output schema of the tool that was called has no room.
     """
-    space = _space(call, called)
+    space, own = _names(call, called)
     asked = {
         step_id: request.params
         for step_id, request in requests.items()
@@ -157,7 +157,7 @@ def open_questions(
     texts = [_question(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
     details = [_details(step_id, params, links.get(step_id)) for step_id, params in asked.items()]
     tool = f"{space}{ANSWER_QUESTIONS}"
-    return _result(call, "\n\n".join([text, *texts]), tool, handle, details)
+    return _result(call, own, "\n\n".join([text, *texts]), tool, handle, details)
 
 
 def _details(step_id: str, params: types.ElicitRequestParams, link: str | None) -> JsonValue:
@@ -183,16 +183,18 @@ def _question(step_id: str, params: types.ElicitRequestParams, link: str | None)
     return "\n".join([head, *lines])
 
 
-def _space(call: OpenCall, called: str) -> str:
-    """Return the namespace into which a host has put the tool that the client has called."""
+def _names(call: OpenCall, called: str) -> tuple[str, str]:
+    """Return the namespace into which a host has put the tool that the client has called, and its name."""
     names = (call.tool.name, CONTINUE_CALL, ANSWER_QUESTIONS)
-    own = next((name for name in names if called.endswith(name)), called)
-    return called.removesuffix(own)
+    ends = [name for name in names if called.endswith(name)]
+    own = max(ends, key=len, default=called)  # a tool may be called "call"
+    return called.removesuffix(own), own
 
 
 def _result(
-    call: OpenCall, text: str, tool: str, handle: str, questions: list[JsonValue]
+    call: OpenCall, own: str, text: str, tool: str, handle: str, questions: list[JsonValue]
 ) -> Unfinished:
-    if call.tool.returns in (str, Any, inspect.Signature.empty):
+    is_ours = own != call.tool.name and own in (CONTINUE_CALL, ANSWER_QUESTIONS)
+    if is_ours or call.tool.returns in (str, Any, inspect.Signature.empty):
         return Unfinished(text, {"tool": tool, "call": handle, "questions": questions})
     raise ToolError(text)

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from anabranch import BranchContext, tool
+from anabranch import BranchContext, Capabilities, tool
 from anabranch.agents import Agent, AgentTool, BranchSelf, Folding, TurnLimits
-from anabranch.folding import Branch, BranchService, FoldingSettings, InjectedItem
+from anabranch.folding import (
+    Branch,
+    BranchService,
+    BranchStore,
+    FoldingSettings,
+    InjectedItem,
+)
 from anabranch.messages import Message, SampleReply, SampleRequest, Usage
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tool import Tool
@@ -47,13 +53,20 @@ async def talk(
     *tools: Tool[Any] | AgentTool,
     limits: TurnLimits | None = None,
     memory: Any = None,
+    store: BranchStore | None = None,
+    capabilities: Capabilities | None = None,
     **settings: Any,
 ) -> Talk:
     clock = ManualClock()
-    branches = BranchService(settings=FoldingSettings(**settings), memory=memory, clock=clock)
+    branches = BranchService(store, FoldingSettings(**settings), memory=memory, clock=clock)
     model = MockModel(decide)
     agent = Agent(
-        MemoryTrees(), model, tools=[Folding(branches), *tools], limits=limits, clock=clock
+        MemoryTrees(),
+        model,
+        tools=[Folding(branches), *tools],
+        limits=limits,
+        clock=clock,
+        capabilities=capabilities,
     )
     return Talk(agent, model, (await agent.begin()).id, branches, clock)
 

@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from anabranch import BranchContext, Capabilities, tool
 from anabranch.agents import BranchSelf
+from anabranch.errors import StoreError
 from anabranch.folding import (
     Branch,
     BranchNotActiveError,
@@ -16,8 +19,10 @@ from anabranch.folding import (
     InjectedItem,
     folding_tools,
 )
-from anabranch.messages import SampleRequest
+from anabranch.folding._memory_store import MemoryBranches
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock, Usage, text_of
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
+from anabranch.tree import NO_RESULT
 from tests.agents.harness import fork
 from tests.folding.test_agent import (
     SEEN,
@@ -63,6 +68,123 @@ async def test_the_next_result_says_once_that_most_of_the_budget_is_used() -> No
     assert second.startswith(f"x: {SEEN}")
     assert "tokens" not in third
     await chat.check()
+
+
+LINE = "\n(Of this branch's budget, "
+
+
+def nearly_used_up(*uses: str, heard_in_branch: list[str]) -> Any:
+    """A model whose branch has used most of its budget when it calls these tools at once."""
+    most = Usage(input_tokens=1_000, output_tokens=1_700)
+
+    def decide(request: SampleRequest) -> Reply:
+        said = heard(request)
+        if said == "Go":
+            return create(budget=2_000)
+        if not in_branch(request):
+            return said
+        heard_in_branch.append(said)
+        if len(heard_in_branch) > 1:
+            return returns("Enough.")
+        called = [ToolUseBlock(id=name, name=name, input={}) for name in uses]
+        return SampleReply(content=tuple(called), model="m", usage=most)
+
+    return decide
+
+
+@tool
+async def pay(ctx: BranchContext) -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool
+async def post(ctx: BranchContext) -> str:
+    """Post."""
+    return "posted"
+
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    """Ask."""
+    return (await ctx.elicit(Where, "Where?")).action
+
+
+class Where(BaseModel):
+    room: str
+
+
+async def test_what_a_tool_has_done_is_stored_although_the_budget_cannot_be_read() -> None:
+    """Excludes a result that is lost with the line about the budget; the next one has the line."""
+    results: list[str] = []
+
+    class Failing(MemoryBranches):
+        fails = False
+
+        async def branch(self, branch_id: str) -> Branch | None:
+            if self.fails:
+                self.fails = False
+                raise StoreError("the database of branches does not answer")
+            return await super().branch(branch_id)
+
+    store = Failing()
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay."""
+        store.fails = True
+        return "paid"
+
+    model = nearly_used_up("pay", "post", heard_in_branch=results)
+    chat = await talk(model, pay, post, store=store, summary_budget_ratio=0)
+    assert (await chat.say("Go")).text == "Enough."
+    assert results[1].startswith(f"paid | posted{LINE}")
+
+
+async def test_of_tools_that_return_at_once_one_has_the_line() -> None:
+    results: list[str] = []
+
+    class Yielding(MemoryBranches):
+        async def branch(self, branch_id: str) -> Branch | None:
+            await asyncio.sleep(0)
+            return await super().branch(branch_id)
+
+    model = nearly_used_up("pay", "post", heard_in_branch=results)
+    chat = await talk(model, pay, post, store=Yielding(), summary_budget_ratio=0)
+    await chat.say("Go")
+    assert results[1].count(LINE) == 1
+
+
+async def test_a_tool_that_returns_when_it_is_answered_does_not_say_it_again() -> None:
+    """Another process may go on then: that one result has the line is read in the tree."""
+    results: list[str] = []
+    model = nearly_used_up("pay", "ask", heard_in_branch=results)
+    chat = await talk(model, pay, ask, capabilities=Capabilities(), summary_budget_ratio=0)
+    await chat.say("Go")
+    [question] = await chat.of_kind("question")
+    where = ElicitReply(action="accept", content={"room": "two"})
+    assert (await chat.agent.answer(question.id, where)).text == "Enough."
+    assert results[1].startswith(f"paid{LINE}")
+    assert results[1].endswith(" | accept")
+
+
+async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() -> None:
+    working = asyncio.Event()
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay, which takes for ever."""
+        working.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it is interrupted")
+
+    chat = await talk(nearly_used_up("pay", heard_in_branch=[]), pay)
+    turn = asyncio.ensure_future(chat.say("Go"))
+    await working.wait()
+    turn.cancel()
+    await asyncio.wait({turn})
+    results = (await chat.tree()).results.values()
+    assert [text_of(each.content) for each in results if each.tool_use_id == "pay"] == [NO_RESULT]
 
 
 # -- the forced request ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ answer that begins another line has an id of its own, since it stands beside the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -186,19 +186,13 @@ class LineWriter:
         await self._timeline.dependencies.store.set_results([result])
         self.line = self.line.extended([], [result])
 
-    async def finish(
-        self, results: Sequence[Result], used: SideUsage, more: Mapping[str, JsonValue]
-    ) -> Node | None:
-        """Add the node at which the model sees the results; ``None`` if another process has.
-
-        It has ``more`` data.
-        """
+    async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
+        """Add the node at which the model sees the results; ``None`` if another process has."""
         usage, data = used.take()
 
         def ending(line: BatchLine) -> list[Node]:
             node = self._node(line.last, "results")
-            ends = replace(node, usage=usage, data={**data, **more})
-            return [] if self.after is not None else [ends]
+            return [] if self.after is not None else [replace(node, usage=usage, data=data)]
 
         added = await self._add(ending, results)
         return added[-1] if added else None

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
+from itertools import takewhile
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -25,7 +26,7 @@ from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._spent import Charge, UsageTotal
-from anabranch.agents._working_branch import WARNED, WorkingBranch
+from anabranch.agents._working_branch import WorkingBranch, warns
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -95,10 +96,12 @@ class Timeline:
         replies = [at for at, node in enumerate(path) if node.kind == "assistant"]
         if replies:
             self.last_request, reply = path[replies[-1] - 1], path[replies[-1]]
-            if self.branch_of_folding is not None:
-                self.branch_of_folding.has_warned = any(WARNED in node.data for node in path)
-                request = self._request(await self._messages_at(self.last_request))
-                self.branch_of_folding.continue_from(request, reply)
+            if (working := self.branch_of_folding) is not None:
+                known, ids = await self.dependencies.store.path(path[-1].id), {n.id for n in path}
+                before = takewhile(lambda node: node.id != reply.id, known.nodes)
+                working.continue_from(self._request(project(before, known.results)), reply)
+                own = (each for each in known.results.values() if each.node_id in ids)
+                working.has_warned = working.has_warned or any(map(warns, own))
         await self.dependencies.listener(BranchResumed(tuple(path)))
 
     # -- requests to the model ---------------------------------------------------------------

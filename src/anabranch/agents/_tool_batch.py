@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from pydantic import JsonValue
-
 from anabranch._asking.answerer import Answerer
 from anabranch._engine import Notice
 from anabranch.agents._agent_tools import (
@@ -42,7 +40,6 @@ from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
-from anabranch.agents._working_branch import WARNED
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT, Node, Result
@@ -79,7 +76,6 @@ class ToolBatch:
         self._suspended: set[str] = set()
         self._elsewhere: AnabranchError | None = None
         self._side_usage = SideUsage()
-        self._has_warned = False
 
     @property
     def _line(self) -> BatchLine:
@@ -104,8 +100,7 @@ class ToolBatch:
                 raise self._elsewhere
             if not self._unfinished:
                 self._placeholder = None
-                data: dict[str, JsonValue] = {WARNED: True} if self._has_warned else {}
-                ended = await self._writer.finish(self._shown(), self._side_usage, data)
+                ended = await self._writer.finish(self._shown(), self._side_usage)
                 return ended or self._line.last
             if not self._writer.is_current:  # answers may have come from elsewhere meanwhile
                 await self._writer.refresh()
@@ -253,9 +248,10 @@ class ToolBatch:
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
         """Store an outcome; the first one after most of a branch's budget is used says so."""
-        working = self._timeline.branch_of_folding
-        if working is not None and (warning := await working.warning()) is not None:
-            outcome, self._has_warned = outcome.with_line(warning), True
+        working, was_interrupted = self._timeline.branch_of_folding, outcome.text == NO_RESULT
+        if working is not None and not was_interrupted:
+            warning = await working.warning()
+            outcome = outcome if warning is None else outcome.with_line(warning)
         result = self._results[use.id] = self._result(use.id, outcome)
         await self._writer.record(result)
         await self._timeline.dependencies.listener(ToolEnded(use, result))

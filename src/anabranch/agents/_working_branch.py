@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -22,24 +22,25 @@ from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._spent import Charge
 from anabranch.agents._turn_limits import TurnLimitError
-from anabranch.errors import BranchTokenError
+from anabranch.errors import BranchTokenError, StoreError
 from anabranch.folding import (
     Branch,
     BranchNotActiveError,
     BranchService,
     BudgetExhaustedError,
     CreatedBranch,
+    FoldingError,
 )
 from anabranch.folding._tools import warning_of
-from anabranch.messages import SampleReply, SampleRequest, Usage
-from anabranch.tree import Node
+from anabranch.messages import SampleReply, SampleRequest, Usage, text_of
+from anabranch.tree import Node, Result
 
-__all__ = ["BRANCH_RETURN", "REFUSALS", "WARNED", "WorkingBranch"]
+__all__ = ["BRANCH_RETURN", "REFUSALS", "WorkingBranch", "warns"]
 
 BRANCH_RETURN = "branch_return"
 """The tool with which a model returns from its branch."""
-WARNED = "budget_warning"
-"""In the node of results in which the model was warned that most of its budget is used."""
+_WARNING = "(Of this branch's budget, "
+"""Begins the line of a result that warns the model."""
 
 REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 """With what a request of a turn is refused."""
@@ -97,17 +98,23 @@ class WorkingBranch:
         return fork
 
     async def warning(self) -> str | None:
-        """Return what the model is to hear of the budget, once; ``None`` if there is nothing new."""
+        """Return what the model is to hear of the budget, once; ``None`` if there is nothing new.
+
+        Nor if the store does not answer: a tool has returned, and the next one can say it.
+        """
         if self.has_warned:
             return None
-        branch = await self.service.status(branch_id=self.id)
-        line = None if branch is None else warning_of(branch)
-        if line is None:
-            return None
-        self.has_warned = True
-        return "(Of this branch's budget, {})".format(
-            line.replace(f", and call {BRANCH_RETURN}", "") if self.is_fork else line
-        )
+        self.has_warned = True  # other tools may return before the store answers
+        line: str | None = None
+        try:
+            with suppress(StoreError, FoldingError):
+                branch = await self.service.status(branch_id=self.id)
+                line = None if branch is None else warning_of(branch)
+        finally:
+            self.has_warned = line is not None
+        if line is not None and self.is_fork:
+            line = line.replace(f", and call {BRANCH_RETURN}", "")
+        return None if line is None else f"{_WARNING}{line})"
 
     def concluding(self, request: SampleRequest) -> SampleRequest:
         """Return the last request as it is sent: the model can do nothing but return.
@@ -254,6 +261,12 @@ class WorkingBranch:
             await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
         except BranchNotActiveError:
             return  # it was closed meanwhile, which its next request will find
+
+
+def warns(result: Result) -> bool:
+    """Whether a tool's result ends with the line about the budget."""
+    *_, last = text_of(result.pending or result.content).split("\n")
+    return last.startswith(_WARNING)
 
 
 def _reported(reply: SampleReply) -> Usage | None:

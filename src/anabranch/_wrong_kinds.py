@@ -8,11 +8,13 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Iterable
-from typing import cast
+from typing import TypeVar
 
 from anabranch.tool import Tool
 
 __all__ = ["has_methods", "require_tool", "require_tools", "wrong_kind"]
+
+T = TypeVar("T")
 
 _A_TOOL = "an async function decorated with @tool, or an instance of a HandoffTool"
 
@@ -41,18 +43,21 @@ def require_tool(where: str, given: object) -> None:
         raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
 
 
-def require_tools(where: str, given: object, *others: type) -> None:
-    """Check that ``given``, an argument of ``where``, is a list of tools, or of ``others``.
+def require_tools(where: str, given: Iterable[T], *others: type) -> tuple[T, ...]:
+    """Return what ``given``, an argument of ``where``, has: tools, or instances of ``others``.
+
+    It may be something that can be read only once.
 
     Raises:
-        TypeError: it is not.
+        TypeError: it has something else, or is no list.
     """
-    one: object = given
-    if isinstance(given, Tool) or not isinstance(given, Iterable):
-        raise wrong_kind(where, "a list of tools", one)
-    for each in cast("Iterable[object]", given):
+    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
+        raise wrong_kind(where, "a list of tools", given)
+    tools = tuple(given)
+    for each in tools:
         if not isinstance(each, (Tool, *others)):
             raise wrong_kind(where, f"tools, each {_A_TOOL}", each)
+    return tools
 
 
 def _in_words(given: object) -> str:

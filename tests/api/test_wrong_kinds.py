@@ -101,6 +101,13 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+async def test_tools_that_can_be_read_once_are_all_there() -> None:
+    """Excludes that the check of their kind reads them to their end."""
+    assert list(Agent(STORE, MODEL, tools=(each for each in [BOOK])).tools) == ["book"]
+    server = create_server("shop", iter([BOOK]))
+    assert [each.name for each in await server.list_tools()] == ["book"]
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_it_is_one_sentence_at_once(what: str) -> None:
     give, said = WRONG[what]

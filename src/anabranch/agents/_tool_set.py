@@ -47,8 +47,7 @@ class ToolSet(Mapping[str, AgentTool]):
     def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
         self._own: dict[str, AgentTool] = {}
         self._sources: list[ToolSource] = []
-        require_tools("Agent()", given, ToolSource, AgentTool)
-        for each in given:
+        for each in require_tools("Agent()", given, ToolSource, AgentTool):
             if isinstance(each, ToolSource):
                 self._sources.append(each)
             else:

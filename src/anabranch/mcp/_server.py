@@ -56,9 +56,8 @@ def create_server(
         ValueError: a key is too short, or two tools have the same name.
         StoreError: the store's URL cannot be understood.
     """
-    require_tools("create_server()", tools)
-    given = options_of(options, keywords)
-    installation = Installation([*tools], given, name)
+    checked, given = require_tools("create_server()", tools), options_of(options, keywords)
+    installation = Installation(checked, given, name)
     ttl = token_ttl(given)
     security = (
         RequestStateSecurity.ephemeral(ttl=ttl)

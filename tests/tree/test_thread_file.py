@@ -20,3 +20,18 @@ def test_a_time_that_is_no_number_is_refused(number: str) -> None:
     text = saved(created_at=0.0).replace(b"0.0", number.encode())
     with pytest.raises(ValueError, match=r"nodes\.0\.created_at"):
         thread_from_json(text, random_names, 1.0)
+
+
+def test_what_a_model_is_sent_of_a_file_is_what_people_are_shown() -> None:
+    """Excludes a message that reads harmlessly, and has other words for the model."""
+    loaded = thread_from_json(saved(data={"shown": "Nice weather."}), random_names, 1.0)
+    assert [node.shown for node in loaded.nodes] == ["hello"]
+
+
+def test_a_call_of_a_tool_without_an_id_is_refused() -> None:
+    """Its result would be taken for the end of a turn."""
+    call = {"type": "tool_use", "id": "", "name": "look", "input": {}}
+    reply = {"id": "b", "parent_id": "a", "kind": "assistant", "content": [call]}
+    nodes = [*json.loads(saved())["nodes"], reply]
+    with pytest.raises(ValueError, match=r"node 'b' calls a tool, but the call has no id"):
+        thread_from_json(json.dumps({"thread": "t", "nodes": nodes}).encode(), random_names, 1.0)

@@ -4,7 +4,8 @@ The format is that of an export with two more fields, ``results`` and the ``data
 export without these can be loaded as well: the results of tools are then taken from the messages.
 Files come from anywhere: one that is not valid is refused as a whole, and all ids are replaced by
 new ones, so a file can be loaded twice. Nothing in a file is executed: questions and answers are
-without the state of a call, and a tool use without a result gets one that says so.
+without the state of a call, and a tool use without a result gets one that says so. And nothing in it
+hides anything: people are shown the text that a model is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationEr
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, Usage
 from anabranch.tree._export import node_to_json
-from anabranch.tree._nodes import HEAD, Kind, Node, Ref, Result, Thread, check_place
+from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, check_place
 from anabranch.tree._tree_store import Tree
 
 __all__ = ["LoadedThread", "thread_from_json", "thread_to_json"]
@@ -117,7 +118,7 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
             if parent_id not in nodes:
                 raise ValueError(f"node {each.id!r} comes before its parent {each.parent_id!r}")
         content = tuple(block for block in each.content if not isinstance(block, ToolResultBlock))
-        at, data = each.created_at, _data(each)
+        at, data = each.created_at, {k: v for k, v in _data(each).items() if k != SHOWN}
         node = Node(ids[each.id], thread.id, parent_id, each.kind, content, at, each.usage, data)
         check_place(node, nodes[parent_id] if parent_id is not None else None)
         nodes[node.id] = node

@@ -29,9 +29,17 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.errors import StoreError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage, text_of
 from anabranch.testing import ModelFunction, calls
-from anabranch.tree import NO_RESULT, Node, Ref, Result, thread_from_json, tree_to_json
+from anabranch.tree import (
+    NO_RESULT,
+    Node,
+    Ref,
+    Result,
+    thread_from_json,
+    tree_to_json,
+    turn_ends_in,
+)
 from tests.agents.harness import Answering, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.masking import with_any_id
@@ -491,6 +499,19 @@ async def test_ids_that_a_model_repeats_are_made_unique() -> None:
     await here.check()
     results = results_in(here.model.requests[1].messages[-1].content)
     assert results == {"u1": "rain in Linz", "u1_2": "rain in Graz"}
+
+
+async def test_a_call_without_an_id_is_given_one() -> None:
+    """Its result would be taken for the end of a turn, which is the result of no call."""
+    decide = once(*(("", "weather", {"city": city}) for city in ("Linz", "Graz")))
+    here = await set_up(decide, tools=[weather])
+    await here.say("hello")
+    tree = await here.check()
+    assert turn_ends_in(tree) == []
+    assert [text_of(each.content) for each in tree.results.values()] == [
+        "rain in Linz",
+        "rain in Graz",
+    ]
 
 
 async def test_a_model_that_never_stops_is_stopped_and_the_thread_goes_on() -> None:

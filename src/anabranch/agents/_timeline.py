@@ -269,15 +269,16 @@ class Timeline:
 
 
 def _with_unique_ids(content: Iterable[Block]) -> tuple[Block, ...]:
-    """Return ``content`` with a different id for each tool use; some models repeat them."""
+    """Return ``content`` with a different id for each tool use; some models repeat them, or give none."""
     seen: set[str] = set()
     blocks: list[Block] = []
     for block in content:
         if isinstance(block, ToolUseBlock):
-            name, number = block.id, 1
+            given, number = block.id or "use", 1
+            name = given
             while name in seen:
                 number += 1
-                name = f"{block.id}_{number}"
+                name = f"{given}_{number}"
             seen.add(name)
             if name != block.id:
                 blocks.append(block.model_copy(update={"id": name}))

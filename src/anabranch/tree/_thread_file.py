@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from anabranch.messages import Block, TextBlock, ToolResultBlock, Usage
+from anabranch.messages import Block, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from anabranch.tree._export import node_to_json
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, check_place
 from anabranch.tree._tree_store import Tree
@@ -118,6 +118,8 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
             if parent_id not in nodes:
                 raise ValueError(f"node {each.id!r} comes before its parent {each.parent_id!r}")
         content = tuple(block for block in each.content if not isinstance(block, ToolResultBlock))
+        if any(isinstance(block, ToolUseBlock) and not block.id for block in content):
+            raise ValueError(f"node {each.id!r} calls a tool, but the call has no id")
         at, data = each.created_at, {k: v for k, v in _data(each).items() if k != SHOWN}
         node = Node(ids[each.id], thread.id, parent_id, each.kind, content, at, each.usage, data)
         check_place(node, nodes[parent_id] if parent_id is not None else None)

@@ -5,15 +5,16 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Capabilities, Limits, tool
+from anabranch import BranchContext, Capabilities, Limits, ToolError, tool
 from anabranch.agents import RemoteLimits, RemoteTools, ToolNoticed
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.testing import ManualClock
 from tests.agents.harness import Answering, set_up
-from tests.agents.test_remote_tools import OTHER, found, outcome_of, result_of, using
+from tests.agents.test_remote_tools import OTHER, found, listing, outcome_of, result_of, using
 from tests.mcp.harness import serving
 
 __all__ = ["found"]
@@ -45,6 +46,11 @@ def others() -> MCPServer[Any]:
     def parts(number: int) -> Any:
         """Return small parts."""
         return [types.TextContent(type="text", text="")] * number
+
+    @server.tool()
+    async def refuse(ctx: Context, size: int) -> str:
+        """Refuse the call."""
+        raise MCPError(code=types.INVALID_PARAMS, message="x" * size)
 
     @server.tool()
     async def flood(ctx: Context, number: int) -> str:
@@ -83,6 +89,28 @@ async def test_by_default_sixty_megabytes_are_too_large() -> None:
         text, failed = await outcome_of(remote, "text", size=60_000_000)
     assert failed
     assert "60,000,000 characters in 1 parts; the limits are 8,388,608 and 1,000" in text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_of_a_refusal_the_beginning_is_kept(era: Any) -> None:
+    """It is the call's result, too, although it comes as an error of the protocol."""
+    async with RemoteTools(others(), era=era) as remote:
+        text, failed = await outcome_of(remote, "refuse", size=20_000_000)
+    assert failed
+    assert "has refused the call: xxx" in text
+    assert len(text) < 5_000
+
+
+async def test_of_why_a_server_cannot_be_used_the_beginning_is_kept() -> None:
+    async def refuse(ctx: Any, call_next: Any) -> Any:
+        raise MCPError(code=types.INVALID_PARAMS, message="x" * 20_000_000)
+
+    server = listing("some")
+    server.middleware.append(refuse)
+    with pytest.raises(ToolError, match="cannot be used: xxx") as caught:
+        async with RemoteTools(server, era="handshake"):
+            pass
+    assert len(str(caught.value)) < 5_000
 
 
 async def test_of_what_a_server_reports_so_much_is_shown() -> None:

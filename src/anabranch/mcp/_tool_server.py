@@ -32,6 +32,8 @@ __all__ = ["ToolServer"]
 
 TERMINATED: Final = ("Session terminated", "Session not found")
 """What is said where the server does not know the session any more: by the SDK's client, by servers."""
+LONGEST_REASON: Final = 4_000
+"""Characters that are kept of why a server refuses."""
 
 
 class ToolServer:
@@ -149,7 +151,7 @@ class ToolServer:
                 " whether it has finished. Find out before calling it again."
             )
         if isinstance(error, MCPError):
-            return ToolError(f"{self.place} has refused the call: {error.message}")
+            return ToolError(f"{self.place} has refused the call: {error.message[:LONGEST_REASON]}")
         return ToolError(f"{self.place} has answered with something that is not MCP.")
 
     async def _connected(self) -> Link:
@@ -175,7 +177,8 @@ class ToolServer:
         if said and isinstance(target, WithHeaders):
             reason = ""  # it is the SDK's word for what was said
         reason = f"{reason}: {said}" if reason and said else reason or said or type(error).__name__
-        return f"{self.place} cannot be used: {encodable(reason).rstrip('.')}."
+        shown = encodable(reason[:LONGEST_REASON]).rstrip(".")
+        return f"{self.place} cannot be used: {shown}."
 
 
 def _reason(cause: BaseException) -> str:

@@ -9,7 +9,7 @@ from anabranch import BranchContext, HandoffTool, run_tool, tool
 from anabranch.agents import Agent
 from anabranch.chat import Plugin, make_chat_app, make_plugin
 from anabranch.mcp import as_fastmcp_tool, create_server
-from anabranch.models import open_model
+from anabranch.models import as_sampler, open_model
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel
 
@@ -61,6 +61,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a name as an agent's model": (
         lambda: Agent(STORE, "anthropic:claude"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         "open_model.*; it was given the text 'anthropic:claude'",
+    ),
+    "a name as a model that is open": (
+        lambda: as_sampler("anthropic:claude"),
+        r"as_sampler\(\) takes a Model of pydantic-ai.*open_model.*; it was given the text 'anthropic",
+    ),
+    "nothing as a model that is open": (
+        lambda: as_sampler(None),
+        r"as_sampler\(\) takes a Model of pydantic-ai.*; it was given None",
     ),
     "a URL as an agent's store": (
         lambda: Agent("sqlite:///trees.db", MODEL),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

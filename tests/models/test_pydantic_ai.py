@@ -20,7 +20,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.models import ModelError
+from anabranch.models import ModelError, as_sampler
 from anabranch.models._pydantic_ai import ProviderModel
 from anabranch.models._translation import from_provider, to_provider
 
@@ -262,3 +262,8 @@ async def test_a_hint_chooses_among_several_models(preferences: Any, chosen: str
 async def test_any_model_of_the_library_will_do() -> None:
     reply = await ProviderModel(TestModel(custom_output_text="tested")).sample(asking(user("hi")))
     assert (reply.text, reply.stop_reason) == ("tested", "endTurn")
+
+
+async def test_a_model_that_is_open_already_answers_samples() -> None:
+    reply = await as_sampler(TestModel(custom_output_text="tested")).sample(asking(user("hi")))
+    assert reply.text == "tested"

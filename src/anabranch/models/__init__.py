@@ -100,9 +100,17 @@ def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a
 
     Raises:
         ModelError: the extra ``models`` is not installed.
+        TypeError: ``model`` is none.
     """
     with needs_extra("models", "as_sampler()", ModelError, is_named=True):
+        from pydantic_ai.models import Model  # noqa: PLC0415 - an extra
+
         from anabranch.models._pydantic_ai import ProviderModel  # noqa: PLC0415 - an extra
+    given: object = model
+    if not isinstance(given, Model):
+        raise wrong_kind(
+            "as_sampler()", "a Model of pydantic-ai (open_model() takes a name)", given
+        )
     return ProviderModel(model)
 
 

@@ -17,6 +17,14 @@ async def opened():
     async with Client('x') as client:
         yield client
 """
+WARMED = """from contextlib import asynccontextmanager
+from mcp import Client
+@asynccontextmanager
+async def warmed():
+    async with Client('x') as client:
+        pass
+    yield 1
+"""
 SHOP = """from mcp import Client
 class Shop:
     async def __aenter__(self):
@@ -196,6 +204,12 @@ FOUND = {
             "from contextlib import AsyncExitStack\nfrom mcp import Client",
             "async with AsyncExitStack() as stack:\n    await stack.enter_async_context(Client('x'))\n    await ask(ctx)",
         ),
+        (
+            "from contextlib import AsyncExitStack\nfrom mcp import Client",
+            "stack = AsyncExitStack()\nawait stack.enter_async_context(Client('x'))\nawait ask(ctx)",
+        ),
+        ("from mcp.client.client import Client", "async with Client('x'):\n    await ask(ctx)"),
+        ("from mcp import Client", "client = await Client('x').__aenter__()\nawait ask(ctx)"),
         (
             "from anabranch.agents import RemoteTools",
             "async with RemoteTools('http://localhost/mcp') as remote:\n    await ask(ctx)",
@@ -382,6 +396,11 @@ NOTHING = [
     ),
     ("from mcp import Client", "async with Client('x') as client:\n    pass\nawait ask(ctx)"),
     (OPENED, "async with opened() as client:\n    pass\nawait ask(ctx)"),
+    (WARMED, "async with warmed():\n    await ask(ctx)"),
+    (
+        "from contextlib import AsyncExitStack\nfrom mcp import Client",
+        "async with AsyncExitStack() as stack:\n    await stack.enter_async_context(Client('x'))\nawait ask(ctx)",
+    ),
     (f"{OPENED}\nasync def once():\n    async with opened() as c: await c.call_tool('y')", "await ctx.step(once)\nawait ask(ctx)"),
     ("from contextlib import nullcontext", "async with nullcontext():\n    await ask(ctx)"),
     ("", "for name in sorted({'a', 'b'}):\n    await ctx.elicit(Name, name)"),

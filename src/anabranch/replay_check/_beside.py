@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from anabranch.replay_check._asks import name_of, own_nodes
 from anabranch.replay_check._check_port import Check
@@ -21,11 +22,12 @@ STARTS = re.compile(
 STARTS_SOON = re.compile(r"anyio\.create_task_group\(\)\.start(_soon)?")
 """These are given the function and its arguments, not a coroutine."""
 CLIENTS = re.compile(
-    r"((mcp|mcp\.client|fastmcp|fastmcp\.client)\.Client"
+    r"((mcp|fastmcp)(\.\w+)*\.Client"
     r"|mcp\.([\w.]+\.)?(ClientSession|ClientSessionGroup|stdio_client|sse_client|streamable_http_client)"
     r"|anabranch\.agents\.RemoteTools)\(\)(\.__aenter__\(\))?"
 )
 """What has tasks of its own while it is entered."""
+_WITH = (ast.With, ast.AsyncWith)
 ENTERS = frozenset({"enter_async_context", "enter_context"})
 
 
@@ -42,10 +44,15 @@ class Beside:
         started = self._started(call, scope)
         if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
             self._emit(RULE, f"`{name_of(call)}`", call, scope)
-        is_entered = isinstance(call.func, ast.Attribute) and call.func.attr in ENTERS
-        for entered in call.args[:1] if is_entered else ():
-            if self._opens_client(entered, scope) and self._asks_in(scope):
-                self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
+        match call.func:
+            case ast.Attribute(attr="__aenter__", value=entered):
+                asks = self._asks_in
+            case ast.Attribute(attr=name, value=stack) if name in ENTERS and call.args:
+                entered, asks = call.args[0], partial(self._asks_in_block_of, stack, call)
+            case _:
+                return
+        if self._opens_client(entered, scope) and asks(scope):
+            self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
 
     def check_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> None:
         """Check for a client whose tasks run while a question is open."""
@@ -99,14 +106,38 @@ class Beside:
         body = [node.body] if isinstance(node.body, ast.expr) else node.body
         return self._asks.first(body, scope) is not None
 
+    def _asks_in_block_of(self, stack: ast.expr, call: ast.Call, scope: Scope) -> bool:
+        """Whether the function asks while ``stack``, on which ``call`` enters something, is open."""
+        for block in ast.walk(scope.node):
+            if isinstance(block, _WITH) and call in ast.walk(block):
+                names = (each.optional_vars for each in block.items if each.optional_vars)
+                if any(ast.unparse(name) == ast.unparse(stack) for name in names):
+                    return self._asks.first(block.body, scope) is not None
+        return self._asks_in(scope)
+
     def _name(self, node: ast.expr, scope: Scope) -> str:
         value = self._values.of(node, scope)
         return value.name if isinstance(value, External) else ""
 
 
 def _calls_in(function: Function) -> Iterator[ast.Call]:
+    """Yield the calls in a helper; not those of what it has left again when it yields, or returns."""
     body = function.node.body
-    for node in [body] if isinstance(body, ast.expr) else body:
-        for inner, _ in own_nodes(node, function.scope):
-            if isinstance(inner, ast.Call):
-                yield inner
+    nodes = _nodes([body] if isinstance(body, ast.expr) else body, function.scope)
+    left = {
+        item.context_expr
+        for block in nodes
+        if isinstance(block, _WITH)
+        and not any(
+            isinstance(each, (ast.Yield, ast.YieldFrom))
+            for each in _nodes(block.body, function.scope)
+        )
+        for item in block.items
+    }
+    for node in nodes:
+        if isinstance(node, ast.Call) and node not in left:
+            yield node
+
+
+def _nodes(body: Sequence[ast.AST], scope: Scope) -> list[ast.AST]:
+    return [inner for node in body for inner, _ in own_nodes(node, scope)]

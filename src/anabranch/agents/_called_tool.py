@@ -212,15 +212,15 @@ class CalledTool:
             if not is_ended and here.continuation.is_over:
                 # A process that has died, or has not heard of it, has the lease still: the call's
                 # time is over, and who looks for such calls next ends it.
-                await self._end_later(
-                    dependencies.calls.store, journal.line, dependencies.clock.now()
-                )
+                now = dependencies.clock.now()
+                await _end_later(dependencies.calls.store, journal.line, now)
         return Outcome(NO_RESULT, is_error=True)
 
-    async def _end_later(self, calls: CallStore, line: str, now: float) -> None:
-        record = await calls.find(line)
-        if record is not None and record.state.is_open:
-            await calls.hasten(line, now, record.state)
+
+async def _end_later(calls: CallStore, line: str, now: float) -> None:
+    record = await calls.find(line)
+    if record is not None and record.state.is_open:
+        await calls.hasten(line, now, record.state)
 
 
 async def check_version(here: ToolUse) -> None:

@@ -76,9 +76,8 @@ def _round_ends(line: BatchLine, use_id: str, round_: AskedRound, now: float, wa
 
 def _is_of(call_id: str, round_: AskedRound) -> bool:
     """Whether the round is the call's, or of the line of it from which another answer begins this."""
-    states = (each.data.get("state") for each in (*round_.answers.values(), *round_.questions))
-    try:  # an earlier release has stored the state with the answers
-        line = Journal.loads(str(next(filter(None, states), ""))).line
+    try:
+        line = Journal.loads(str(round_.questions[0].data.get("state", ""))).line
     except ValueError:  # written by another release; this one does not continue it
         return False
     return call_id == line or call_id.startswith(f"{line}~")

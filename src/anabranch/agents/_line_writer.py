@@ -161,7 +161,6 @@ class LineWriter:
                 await self.refresh()
                 return
         data = answer_data(question, reply, other=True)
-        data |= {name: first.data[name] for name in ("state",) if name in first.data}
         thread_id, text = self._timeline.thread.id, answer_text(reply)
         begun = dependencies.node(thread_id, parent_id, "answer", text, data=data)
         nodes, above = [begun], self._above(first)

@@ -164,7 +164,12 @@ async def test_requests_that_do_not_arrive_take_places_too() -> None:
 
     async def send(_: Message) -> None: ...
 
-    scope = {"type": "http", "method": "POST", "headers": [], "client": ("1.2.3.4", 1)}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "headers": [],
+        "client": ("1.2.3.4", 1),
+    }
     slow = [asyncio.ensure_future(app(dict(scope), receive, send)) for _ in range(3)]
     await asyncio.sleep(0)
     assert await status(app) == 429

@@ -118,7 +118,9 @@ async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_lea
     clock.advance(2)
     with anyio.fail_after(injection.LEARNING / 2):
         await service.create(**PROMPT)
-        assert (await service.status(branch_id=old.id)).status == "timeout"  # type: ignore[union-attr]
+        found = await service.status(branch_id=old.id)
+        assert found is not None
+        assert found.status == "timeout"
     end(memory)
     await service.expire()
     assert memory.asked == 3  # for two, and from one

@@ -30,8 +30,8 @@ def test_what_a_model_is_sent_of_a_file_is_what_people_are_shown() -> None:
 
 def test_a_call_of_a_tool_without_an_id_is_refused() -> None:
     """Its result would be taken for the end of a turn."""
-    call = {"type": "tool_use", "id": "", "name": "look", "input": {}}
-    reply = {"id": "b", "parent_id": "a", "kind": "assistant", "content": [call]}
-    nodes = [*json.loads(saved())["nodes"], reply]
+    call: dict[str, Any] = {"type": "tool_use", "id": "", "name": "look", "input": {}}
+    reply: dict[str, Any] = {"id": "b", "parent_id": "a", "kind": "assistant", "content": [call]}
+    nodes: list[Any] = [*json.loads(saved())["nodes"], reply]
     with pytest.raises(ValueError, match=r"node 'b' calls a tool, but the call has no id"):
         thread_from_json(json.dumps({"thread": "t", "nodes": nodes}).encode(), random_names, 1.0)

@@ -251,7 +251,8 @@ class Agent:
 
         Raises:
             QuestionAnsweredError: such an answer would be another one.
-            QuestionExpiredError: such an answer comes too late.
+            QuestionExpiredError: the question's time is over, and it has no answer; or, in a
+                branch, its tool goes on without one.
             ToolError: the question does not exist, or the agent does not have its tool.
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises.

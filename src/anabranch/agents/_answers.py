@@ -53,11 +53,13 @@ async def store_answer(
 
     Raises:
         QuestionAnsweredError: it has another answer, and ``again`` is false.
-        QuestionExpiredError: its tool goes on without one, and ``again`` is false.
+        QuestionExpiredError: its time is over, and it has no answer; or ``again`` is false.
         ToolError: the question is closed, or the agent does not have its tool.
     """
     writer = await LineWriter.at(turn.timeline, around)
     _check_tool(turn, question, writer.line)
+    if writer.line.is_late(question, turn.timeline.dependencies.clock.now()):
+        raise QuestionExpiredError(question.id)
     stored = await writer.answer(question, reply)
     if not same_reply(stored, reply):
         if not again and isinstance(reply_of(stored), TimeOver):

@@ -164,6 +164,11 @@ class BatchLine:
         round_ = self.rounds.get(use_id)
         return round_ is not None and bool(round_.unanswered) and now < round_.until
 
+    def is_late(self, question: Node, now: float) -> bool:
+        """Whether a question has no answer, and its tool goes on ``now`` without one."""
+        round_ = self.rounds[str(stored_with(question, "tool_use_id"))]
+        return question.id not in self.answers and round_.until <= now
+
     def has_returned(self, use_id: str) -> bool:
         """Whether the tool has a result that is more than a placeholder."""
         found = self.result(use_id)

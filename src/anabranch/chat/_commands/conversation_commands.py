@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.agents import (
     TEXT_RECOMBINERS,
+    QuestionExpiredError,
     broadcast_to_leaves,
     combine,
     question_of,
@@ -74,18 +75,11 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     else:
         reply = await session.dependencies.person.elicit(request, step_id=node.id)
     cursor.node_id = node.id
-    first = next((each for each in asked if each.id == node.data.get("round")), node)
     async with session.turn():
-        if await _is_over(session, node, first.data.get("until")):
+        try:
+            return _reply(await session.agent.answer(node.id, reply))
+        except QuestionExpiredError:
             return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
-        return _reply(await session.agent.answer(node.id, reply))
-
-
-async def _is_over(session: SessionState, question: Node, until: object) -> bool:
-    """Whether a question has no answer, and its tool goes on without one ``until`` then."""
-    now = session.agent.dependencies.clock.now()
-    is_over = isinstance(until, int | float) and until <= now
-    return is_over and await session.agent.given_answer(question) is None
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:

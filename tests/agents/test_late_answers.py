@@ -1,0 +1,119 @@
+"""An answer that comes after the time of its question is refused, before its tool goes on and after it."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch.agents import Agent, CallStore, Folding, QuestionExpiredError
+from anabranch.folding import BranchService
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tree import Node
+from tests.agents.harness import heard
+from tests.agents.memory import MemoryTrees
+from tests.diary import DONE, forget, note
+from tests.durable.stores import Modelled
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
+
+MINUTE = 60.0
+SEVEN = ElicitReply(action="accept", content={"row": 7})
+
+
+class Seat(BaseModel):
+    row: int
+
+
+@tool
+async def timed(ctx: BranchContext) -> str:
+    """Ask for a row; after a minute, take any."""
+    answer = await ctx.race(ctx.elicit(Seat, "Which row?"), ctx.sleep(MINUTE))
+    row = f"row {answer.content.row}" if isinstance(answer, Accepted) else "any row"
+    return await ctx.step(note, row)
+
+
+@tool
+async def ask(ctx: BranchContext) -> str:
+    """Hold a seat, and ask for a row."""
+    await ctx.step(note, "held", undo=forget)
+    answer = await ctx.elicit(Seat, "Which row?")
+    return await ctx.step(note, "row" if isinstance(answer, Accepted) else "no row")
+
+
+def decide(request: SampleRequest) -> SampleReply | str:
+    said = heard(request)
+    if said == "fold":
+        fold = {"description": "Ask", "prompt": "Ask for a row.", "timeout_seconds": 60}
+        return calls(("fold", "branch_create", fold))
+    if said.startswith("(branch br_"):
+        return calls(("ask", "ask", {}))
+    return calls(("timed", "timed", {})) if said == "timed" else "Done."
+
+
+class Desk:
+    """An agent, its clock, and what it was said to."""
+
+    def __init__(self, store: CallStore | None = None) -> None:
+        self.clock = ManualClock()
+        self.trees = MemoryTrees()
+        self.agent = Agent(
+            self.trees,
+            MockModel(decide),
+            tools=[Folding(BranchService(clock=self.clock)), timed, ask],
+            capabilities=Capabilities(),
+            calls=store,
+            clock=self.clock,
+        )
+
+    async def asked(self, said: str) -> Node:
+        """Say something that has a question asked; return that question."""
+        end = await self.agent.say((await self.agent.begin()).id, said)
+        [question] = await self.agent.open_questions(end)
+        return question
+
+    async def refuses(self, question: Node) -> None:
+        """An answer is refused, however it is given, and nothing is stored."""
+        before = await self.trees.tree(question.thread_id)
+        expired = r"The time for an answer .* is over"
+        with pytest.raises(QuestionExpiredError, match=expired):
+            await self.agent.add_answer(question.id, SEVEN)
+        with pytest.raises(QuestionExpiredError, match=expired):
+            await self.agent.answer(question.id, SEVEN)
+        after = await self.trees.tree(question.thread_id)
+        assert (after.nodes, after.refs) == (before.nodes, before.refs)
+
+
+stored = pytest.mark.parametrize("is_stored", [False, True], ids=["without calls", "with calls"])
+
+
+async def test_an_answer_after_the_end_of_a_sleep_beside_its_question_is_refused() -> None:
+    desk = Desk(Modelled())
+    question = await desk.asked("timed")
+    desk.clock.advance(MINUTE)
+    await desk.refuses(question)
+    await desk.agent.go_on(question)
+    assert DONE == ["any row"]
+
+
+@stored
+async def test_an_answer_after_the_time_of_a_branch_is_refused(*, is_stored: bool) -> None:
+    desk = Desk(Modelled() if is_stored else None)
+    question = await desk.asked("fold")
+    desk.clock.advance(MINUTE)
+    await desk.refuses(question)
+    await desk.agent.go_on(question)  # the branch ends
+    await desk.refuses(question)
+    assert "row" not in DONE
+
+
+async def test_an_answer_in_time_is_taken() -> None:
+    desk = Desk(Modelled())
+    question = await desk.asked("timed")
+    desk.clock.advance(MINUTE - 1.0)
+    await desk.agent.add_answer(question.id, SEVEN)
+    desk.clock.advance(2.0)
+    assert await desk.agent.add_answer(question.id, SEVEN)  # it is the same: nothing is late
+    await desk.agent.go_on(question)
+    assert DONE == ["row 7"]

@@ -10,10 +10,11 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, Limits, ToolError, tool
-from anabranch.agents import RemoteLimits, RemoteTools, ToolNoticed
+from anabranch.agents import QuestionExpiredError, RemoteLimits, RemoteTools, ToolNoticed
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.testing import ManualClock
-from tests.agents.harness import Answering, set_up
+from anabranch.tree import Node
+from tests.agents.harness import Answering, Setting, set_up
 from tests.agents.test_remote_tools import OTHER, found, listing, outcome_of, result_of, using
 from tests.mcp.harness import serving
 
@@ -225,30 +226,64 @@ async def test_a_call_that_takes_too_long_is_cancelled(era: Any) -> None:
     assert "'hang' has not ended within 60 s, and was cancelled." in str(content)
 
 
+@tool
+async def book(ctx: BranchContext) -> str:
+    """Ask the person."""
+    return (await ctx.elicit(Name, "For whom?")).action
+
+
+async def asked(remote: RemoteTools, clock: ManualClock) -> tuple[Setting, Node]:
+    """Have a call ask, which may take a minute; return its question, which says so."""
+    options: dict[str, Any] = {"clock": clock, "capabilities": Capabilities()}
+    setting = await set_up(using("book"), tools=[remote], tool_limits=Limits(timeout=60), **options)
+    [question] = await setting.agent.open_questions(await setting.say("go"))
+    end = await setting.agent.end(setting.thread_id)
+    assert end is not None
+    assert end.until == clock.now() + 60
+    return setting, question
+
+
 @pytest.mark.parametrize("era", ERAS)
-async def test_an_answer_after_the_time_of_the_call_does_not_reach_it(era: Any) -> None:
-    clock, asked = ManualClock(), list[str]()
-
-    @tool
-    async def book(ctx: BranchContext) -> str:
-        """Ask the person."""
-        answer = await ctx.elicit(Name, "For whom?")
-        asked.append(answer.action)
-        return answer.action
-
+async def test_an_answer_after_the_time_of_the_call_is_refused(era: Any) -> None:
+    clock = ManualClock()
     async with RemoteTools(serving(book), era=era) as remote:
-        setting = await set_up(
-            using("book"),
-            tools=[remote],
-            clock=clock,
-            tool_limits=Limits(timeout=60),
-            capabilities=Capabilities(),
-        )
-        node = await setting.say("go")
-        [question] = await setting.agent.open_questions(node)
-        clock.advance(61)
-        end = await setting.agent.answer(question.id, ACCEPTED)
+        setting, question = await asked(remote, clock)
+        clock.advance(60)
+        with pytest.raises(QuestionExpiredError):
+            await setting.agent.answer(question.id, ACCEPTED)
+        end = await setting.agent.go_on(question)
         [result] = (await setting.agent.store.path(end.id)).results.values()
     assert result.is_error
     assert "'book' has not ended within 60 s" in str(result.content)
-    assert "accept" not in asked
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_answer_in_the_time_of_the_call_reaches_it(era: Any) -> None:
+    clock = ManualClock()
+    async with RemoteTools(serving(book), era=era) as remote:
+        setting, question = await asked(remote, clock)
+        clock.advance(59)
+        end = await setting.agent.answer(question.id, ACCEPTED)
+        [result] = (await setting.agent.store.path(end.id)).results.values()
+    assert "accept" in str(result.content)
+
+
+async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over() -> None:
+    cancelled, clock = asyncio.Event(), ManualClock()
+    server: MCPServer[Any] = MCPServer("others", log_level="CRITICAL")
+
+    @server.tool(name="book")
+    async def wait(ctx: Context) -> str:
+        """Wait for the person."""
+        try:
+            return (await ctx.elicit("For whom?", Name)).action
+        finally:
+            cancelled.set()
+
+    async with RemoteTools(server, era="handshake") as remote:
+        setting, question = await asked(remote, clock)
+        clock.advance(60)
+        assert not cancelled.is_set()
+        await setting.agent.go_on(question)
+        async with asyncio.timeout(5):
+            await cancelled.wait()

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from anabranch import BranchContext, Capabilities, Limits, tool
-from anabranch.agents import Agent, QuestionExpiredError, TimeOver
+from anabranch.agents import Agent, QuestionExpiredError, RemoteTools, TimeOver
 from anabranch.agents._tool_questions import reply_of
 from anabranch.chat import Session, SessionDependencies
 from anabranch.messages import SampleRequest
@@ -23,6 +23,7 @@ from tests.chat.test_web_timed_questions import ROW, seat
 from tests.chat.web import SEAT, browsing, message, model, reserve, resume, run
 from tests.diary import DONE
 from tests.durable.stores import Modelled
+from tests.mcp.harness import serving
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 CONTENT = {"row": 7}
@@ -106,6 +107,29 @@ async def test_it_is_gone_when_its_tool_has_gone_on() -> None:
         for status, reason, error in await refusals(client, interrupt["id"]):
             assert (status, reason) == (410, "expired")
             assert "The time for an answer is over" in error
+
+
+async def test_the_time_of_another_servers_call_is_that_of_its_question() -> None:
+    clock = ManualClock()
+    options: dict[str, Any] = {"clock": clock, "tool_limits": Limits(timeout=60.0)}
+    async with (
+        RemoteTools(serving(reserve)) as remote,
+        browsing(tools=[remote], **options) as client,
+    ):
+        interrupt, question = await asked(client, "/reserve")
+        until = clock.now() + 60.0
+        assert (question["expires_at"], question["goes_on_at"]) == (until, until)
+        assert datetime.fromisoformat(interrupt["expiresAt"]).timestamp() == until
+        seen = (await client.get("/threads/t1/tree")).json()["position"]
+        clock.advance(60.0)
+        for status, reason, _ in await refusals(client, interrupt["id"]):
+            assert (status, reason) == (410, "expired")
+        async with client.stream("GET", f"/threads/t1/events?after={seen}") as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("data: ") and json.loads(line[6:])["type"] == "RUN_FINISHED":
+                    break
+        tree = (await client.get("/threads/t1/tree")).json()
+        assert "has not ended within 60 s" in str(tree["nodes"])
 
 
 async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_gone() -> None:

@@ -7,6 +7,7 @@ agent's notices, and its samples are answered by the agent's model within the li
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
 
 import mcp_types as types
@@ -96,6 +97,8 @@ class RemoteTool:
     ) -> Outcome | Asked:
         """Go on with a call until it ends, or asks, or the time of a tool's call is over.
 
+        What it asks can be answered until then.
+
         Raises:
             ToolError: it is over; the call is cancelled.
         """
@@ -105,11 +108,12 @@ class RemoteTool:
             ends.append(await call.go_on(here, answers, self._parked))
 
         dependencies = here.timeline.dependencies
-        clock, timeout = dependencies.clock, dependencies.tool_limits.timeout
-        await run_until(clock, None if timeout is None else call.begun + timeout, go_on())
+        timeout = dependencies.tool_limits.timeout
+        until = None if timeout is None else call.begun + timeout
+        await run_until(dependencies.clock, until, go_on())
         if not ends:
             raise self._late(here)
-        return ends[0]
+        return replace(ends[0], until=until) if isinstance(ends[0], Asked) else ends[0]
 
     def _is_over(self, here: ToolUse, state: CallState) -> bool:
         dependencies = here.timeline.dependencies

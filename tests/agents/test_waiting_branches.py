@@ -21,6 +21,7 @@ from anabranch.agents import (
     Event,
     Folding,
     QuestionAnsweredError,
+    QuestionExpiredError,
     TurnLimits,
     open_questions,
 )
@@ -414,13 +415,16 @@ async def test_a_branch_of_folding_goes_on_and_returns(stored: bool) -> None:
     assert all(each.budget_used > before[each.id] for each in records)
 
 
-async def test_a_branch_of_folding_whose_time_is_over_says_so_when_it_is_answered() -> None:
+async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answer() -> None:
     clock = ManualClock()
     branches = BranchService(clock=clock)
     here = Setting(deciding(go=folds("x"), x=asks("x")), Modelled(), branches, clock=clock)
-    asked = await here.ask(await here.begin())
+    begun = await here.begin()
+    asked = await here.ask(begun)
     clock.advance(1e6)
-    end = await here.agent().answer(asked["x?"], number(1))
+    with pytest.raises(QuestionExpiredError):
+        await here.agent().answer(asked["x?"], number(1))
+    end = await here.agent().go_on(begun)
     assert "This branch was ended before it returned" in end.text
     await here.check(end)
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from anabranch.agents import open_questions
 from anabranch.messages import TextBlock, ToolUseBlock
-from anabranch.tree import SHOWN, Node, Result, Tree, draw
+from anabranch.tree import LEFT, NO_RESULT, SHOWN, WAITS, Node, Result, Tree, draw
 from tests.tree.samples import SAMPLE, node
 
 
@@ -46,6 +47,40 @@ def test_a_question_waits_though_another_one_of_its_tool_follows_it() -> None:
     other = replace(QUESTION, id="p", parent_id="q")
     answer = replace(node("a", "p", "answer", "yes"), data={"question": "p"})
     assert drawn(START, QUESTION, other, answer)[1] == "Book Ulm?  (waits for you)"
+
+
+USE = ToolUseBlock(id="u1", name="branch_create", input={})
+FOLD = (
+    START,
+    node("c", "u", "assistant", "", USE),
+    replace(node("b", "c", "branch", "Book."), data={"tool_use_id": "u1"}),
+    replace(QUESTION, parent_id="b"),
+)
+
+
+def test_a_question_in_a_branch_waits_until_the_tool_of_the_branch_has_returned() -> None:
+    ended = Result("c", "u1", (TextBlock(text="Its time is over."),), is_error=True)
+    shown, none = (TextBlock(text="It runs."),), (TextBlock(text=NO_RESULT),)
+    running = Result("c", "u1", shown, is_error=True, pending=none)
+    assert drawn(*FOLD)[-1] == "Book Ulm?  (waits for you)"
+    for result, state in [(running, WAITS), (ended, LEFT)]:
+        assert drawn(*FOLD, results=(result,))[-1] == f"Book Ulm?  ({state})"
+        tree = Tree(SAMPLE.thread, FOLD, {("c", "u1"): result}, {})
+        assert bool(open_questions(tree)) is (state == WAITS)
+
+
+def test_a_question_in_a_branch_is_left_when_something_follows_the_tools_of_its_caller() -> None:
+    assert drawn(*FOLD, node("r", "c", "results"))[3] == "Book Ulm?  (left unanswered)"
+    other = replace(node("p", "c", "question", "Sure?"), data={"step_id": "s"})
+    assert drawn(*FOLD, other, node("m", "p"))[3] == "Book Ulm?  (left unanswered)"
+    said = node("m", "b", "user", "Tell me more.")  # a conversation of its own
+    aside = (*FOLD[:3], said, replace(QUESTION, parent_id="m"), node("r", "c", "results"))
+    assert drawn(*aside)[4] == "Book Ulm?  (waits for you)"
+
+
+def test_a_question_that_is_closed_is_not_open() -> None:
+    tree = Tree(SAMPLE.thread, (START, replace(QUESTION, data={})), {}, {})
+    assert open_questions(tree) == []
 
 
 def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:

@@ -28,7 +28,7 @@ from anabranch.agents._agent_tools import (
     ToolUse,
 )
 from anabranch.agents._batch_line import AnsweredRound, result_at
-from anabranch.agents._branch_progress import BranchOutcome, open_questions
+from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._branch_self_tool import BranchSelf
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import (
@@ -81,6 +81,7 @@ from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import Price, Share, TurnLimitError, TurnLimits
 from anabranch.agents._working_branch import WorkingBranch
+from anabranch.tree._person_view import open_questions
 
 if TYPE_CHECKING:
     from anabranch.agents._remote_tools import RemoteTools

@@ -21,13 +21,11 @@ from anabranch.agents._tool_questions import (
     reply_of,
     stored_with,
 )
-from anabranch.messages import ToolUseBlock, text_of
-from anabranch.tree import NO_RESULT, Node, Path, Result
+from anabranch.messages import ToolUseBlock
+from anabranch.tree import Node, Path, Result
+from anabranch.tree._projection import ASIDE, is_placeholder
 
 __all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "result_at"]
-
-ASIDE = ("question", "answer")
-"""The kinds of nodes between one that calls tools and the results of its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,7 @@ class BatchLine:
     def has_returned(self, use_id: str) -> bool:
         """Whether the tool has a result that is more than a placeholder."""
         found = self.result(use_id)
-        return found is not None and not _is_placeholder(found)
+        return found is not None and not is_placeholder(found)
 
     def result(self, use_id: str) -> Result | None:
         """Return the result of a tool on this line, ``None`` before there is one.
@@ -202,11 +200,6 @@ class BatchLine:
         """
         round_ = self.rounds.get(use_id)
         return self.caller if round_ is None else list(round_.answers.values())[-1]
-
-
-def _is_placeholder(result: Result) -> bool:
-    """Whether this stands for a result while ``branch_self`` shows the batch to its branches."""
-    return result.pending is not None and text_of(result.pending) == NO_RESULT
 
 
 def result_at(path: Path, tool_use_id: str) -> Result | None:

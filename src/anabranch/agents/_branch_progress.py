@@ -10,10 +10,11 @@ import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
-from anabranch.agents._tool_questions import question_id
+from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.models import INTERRUPTED
-from anabranch.tree import Node, Path, Results, Tree, TreeStore
+from anabranch.tree import Node, Path, Results, TreeStore
+from anabranch.tree._person_view import ERROR, is_said
+from anabranch.tree._projection import ASIDE
 
 __all__ = [
     "ALLOW_WORK",
@@ -26,7 +27,6 @@ __all__ = [
     "BranchProgress",
     "OpenFork",
     "open_fork",
-    "open_questions",
     "said_in",
 ]
 
@@ -38,8 +38,8 @@ BRANCH_ID = "branch_id"
 """In the first node of a branch of folding: its record. What it returns is the result of its tool."""
 SHARE = "share"
 """In a branch's first node: its share of the turn's limits; workers work on it, not who has opened it."""
-ERROR, PARTIAL = "error", "partial"
-"""In the node at which a branch has failed: why, and what had been received of its reply."""
+PARTIAL = "partial"
+"""In the node at which a branch has failed: what had been received of its reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,39 +286,5 @@ def open_fork(path: Path) -> OpenFork | None:
     return None
 
 
-def is_said(node: Node) -> bool:
-    """Whether a person has said this: a branch's own request for a summary is not."""
-    return node.kind == "user" and ERROR not in node.data
-
-
 def _has_returned(caller: Node, tool_use_id: str, results: Results) -> bool:
     return BatchLine([caller], results).has_returned(tool_use_id)
-
-
-def open_questions(tree: Tree) -> list[Node]:
-    """Return the questions of a whole thread that wait for an answer, the oldest first.
-
-    One that the conversation has left, by a message below it, waits no longer; nor does one in a
-    branch whose tool has returned, as after an interruption.
-    """
-    known = {node.id: node for node in tree.nodes}
-    answered = {question_id(node) for node in tree.nodes if node.kind == "answer"}
-    left: set[str] = set()
-    for node in reversed(tree.nodes):  # parents come before children
-        above = known.get(node.parent_id or "")
-        goes_on = node.kind not in ASIDE and node.kind != "branch"
-        if above is not None and (goes_on or (node.id in left and node.kind in ASIDE)):
-            left.add(above.id)
-    over: set[str] = set()  # nodes in branches whose tools have returned
-    for node in tree.nodes:
-        above = known.get(node.parent_id or "")
-        if above is None or is_said(node):
-            continue
-        use_id = str(node.data.get("tool_use_id"))
-        ends = node.kind == "branch" and (
-            above.id in left or _has_returned(above, use_id, tree.results)
-        )
-        if ends or above.id in over:
-            over.add(node.id)
-    asked = (node for node in tree.nodes if node.kind == "question")
-    return [each for each in asked if each.id not in answered | left | over]

@@ -16,11 +16,12 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from anabranch.agents._agent_tools import BranchingTool, ToolUse
-from anabranch.agents._branch_progress import SHARE, BranchProgress, is_said
+from anabranch.agents._branch_progress import SHARE, BranchProgress
 from anabranch.agents._spent import ESTIMATE, Spent
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn_limits import Share
 from anabranch.tree import Node, Tree, TreeStore
+from anabranch.tree._person_view import is_said
 
 __all__ = ["share_data", "share_of", "spent_in_branch", "spent_in_turn"]
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from anabranch.agents._batch_line import BatchLine
-from anabranch.agents._branch_progress import BRANCH_ID, BranchProgress, is_said, open_questions
+from anabranch.agents._branch_progress import BRANCH_ID, BranchProgress
 from anabranch.messages import TextBlock, text_of
 from anabranch.tree import Node, Path, Tree
+from anabranch.tree._person_view import is_said, open_questions
 
 __all__ = ["WAITS", "ShownBranch", "State", "branch_around", "branches_in"]
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from anabranch._durable.store import CallRecord
 from anabranch._engine import Journal
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
-from anabranch.agents._branch_progress import is_said
 from anabranch.tree import Navigator, Node, Results, Tree
+from anabranch.tree._person_view import is_said
 
 __all__ = ["GRACE", "LONGEST_WAIT", "not_before", "open_until"]
 

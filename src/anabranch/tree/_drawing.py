@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, text_of
 from anabranch.tree._branch_names import name_branches
+from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import HEAD, ROLES, Node
 from anabranch.tree._person_view import state_of, text_for_person
 from anabranch.tree._projection import provider_blocks
@@ -57,11 +58,9 @@ def draw(
     ids = short_ids(node.id for node in tree.nodes)
     blocks = provider_blocks(tree.nodes, tree.results) if tree.results else {}
     branches = name_branches(tree.nodes)
-    below: dict[str | None, list[Node]] = {}
-    for node in tree.nodes:
-        below.setdefault(node.parent_id, []).append(node)
+    walk = Navigator(tree)
     lines: list[str] = []
-    waiting = [(node, "") for node in reversed(below.get(None, ()))]
+    waiting = [(node, "") for node in reversed(walk.children(None))]
     while waiting:
         node, indent = waiting.pop()
         if not shown(node):
@@ -69,7 +68,7 @@ def draw(
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
         begin = f"{indent}{heading}{node.kind:{_KIND}}  {ids[node.id]}"
-        state = state_of(node, lambda above: below.get(above, ()), tree.results)
+        state = state_of(node, walk, tree.results)
         names = ", ".join(names_of(tree, node.id))
         state = state if len(state) <= width else f"{state[: width - 1]}…"
         marks = [state and f"({state})", names and f"({names})", HERE if node.id == here else ""]
@@ -79,7 +78,7 @@ def draw(
         text = results_preview(own, room) or preview(node, room)
         lines.append("  ".join([begin, *filter(None, [text]), *end]))
         inside = indent + " " * len(heading)
-        children = below.get(node.id, ())
+        children = walk.children(node.id)
         opening = [one for one in children if branches.opens(one)]
         continuing = [one for one in children if not branches.opens(one)]
         # A stack: branches are pushed last, to be drawn before the node that continues.

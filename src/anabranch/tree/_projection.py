@@ -19,12 +19,21 @@ from anabranch.messages import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    text_of,
     unchecked,
 )
 from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
 from anabranch.tree._wire_names import LONGEST, wire_name
 
-__all__ = ["NO_RESULT", "Results", "project", "project_each", "provider_blocks"]
+__all__ = [
+    "ASIDE",
+    "NO_RESULT",
+    "Results",
+    "is_placeholder",
+    "project",
+    "project_each",
+    "provider_blocks",
+]
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """Results of tools, by the ids of the node that holds the result and of the tool use."""
@@ -32,11 +41,16 @@ Results: TypeAlias = Mapping[tuple[str, str], Result]
 _Closed: TypeAlias = "tuple[_Closed | None, Message]"
 """A message and the list of those before it, which the paths after a fork share."""
 
-_ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
-"""Kinds of nodes that a provider is not sent."""
+ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
+"""The kinds of nodes between one that calls tools and their results: a provider is not sent them."""
 
 NO_RESULT = "The tool was interrupted before it returned anything."
 """The result that is sent for a tool use without one."""
+
+
+def is_placeholder(result: Result) -> bool:
+    """Whether this stands for a result while ``branch_self`` shows the batch to its branches."""
+    return result.pending is not None and text_of(result.pending) == NO_RESULT
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
@@ -125,7 +139,7 @@ class _Projection:
     def add(self, node: Node) -> tuple[Block, ...]:
         """Append a node; return the blocks that are sent for it."""
         kind = node.kind
-        if kind in _ASIDE:
+        if kind in ASIDE:
             self._holders.append(node.id)  # a call may have run again from an answer
             return node.content
         role = ROLES[kind]

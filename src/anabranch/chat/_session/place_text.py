@@ -67,6 +67,6 @@ def preview(walk: Navigator, node: Node) -> str:
     """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])
-    state = state_of(node, walk.children, {})
+    state = state_of(node, walk, {})
     shown = f"{glimpse(node, PREVIEW)} ({state})" if state else glimpse(node, PREVIEW)
     return f"[{', '.join(filter(None, names))}] {shown}"

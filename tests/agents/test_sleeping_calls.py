@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -19,9 +20,12 @@ from anabranch.agents import (
     CallStore,
     Durability,
     Event,
+    Folding,
     ToolSuspended,
+    open_questions,
 )
-from anabranch.messages import SampleReply, SampleRequest
+from anabranch.folding import BranchService
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node
 from tests.agents.harness import heard
@@ -55,13 +59,35 @@ async def ask(ctx: BranchContext) -> str:
     return "Slept."
 
 
+@tool
+async def hold(ctx: BranchContext) -> str:
+    """Reserve something, and ask."""
+    await ctx.step(note, "reserved", undo=forget)
+    answer = await ctx.elicit(Yes, "Keep it?")
+    return await ctx.step(note, answer.action)
+
+
+IN_BRANCH = ("fork", "branch_self", {"prompts": ["hold"], "allow_work": True})
+BOTH = ("fork", "branch_self", {"prompts": ["hold", "remind"], "allow_work": True})
+FOLDED = ("fold", "branch_create", {"description": "Both", "prompt": "Hold and remind."})
+ASLEEP: tuple[str, str, dict[str, Any]] = ("use", "remind", {})
+CALLS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
+    "both": [BOTH],
+    "fold": [FOLDED],
+    "(branch": [("held", "hold", {}), ASLEEP],
+    "beside": [IN_BRANCH, ASLEEP],
+}
+
+
 def decide(request: SampleRequest) -> SampleReply:
     """Call the tool that was named, once."""
     said = heard(request).removeprefix("(self-prompt): ").partition(" ")[0]
     if said == "fork":
         wanted = {"prompts": ["remind", "nothing"], "allow_work": True}
         return calls(("fork", "branch_self", wanted))
-    return calls(("use", said, {})) if said in {"remind", "ask"} else calls(text="Done.")
+    if said in CALLS:
+        return calls(*CALLS[said])
+    return calls(("use", said, {})) if said in {"remind", "ask", "hold"} else calls(text="Done.")
 
 
 class Watched(ManualClock):
@@ -82,6 +108,7 @@ class Setting:
     def __init__(self, store: CallStore | None, person: Answerer | None = None) -> None:
         self.clock = Watched()
         self.trees = MemoryTrees()
+        self.branches = BranchService(clock=self.clock)
         self.store = store
         self.person = person
         self.slept: list[tuple[str, float]] = []
@@ -92,7 +119,7 @@ class Setting:
         return Agent(
             self.trees,
             MockModel(decide),
-            tools=[remind, ask, BranchSelf()],
+            tools=[remind, ask, hold, BranchSelf(), Folding(self.branches)],
             person=self.person,
             listener=self.listen,
             calls=stored,
@@ -228,3 +255,32 @@ async def test_a_branch_ends_where_the_turn_is_stopped_in_which_its_tool_sleeps(
     await agent.interrupt_tools(caller.thread_id)
     assert DONE == ["milk", "not milk"]
     assert await agent.cut_off(caller.thread_id) is None
+
+
+@pytest.mark.parametrize("said", ["both", "fold"])
+async def test_a_question_beside_a_sleep_is_left_where_a_stop_ends_the_tool_of_their_branches(
+    said: str,
+) -> None:
+    setting = Setting(Modelled())
+    end = await setting.begun(said)
+    agent = setting.agent()
+    assert len(await agent.open_questions(end)) == 1
+    await agent.interrupt_tools(end.thread_id)
+    assert sorted(DONE) == ["milk", "not milk", "not reserved", "reserved"]
+    tree = await setting.trees.tree(end.thread_id)
+    assert [each.text for each in tree.nodes if each.kind == "answer"] == ["left unanswered"]
+    assert open_questions(tree) == []
+    assert setting.store is not None
+    assert {each.state for each in await setting.store.calls(limit=10)} == {"stopped"}
+
+
+async def test_a_branch_that_only_waits_for_the_person_goes_on_waiting_after_a_stop() -> None:
+    setting = Setting(Modelled())
+    end = await setting.begun("beside")
+    agent = setting.agent()
+    [question] = await agent.open_questions(end)
+    await agent.interrupt_tools(end.thread_id)
+    assert sorted(DONE) == ["milk", "not milk", "reserved"]
+    assert open_questions(await setting.trees.tree(end.thread_id)) == [question]
+    await agent.answer(question.id, ElicitReply(action="decline"))
+    assert "decline" in DONE

@@ -357,7 +357,8 @@ class Agent:
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo what tools at the head have done that sleep, or were cut off: they have ended.
 
-        What waits for an answer goes on waiting. The model is not asked.
+        What waits for an answer goes on waiting; but where a tool has opened branches, and one of
+        them is stopped, all of them are, and their questions are left. The model is not asked.
         """
         end = await self.end(thread_id)
         if end is not None and end.can_go_on:

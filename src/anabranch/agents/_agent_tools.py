@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from anabranch._asking.answerer import Answerer
+from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine import Ask
 from anabranch._error_ids import masked
 from anabranch.agents._batch_line import AnsweredRound
@@ -131,7 +131,8 @@ class Continuation:
         within: the first nodes of the branches that go on, of those that were open before;
             ``None`` if all do.
         is_left: whether the person has left the questions: tools end, and the model is not asked.
-        is_stopped: whether what tools have done is undone that wait for no answer, instead.
+        is_stopped: whether what tools have done is undone that wait for no answer, instead; and
+            where such a tool is in a branch, of all that were opened with it.
     """
 
     person: Answerer | None = None
@@ -143,6 +144,11 @@ class Continuation:
     def is_over(self) -> bool:
         """Whether the turn ends with its tools."""
         return self.is_left or self.is_stopped
+
+    @property
+    def in_branches(self) -> Continuation:
+        """How branches go on: if the tool that has opened them is stopped, their questions are left."""
+        return replace(self, person=Absent(), is_left=True) if self.is_stopped else self
 
 
 @runtime_checkable

@@ -90,7 +90,7 @@ class BranchSelf:
         try:
             await fork.run(paths)
             if not await fork.has_ended():
-                is_over = here.continuation.is_over
+                is_over = here.continuation.is_over and bool(paths)
                 return await fork.interrupted() if is_over else AskedInBranches()
             branches = await fork.branches()
             made = await self._recombined(here, fork.wanted, branches)
@@ -157,9 +157,12 @@ class _Fork:
             for start in self.starts
             if start.id not in self.outcomes and not (shared and SHARE in start.data)
         ]
-        if self.wanted.parallel:  # otherwise the first of them goes on, and then the others
-            how = self.here.continuation
-            going = progress.going(going, how.within, is_asked=how.person is not None)
+        how = self.here.continuation
+        now = progress.going(going, how.within, is_asked=how.person is not None)
+        if how.is_stopped:  # all of them end, if one would go on
+            going = going if now else []
+        elif self.wanted.parallel:  # otherwise the first of them goes on, and then the others
+            going = now
         return [(progress.path(start), None) for start in going]
 
     async def has_ended(self) -> bool:
@@ -174,7 +177,7 @@ class _Fork:
         """Run branches, and look up the names of all meanwhile."""
         here = self.here
         await run_branches(
-            Turn(here.timeline, here.tools, here.continuation),
+            Turn(here.timeline, here.tools, here.continuation.in_branches),
             paths,
             self.outcomes,
             work=self.wanted.allow_work,

@@ -172,7 +172,7 @@ class BranchCreate(FoldingTool):
     ) -> Outcome | AskedInBranches:
         """Work in a branch until it ends, or waits for answers."""
         outcomes: dict[str, BranchOutcome] = {}
-        turn = Turn(here.timeline, tools, here.continuation)
+        turn = Turn(here.timeline, tools, here.continuation.in_branches)
         await run_branches(turn, [path], outcomes, work=True, parallel=False, working=working)
         [outcome] = outcomes.values()
         if not outcome.waits:

@@ -25,7 +25,8 @@ class PathEnd:
         branches: the first nodes of the branches with which workers can go on.
         questions: what waits for an answer, in the order of the line; then that in branches.
         until: when the first of their tools goes on without an answer; for most, never.
-        is_cut_off: whether a tool has neither returned nor asked: it sleeps, or was never begun.
+        is_cut_off: whether a tool has neither returned nor asked itself: it sleeps, was never
+            begun, or has branches.
     """
 
     around: Surroundings

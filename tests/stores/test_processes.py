@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +185,45 @@ async def test_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
     store = open_store(url)
     await store.processes.enter()
     assert files_in(tmp_path) == [f"calls.db-process-{store.processes.name}"]
+    await store.close()
+    assert not files_in(tmp_path)
+
+
+async def test_a_file_that_is_seen_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who enters meanwhile takes its process for dead, and removes it."""
+    url = f"sqlite:///{tmp_path}/calls.db"
+    store, other = open_store(url), open_store(url)
+    looks = [other.processes.enter]
+
+    class Overtaken(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql.startswith("BEGIN") and looks:
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asyncio.run, looks.pop()()).result()
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Overtaken))
+    await store.processes.enter()
+    assert not looks
+    assert not await other.processes.dead([store.processes.name])
+    await store.close()
+    await other.close()
+
+
+async def test_a_process_whose_file_another_has_locked_does_not_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at it holds the lock for a moment; who holds it longer has the same name."""
+    monkeypatch.setattr(_processes, "LOCKED_AT_MOST", 0.01)
+    store = open_store(f"sqlite:///{tmp_path}/calls.db")
+    file = tmp_path / f"calls.db-process-{store.processes.name}"
+    with closing(sqlite3.connect(file, isolation_level=None)) as holding:
+        holding.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match=r"beside .*: database is locked"):
+            await store.processes.enter()
+    await store.processes.enter()
     await store.close()
     assert not files_in(tmp_path)
 

@@ -47,6 +47,9 @@ RECONNECT = 0.1
 REMEMBERED = 60.0
 """Seconds for which a lock that was missed counts as such."""
 
+LOCKED_AT_MOST = 1.0
+"""Seconds that a process waits at most for who looks at it, or for a connection that broke, to unlock."""
+
 LOCKS = 0x616E6162
 """The first key of the advisory locks: any number, the same in every release."""
 
@@ -121,15 +124,24 @@ class _FileLocks:
             if self._held is not None:
                 return
             try:
-                self._held = _locked(self._file(self.name), "rwc")
+                self._held = self._made()
             except sqlite3.Error as error:
                 raise StoreError(
                     f"No file can be made and locked beside {self._label}: {error}. Name a file in a"
-                    " directory that can be written to."
+                    " directory that can be written to, and open no store before a fork."
                 ) from error
         prefix = self._file("").name
         for left in self._beside.parent.glob(f"{glob.escape(prefix)}*"):
             self._is_dead(left.name.removeprefix(prefix))
+
+    def _made(self) -> sqlite3.Connection:
+        """Make this process's file and lock it; again, if another has removed it in between."""
+        file = self._file(self.name)
+        while True:
+            held = _locked(file, "rwc", LOCKED_AT_MOST)
+            if file.exists():  # from now on no other can lock it, nor remove it
+                return held
+            held.close()
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """See :meth:`Processes.dead`."""
@@ -140,17 +152,17 @@ class _FileLocks:
             return False
         file = self._file(name)
         try:
-            lock = _locked(file, "rw")
+            lock = _locked(file, "rw", 0.0)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN and not file.exists():
                 return True  # it has closed the database, or another has seen that it is dead
-            logger.warning("%s: whether a process lives is not known: %s", self._label, error)
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                logger.warning("%s: whether a process lives is not known: %s", self._label, error)
             return False
-        if lock is None:
-            return False
-        lock.close()
-        with suppress(OSError):  # another does so, too
+        # While it is locked: who is about to enter locks it next, and sees that it is not there.
+        with suppress(OSError):
             file.unlink()
+        lock.close()
         return True
 
     def close(self) -> None:
@@ -166,19 +178,17 @@ class _FileLocks:
         return self._beside.with_name(f"{self._beside.name}-process-{name}")
 
 
-def _locked(file: Path, mode: str) -> sqlite3.Connection | None:
-    """Open and lock a file; ``None`` if it is locked."""
+def _locked(file: Path, mode: str, timeout: float) -> sqlite3.Connection:
+    """Open and lock a file."""
     where = f"{file.as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        where, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        where, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute("PRAGMA journal_mode = OFF")  # or another file would be made beside it
         connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error:
         connection.close()
-        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-            return None
         raise
     return connection
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,30 +237,135 @@ async def test_where_no_file_can_be_made_a_sentence_says_so(tmp_path: Path) -> N
     await store.close()
 
 
+class Watcher:
+    """Sees, over a connection of its own, who has the lock of a process in Postgres."""
+
+    def __init__(self, url: str, name: str) -> None:
+        ours = sa.make_url(url).set(drivername="postgresql")
+        self.connection = psycopg.connect(
+            ours.render_as_string(hide_password=False), autocommit=True
+        )
+        self.number = int(name, 16)
+
+    def holder(self, *, granted: bool = True) -> int | None:
+        """Return the backend that has it, or that waits for it."""
+        found = self.connection.execute(
+            "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted = %s",
+            [self.number, granted],
+        ).fetchone()
+        return None if found is None else int(found[0])
+
+    def break_off(self) -> int | None:
+        """End the connection that has it; return which it was."""
+        holder = self.holder()
+        self.connection.execute("SELECT pg_terminate_backend(%s)", [holder])
+        return holder
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not is_so():  # noqa: ASYNC110 - another thread connects
+                await anyio.sleep(0.01)
+
+
+@contextmanager
+def watching(url: str, name: str) -> Generator[Watcher]:
+    watcher = Watcher(url, name)
+    with watcher.connection:
+        yield watcher
+
+
 async def test_a_process_whose_connection_breaks_takes_its_lock_again(postgres: Server) -> None:
     url = postgres.new_url()
     store, other = open_store(url), open_store(url)
     await store.processes.enter()
     name = store.processes.name
-    ours = sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(ours, autocommit=True) as connection:
-
-        def holder() -> int | None:
-            found = connection.execute(
-                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted",
-                [int(name, 16)],
-            ).fetchone()
-            return None if found is None else int(found[0])
-
-        first = holder()
-        connection.execute("SELECT pg_terminate_backend(%s)", [first])
-        with anyio.fail_after(PATIENCE):
-            while holder() in {None, first}:  # noqa: ASYNC110 - another thread connects
-                await anyio.sleep(0.01)
+    with watching(url, name) as watcher:
+        first = watcher.break_off()
+        await watcher.until(lambda: watcher.holder() not in {None, first})
     for _ in range(5):
         assert name not in await other.processes.dead([name])
     await other.close()
     await store.close()
+
+
+@contextmanager
+def many_files() -> Generator[None]:
+    """Have more files open than ``select`` knows of."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        yield
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_process_with_many_streams_lives(postgres: Server) -> None:
+    """The lock's connection has a number then that ``select`` refuses."""
+    url = postgres.new_url()
+    store = open_store(url)
+    with many_files():
+        await store.processes.enter()
+        with watching(url, store.processes.name) as watcher:
+            first = watcher.break_off()
+            await watcher.until(lambda: watcher.holder() not in {None, first})
+            await store.close()
+            await watcher.until(lambda: watcher.holder() is None)
+
+
+async def test_a_store_closes_while_its_process_waits_for_the_lock(postgres: Server) -> None:
+    """The server has not noticed yet that the connection broke that has it."""
+    url = postgres.new_url()
+    store = open_store(url)
+    await store.processes.enter()
+    with watching(url, store.processes.name) as watcher, watching(url, "0") as stale:
+        take = ThreadPoolExecutor(1)
+        taken = take.submit(
+            stale.connection.execute,
+            "SELECT pg_advisory_lock(%s, %s)",
+            [_processes.LOCKS, watcher.number],
+        )
+        await watcher.until(lambda: watcher.holder(granted=False) is not None)
+        watcher.break_off()  # and whoever waits is next
+        taken.result()
+        take.shutdown()
+        await watcher.until(lambda: watcher.holder(granted=False) is not None)
+        with anyio.fail_after(PATIENCE):
+            await store.close()
+
+
+async def test_a_store_closes_while_its_server_is_away(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.new_url()
+    store = open_store(url)
+    await store.processes.enter()
+    refused = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        loop.call_soon_threadsafe(refused.set)
+        raise psycopg.OperationalError("refused")
+
+    with watching(url, store.processes.name) as watcher:
+        monkeypatch.setattr(psycopg.Connection, "connect", refuse)
+        watcher.break_off()
+        async with asyncio.timeout(PATIENCE):
+            await refused.wait()
+    await store.close()
+
+
+async def test_a_store_that_is_closed_is_not_entered(
+    open_shared: OpenCallStore, tmp_path: Path
+) -> None:
+    store = open_shared()
+    await store.processes.enter()
+    await store.close()
+    with pytest.raises(StoreError, match=r"The store .* has been closed"):
+        await store.processes.enter()
+    assert not files_in(tmp_path)
 
 
 async def test_who_has_lost_its_own_lock_takes_no_other_for_dead(postgres: Server) -> None:

@@ -14,7 +14,7 @@ import logging
 import math
 import re
 import secrets
-import select
+import selectors
 import socket
 import sqlite3
 import threading
@@ -112,6 +112,7 @@ class _FileLocks:
         self._beside = database.absolute()
         self._label = label
         self._entering = threading.Lock()
+        self._is_closed = False
         self._held: sqlite3.Connection | None = None
 
     async def enter(self) -> None:
@@ -123,6 +124,7 @@ class _FileLocks:
         with self._entering:
             if self._held is not None:
                 return
+            _check_open(self._label, is_closed=self._is_closed)
             try:
                 self._held = self._made()
             except sqlite3.Error as error:
@@ -168,6 +170,7 @@ class _FileLocks:
     def close(self) -> None:
         """See the protocol."""
         with self._entering:
+            self._is_closed = True
             held, self._held = self._held, None
             if held is not None:
                 held.close()
@@ -193,6 +196,11 @@ def _locked(file: Path, mode: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
+def _check_open(label: str, *, is_closed: bool) -> None:
+    if is_closed:
+        raise StoreError(f"The store {label} has been closed.")
+
+
 class _AdvisoryLocks:
     """Advisory locks of Postgres; a thread notices when the connection breaks that holds this one's."""
 
@@ -205,18 +213,24 @@ class _AdvisoryLocks:
         self._connect = connect
         self._read = read
         self._entering = threading.Lock()
+        self._is_closed = False
         self._holding: threading.Thread | None = None
         self._ends, self._end = socket.socketpair()
         self._missed: dict[str, tuple[int, float]] = {}
 
     async def enter(self) -> None:
         """See :meth:`Processes.enter`."""
-        if self._holding is None:
+        if not self._is_held:
             await asyncio.to_thread(self._enter)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._holding is not None and self._holding.is_alive()
 
     def _enter(self) -> None:
         with self._entering:
-            if self._holding is None:
+            if not self._is_held:
+                _check_open(self._label, is_closed=self._is_closed)
                 with translated(self._label):
                     connection = self._locked()
                 self._holding = threading.Thread(
@@ -227,33 +241,50 @@ class _AdvisoryLocks:
     def _locked(self) -> psycopg.Connection[tuple[object, ...]]:
         connection = self._connect()
         try:
-            # Where the server has not noticed yet that an older connection broke, it waits for that.
+            # Where the server has not noticed yet that an older connection broke, it waits for that;
+            # not for long, since the store may be closed meanwhile.
+            connection.execute(f"SET lock_timeout = {int(LOCKED_AT_MOST * 1000)}".encode())
             connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCKS, self._number))
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _hold(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _hold(self, held: psycopg.Connection[tuple[object, ...]]) -> None:
         """Hold the lock until the end, on another connection whenever one breaks."""
         import psycopg  # noqa: PLC0415 - an optional dependency
 
-        while True:
-            # Nothing is asked on it: it can be read when it is closed, or the server says why it will be.
-            ends = self._ends.fileno()
-            readable, _, _ = select.select([connection.fileno(), ends], [], [])
-            if ends in readable:
-                connection.close()
-                return
-            try:
-                connection.execute("SELECT 1")
-            except psycopg.Error:
-                connection.close()
-                logger.warning("%s: a connection broke; it is made again", self._label)
-                while not select.select([self._ends], [], [], RECONNECT)[0]:
-                    with suppress(psycopg.Error):
-                        connection = self._locked()
-                        break
+        connection: psycopg.Connection[tuple[object, ...]] | None = held
+        # Not `select`: it takes no file above the first thousand, and each stream has one.
+        with selectors.DefaultSelector() as readable:
+            readable.register(self._ends, selectors.EVENT_READ)
+            while connection is not None:
+                # Nothing is asked on it: it can be read when it is closed, or the server says why it
+                # will be.
+                file = connection.fileno()
+                readable.register(file, selectors.EVENT_READ)
+                ready = [key.fileobj for key, _ in readable.select()]
+                readable.unregister(file)
+                if self._ends in ready:
+                    connection.close()
+                    return
+                try:
+                    connection.execute("SELECT 1")
+                except psycopg.Error:
+                    connection.close()
+                    logger.warning("%s: a connection broke; it is made again", self._label)
+                    connection = self._locked_again(readable)
+
+    def _locked_again(
+        self, readable: selectors.BaseSelector
+    ) -> psycopg.Connection[tuple[object, ...]] | None:
+        """Return another connection that has the lock; none at the end."""
+        import psycopg  # noqa: PLC0415 - an optional dependency
+
+        while not readable.select(RECONNECT):
+            with suppress(psycopg.Error):
+                return self._locked()
+        return None
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """See :meth:`Processes.dead`."""
@@ -262,7 +293,7 @@ class _AdvisoryLocks:
             return ()
         living = {f"{each:08x}" for each in await self._read(LIVING, locks=LOCKS)}
         now = time.monotonic()
-        if self._holding is not None and self.name not in living:
+        if self._is_held and self.name not in living:
             self._missed.clear()  # the others may have lost theirs as this one did
             return ()
         self._missed = {
@@ -279,6 +310,7 @@ class _AdvisoryLocks:
     def close(self) -> None:
         """See the protocol."""
         with self._entering:
+            self._is_closed = True
             holding, self._holding = self._holding, None
         if holding is not None:
             self._end.send(b"x")

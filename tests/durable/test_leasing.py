@@ -27,6 +27,9 @@ class Owners:
     async def take_to_undo(self, call_id, owner, now, until, *, is_due):
         os.write(1, f"{owner}\\n".encode())
 
+    async def find(self, call_id):
+        return None
+
 def take():
     asyncio.run(Lease(Owners(), "call_1", SystemClock(), worker="w", seconds=1).take_to_undo(is_due=True))
 

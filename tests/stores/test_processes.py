@@ -167,6 +167,24 @@ async def test_a_call_whose_process_was_killed_is_run_at_once(open_shared: OpenC
     await store.close()
 
 
+async def test_the_effects_of_a_call_whose_process_was_killed_can_be_undone(
+    open_shared: OpenCallStore,
+) -> None:
+    child, owner = await begun(run_a_call, open_shared, "first")
+    store = open_shared()
+    async with Lease(store, "call_1", SystemClock(), worker="w", seconds=FOR_HOURS) as lease:
+        for _ in range(5):
+            assert await lease.take_to_undo(is_due=False) is None
+        assert await owner_of(store, "call_1") == owner
+        child.kill()
+        await child.end()
+        with anyio.fail_after(PATIENCE):
+            while await lease.take_to_undo(is_due=False) is None:  # noqa: ASYNC110 - looks count
+                await anyio.sleep(0.01)
+        assert await owner_of(store, "call_1") == lease.owner
+    await store.close()
+
+
 async def test_a_call_whose_process_lives_is_waited_for(open_shared: OpenCallStore) -> None:
     child, owner = await begun(run_a_call, open_shared, "first")
     store = open_shared()

@@ -253,11 +253,17 @@ class Lease(RenewedLease):
     async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
         """Take the lease, if it is free, to undo what the call has done; return the call.
 
+        Where its owner's process is seen to be dead, it is free; over Postgres that takes several looks.
+
         Raises:
             StoreError: the store failed.
         """
         now, undo = self._clock.now(), self._store.take_to_undo
-        return await self.take_by(partial(undo, self._line, self.owner, now, is_due=is_due))
+        ask = partial(undo, self._line, self.owner, now, is_due=is_due)
+        taken = await self.take_by(ask)
+        if taken is None and await self._released_for_the_dead():
+            taken = await self.take_by(ask)
+        return taken
 
     async def _released_for_the_dead(self) -> bool:
         """Release the lease if its owner's process is dead; return whether it was."""

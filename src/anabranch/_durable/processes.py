@@ -1,9 +1,9 @@
 """The port of processes: which of those that share a store live, as far as the store can tell.
 
 A process holds a lock under its name from its first lease on, and the lock is free when the process
-has ended, however it ended. So what it had a lease on goes on at once, and not when the lease has run
-out. A store that cannot tell says of no process that it is dead; then leases run out, as they do where
-a machine is cut off.
+has ended, however it ended. So what it had a lease on goes on as soon as that is seen, and not when the
+lease has run out. A store that cannot tell says of no process that it is dead; then leases run out, as
+they do where a machine is cut off.
 """
 
 from __future__ import annotations

@@ -48,9 +48,14 @@ class Shares:
 
 
 def by_address(address: str) -> str:
-    """Return as whom an address counts: of IPv6, a host has a whole network."""
+    """Return as whom an address counts: of IPv6, a host has a whole network.
+
+    A socket for both kinds reports those of IPv4 within one network of IPv6.
+    """
     try:
         read = ip_address(address)
     except ValueError:  # a socket without addresses
         return address
-    return str(ip_network((read, 64), strict=False)) if isinstance(read, IPv6Address) else address
+    if not isinstance(read, IPv6Address):
+        return address
+    return str(read.ipv4_mapped or ip_network((read, 64), strict=False))

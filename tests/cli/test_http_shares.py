@@ -218,6 +218,28 @@ async def status(
     return found
 
 
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        ("1.2.3.4", "1.2.3.4", "1.2.3.5"),
+        ("::ffff:1.2.3.4", "1.2.3.4", "::ffff:1.2.3.5"),
+        ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"),
+        ("", "", "1.2.3.4"),
+    ],
+    ids=["IPv4", "IPv4 of a socket for both", "IPv6", "none"],
+)
+async def test_a_caller_without_a_token_is_its_address(one: str, same: str, other: str) -> None:
+    held = Held()
+    app = SharedRequests(held, 1, by_token=False)
+    waiting = [asyncio.ensure_future(status(app, address=each)) for each in (one, other)]
+    async with asyncio.timeout(PATIENCE):
+        for _ in waiting:
+            await held.begun.acquire()
+    assert await status(app, address=same) == 429
+    held.may_end.set()
+    assert await asyncio.gather(*waiting) == [200, 200]
+
+
 @pytest.mark.parametrize("by_token", [True, False], ids=["token", "address"])
 async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> None:
     held = Held()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch.stores._call_rows import digest_of
 from anabranch.testing.suites import Operation
 from anabranch.testing.suites._call_samples import a_call
 
@@ -44,6 +45,25 @@ MOVING = (
 )
 ENDING = (CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY)
 MOVES, ENDS = st.sampled_from(MOVING), st.sampled_from(ENDING)
+
+
+class Given(str):
+    """What stands for the answers that a round was opened with: a store's, and also the model's."""
+
+    _of_model: str
+
+    def __new__(cls, answers: Mapping[str, str]) -> Self:
+        given = super().__new__(cls, digest_of(answers))
+        given._of_model = str(sorted(answers.items()))
+        return given
+
+    def __eq__(self, other: object) -> bool:
+        return other == self._of_model or super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 def operation(method: str, *arguments: st.SearchStrategy[Any], **options: Any) -> Any:
@@ -102,7 +122,13 @@ ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(
         is_ready=st.booleans(),
         deadline=st.none() | TIMES,
     ),
-    operation("record", NAMES, NUMBERS, st.dictionaries(STEPS, TEXTS, min_size=1)),
+    operation(
+        "record",
+        NAMES,
+        NUMBERS,
+        st.dictionaries(STEPS, TEXTS, min_size=1),
+        given=st.just("") | st.just(Given({})) | SOME_TEXTS.map(Given),
+    ),
     operation("undone", NAMES, STEPS),
 )
 READING: st.SearchStrategy[Operation] = st.one_of(
@@ -215,6 +241,7 @@ EVERY: Sequence[Operation] = [
         for is_ready, deadline in ((True, None), (True, 4.0), (False, None), (False, 4.0))
     ),
     Operation("record", (1, {"s": "1"})),
+    *(Operation("record", (0, {"s": "1"}), {"given": Given(each)}) for each in ({}, {"s": "1"})),
     Operation("undone", ("s",)),
 ]
 """What can be done to one call, without its name: by the owner of its lease, ``a``, and by another, before and after 2."""

@@ -104,7 +104,7 @@ def uses(url: str, stack: AsyncExitStack) -> Iterator[Callable[[], Awaitable[Any
     yield partial(calls.record, "call_1", 0, {"step": "{}"})
     yield partial(calls.calls, 10, states=OPEN)
     yield partial(calls.open_round, "call_1", 1, "a", 0.0, 1.0, answers={"asked": "yes"})
-    yield partial(calls.answer, "call_1", {"other": "no"}, is_ready=True)
+    yield partial(calls.answer, "call_1", {"other": "no"}, by="page")
     yield partial(calls.answers, "call_1")
     yield partial(calls.undone, "call_1", "step")
     yield partial(calls.undone_steps, "call_1")

@@ -9,10 +9,11 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
+from anabranch._durable.entered import enter
 from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine import Finished
+from anabranch._engine import Answer, Finished, Journal
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always
 from tests.durable.stores import Cut, Gate, Modelled, Switch
@@ -56,6 +57,18 @@ async def trip(ctx: BranchContext) -> list[str]:
             raise ToolError("none wanted")
     await ctx.log("info", "done")
     return said
+
+
+@tool
+async def both(ctx: BranchContext) -> list[str]:
+    """Ask two things at once, and book each as soon as it is known."""
+
+    async def one(number: int) -> str:
+        answer = await ctx.elicit(Number, f"how many {number}?")
+        assert isinstance(answer, Accepted)
+        return await ctx.step(book, f"{number}:{answer.content.n}")
+
+    return list(await ctx.gather(one(0), one(1)))
 
 
 def forking(store: CallStore) -> Durability:
@@ -328,3 +341,80 @@ async def test_an_effect_in_flight_is_finished_when_its_client_leaves(store: Cal
     assert request.cancelled()
     asking(await desk.request(desk.service(store)))
     assert ledger == [("slowly", "begun"), ("slowly", "ended")]
+
+
+FIRST, OTHER = (f"both/~one#{number}/elicit.1" for number in (1, 2))
+
+
+async def entered(store: CallStore, reply: InputRequiredResult, step_id: str, n: int) -> None:
+    """Have a person answer a question of ``both`` on its page."""
+    answer = Answer({"action": "accept", "content": {"n": n}})
+    assert await enter(store, Journal.loads(reply.request_state or ""), step_id, answer, 1e9)
+
+
+@pytest.mark.parametrize("policy", [Durability, forking])
+async def test_what_is_entered_later_does_not_make_a_repeated_request_another(
+    store: CallStore, policy: Any
+) -> None:
+    desk = Desk(both, always(n=3), policy=policy)
+    first = asking(await desk.request(desk.service(store)))
+    await entered(store, first, FIRST, 3)
+    second = asking(await desk.request(desk.service(store), first.request_state))
+    await entered(store, second, OTHER, 4)
+    assert await desk.request(desk.service(store), first.request_state) == second
+    done = Finished(["0:3", "1:4"])
+    for _ in range(2):
+        assert await desk.request(desk.service(store), second.request_state) == done
+        assert await desk.request(desk.service(store), first.request_state) == second
+    assert ledger == [("book", "0:3"), ("book", "1:4")]
+
+
+async def test_what_is_entered_after_a_crash_waits_for_the_next_round(store: CallStore) -> None:
+    desk = Desk(both, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    await entered(store, first, FIRST, 3)
+    dead = Lease(store, "call_1", desk.clock, worker="dead", seconds=10)
+    await dead.open_round(1, [*(first.input_requests or {})])
+    await dead.give_up()
+    await entered(store, first, OTHER, 4)
+    desk.clock.advance(10)
+    second = asking(await desk.request(desk.service(store), first.request_state))
+    assert [*(second.input_requests or {})] == [OTHER]
+    done = await desk.request(desk.service(store), second.request_state)
+    assert done == Finished(["0:3", "1:4"])
+
+
+async def test_a_request_that_answers_beside_what_was_entered_can_be_repeated(
+    store: CallStore,
+) -> None:
+    desk = Desk(both, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    await entered(store, first, OTHER, 4)
+    given = {FIRST: accept(n=3)}
+    for _ in range(2):
+        done = await desk.request(desk.service(store), first.request_state, given)
+        assert done == Finished(["0:3", "1:4"])
+    with pytest.raises(InvalidTokenError):
+        await desk.request(desk.service(store), first.request_state)
+    assert ledger == [("book", "0:3"), ("book", "1:4")]
+
+
+async def test_what_was_entered_comes_before_what_a_request_says(store: CallStore) -> None:
+    desk = Desk(both, always(n=3))
+    first = asking(await desk.request(desk.service(store)))
+    await entered(store, first, OTHER, 4)
+    for _ in range(2):
+        done = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
+        assert done == Finished(["0:3", "1:4"])
+
+
+async def test_another_line_has_what_was_entered_before_it_began(store: CallStore) -> None:
+    desk = Desk(both, always(n=3), policy=forking)
+    first = asking(await desk.request(desk.service(store)))
+    await entered(store, first, FIRST, 3)
+    second = asking(await desk.request(desk.service(store), first.request_state))
+    assert [*(second.input_requests or {})] == [OTHER]
+    given = {OTHER: accept(n=9)}
+    for _ in range(2):
+        done = await desk.request(desk.service(store), first.request_state, given)
+        assert done == Finished(["0:3", "1:9"])

@@ -292,6 +292,33 @@ async def test_what_a_person_has_entered_comes_before_what_a_model_says() -> Non
         assert await pages.go_on({**said[0], "question": "two/elicit.3"}) == "Oslo Bonn Bonn"
 
 
+async def test_a_repeated_request_is_answered_alike_whatever_is_entered_meanwhile() -> None:
+    """Its reply may have been lost."""
+    async with visiting(linking()) as pages:
+        first = await pages.call("two")
+        one, other = pages.links()
+        await pages.send(one, city="Oslo")
+        await pages.go_on()
+        assert (await pages.send(other, city="Rome")).status_code == 200
+        pages.text = first
+        await pages.go_on()
+        assert "To?" in pages.text
+        assert "From?" not in pages.text
+        assert "Via?" in await pages.go_on()
+
+
+async def test_a_request_with_answers_is_repeated_whatever_was_entered_beside_them() -> None:
+    async with visiting(linking()) as pages:
+        first = await pages.call("two")
+        await pages.send(pages.links()[1], city="Rome")
+        said = {"question": "two/elicit.1", "action": "accept", "content": {"city": "Oslo"}}
+        for _ in range(2):
+            pages.text = first
+            assert "Via?" in await pages.go_on(said)
+        last = {"question": "two/elicit.3", "action": "decline"}
+        assert await pages.go_on(last) == "Oslo Rome decline"
+
+
 async def test_a_link_expires_with_its_call_and_no_other_token_is_one() -> None:
     clock = ManualClock(1e9)
     async with visiting(linking(clock=clock, ttl=60.0)) as pages:
@@ -349,7 +376,8 @@ class Overtaken(Watched):
     async def answer(
         self, call_id: str, answers: Mapping[str, str], **more: Any
     ) -> dict[str, str] | None:
-        await self.store.answer(call_id, dict.fromkeys(answers, '[{"action":"cancel"},null]'))
+        first = dict.fromkeys(answers, '[{"action":"cancel"},null]')
+        await self.store.answer(call_id, first, by="page")
         return await self.store.answer(call_id, answers, **more)
 
 

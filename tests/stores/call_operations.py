@@ -118,7 +118,7 @@ ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(
         "answer",
         NAMES,
         SOME_TEXTS,
-        by=st.sampled_from(["", "page"]),
+        by=st.sampled_from(["chat", "page"]),
         is_ready=st.booleans(),
         deadline=st.none() | TIMES,
     ),
@@ -237,7 +237,9 @@ EVERY: Sequence[Operation] = [
         for now in (1.0, 2.0)
     ),
     *(
-        Operation("answer", ({"s": "1"},), {"is_ready": is_ready, "deadline": deadline})
+        Operation(
+            "answer", ({"s": "1"},), {"by": "page", "is_ready": is_ready, "deadline": deadline}
+        )
         for is_ready, deadline in ((True, None), (True, 4.0), (False, None), (False, 4.0))
     ),
     Operation("record", (1, {"s": "1"})),

@@ -414,9 +414,9 @@ class ReturnsTheLastAnswer(Saboteur):
 
 class ForgetsWhoAnswers(Saboteur):
     async def answer(
-        self, call_id: str, answers: Mapping[str, str], *, by: str = "", **more: Any
+        self, call_id: str, answers: Mapping[str, str], *, by: str, **more: Any
     ) -> Any:
-        return await self.good.answer(call_id, answers, **more)
+        return await self.good.answer(call_id, answers, by="someone", **more)
 
 
 class AnswersWhatIsOver(Saboteur):
@@ -491,19 +491,29 @@ class TakesOtherAnswers(Opening):
         opened = await super().open_round(call_id, number, owner, now, until, **options)
         if opened is None or opened.is_leased or opened.ended is not None:
             return opened
-        again = await super().open_round(
-            call_id, number, owner, now, until, **{**options, "answers": None}
-        )
+        options["answers"] = opened.answers
+        again = await super().open_round(call_id, number, owner, now, until, **options)
         return again and replace(again, answers={**opened.answers, **given})
 
 
-class PutsAnswersThereInAnyCase(Opening):
+class BindsToWhatWasEntered(Opening):
     async def open_round(
         self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
     ) -> OpenedRound | None:
-        if given := options.get("answers"):
-            await self.good.answer(call_id, given)
-        return await super().open_round(call_id, number, owner, now, until, **options)
+        there = await self.good.answers(call_id)
+        known = {step: each.text for step, each in there.items() if each.round == number}
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        is_other = bool(known) and known != (options.get("answers") or {})
+        return opened and replace(opened, is_leased=opened.is_leased and not is_other)
+
+
+class TakesWhatItIsGivenFirst(Opening):
+    async def open_round(
+        self, call_id: str, number: int, owner: str, now: float, until: float, **options: Any
+    ) -> OpenedRound | None:
+        given: dict[str, str] = options.get("answers") or {}
+        opened = await super().open_round(call_id, number, owner, now, until, **options)
+        return opened and replace(opened, answers={**opened.answers, **given})
 
 
 class TakesWhatAnotherHasTaken(Opening):

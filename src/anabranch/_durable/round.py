@@ -204,10 +204,13 @@ class Rounds:
                         async with _recording_failure(played):
                             yield played
                         return
-                    if opened.ended is not None and opened.answers == dump_answers(answers):
+                    if opened.ended is not None and opened.was_given(dump_answers(answers)):
                         await self._postpone_expiry(job, journal, opened.ended)
                         yield opened.ended
                         return
+                # What others have entered is said in every line that begins after it.
+                entered = {step: opened.answers[step] for step in opened.entered}
+                answers = {**answers, **load_answers(entered)}
                 await self._fork(job, journal, answers)
         except UnknownCallError as error:
             raise _refused(journal, "it is unknown") from error

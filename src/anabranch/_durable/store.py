@@ -111,7 +111,7 @@ class AnswerRecord:
 
     Attributes:
         text: the answer; the store does not read it.
-        by: who has given it, as the edge says; empty for the client that has sent the request.
+        by: who has given it, as the edge says; empty for the client, with a request of its own.
         round: the round that has taken it; ``None`` while none has.
     """
 
@@ -128,20 +128,31 @@ class OpenedRound:
         call: its call.
         ended: how the round ended, if it has.
         entries: what it was the first to record, in the order of recording.
-        answers: those that it has taken from the inbox, by step.
+        answers: those that it has, by step: what its client has given, and what was in the inbox.
+        entered: the steps of these answers that were in the inbox, and that others have given than
+            its client.
         undone: the steps whose compensations have been run, of a call that is ``undoing``.
         given: stands for the round and its answers, for :meth:`CallStore.record`.
         is_leased: whether the worker has the lease now. Otherwise the round has ended, or the call
-            has, or the round or the inbox has other answers than these that were given.
+            has, or its client has given it other answers before.
     """
 
     call: CallRecord
     ended: RoundRecord | None
     entries: Mapping[str, str]
     answers: Mapping[str, str]
+    entered: frozenset[str] = frozenset()
     undone: frozenset[str] = frozenset()
     given: str = field(default="", compare=False)
     is_leased: bool = False
+
+    def was_given(self, answers: Mapping[str, str]) -> bool:
+        """Whether its client has given it these: what others have entered binds no client."""
+        own, same = (
+            {step: text for step, text in each.items() if step not in self.entered}
+            for each in (self.answers, answers)
+        )
+        return own == same
 
 
 class CallStore(Protocol):
@@ -202,10 +213,11 @@ class CallStore(Protocol):
         that was ahead has written it, and its owner renews it in time, if it lives.
 
         If the round has ended, or the call has, that is returned, and nothing is taken. If the round
-        was opened before, it has the answers that it had then, which must be the ``answers`` given
-        here, if any are. Otherwise it takes from the inbox what is there for ``asks``, with these
-        ``answers``, which are put there; what another round has taken stays that round's. If other ones
-        are there, nothing is taken or changed. A round that has neither answers nor entries may be
+        was opened before, it has the answers that it had then, of which the client must have given
+        these ``answers`` (:meth:`OpenedRound.was_given`). Otherwise it takes from the inbox what is there
+        for ``asks``, with these ``answers``, which are put there, unless one is there already. If the client
+        has given other ones before, or another round has taken one of these steps, nothing is taken or
+        changed. A round that has neither answers nor entries may be
         opened with others: what its worker of before records then is refused.
 
         Args:
@@ -215,8 +227,7 @@ class CallStore(Protocol):
             now: the time.
             until: when the lease runs out.
             asks: the steps whose questions are open.
-            answers: to some of them; ``None`` for those that the round was opened with before, or
-                the inbox has.
+            answers: what the client gives to some of them.
             new: what the call begins as if the store does not have it; it is running then.
         """
         ...
@@ -241,12 +252,13 @@ class CallStore(Protocol):
         call_id: str,
         answers: Mapping[str, str],
         *,
-        by: str = "",
+        by: str,
         is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
-        """Put answers into the inbox, all or none; the first text for a step stays.
+        """Put answers that ``by`` has given, and not the client, into the inbox; the first text stays.
 
+        All are put there, or none.
         With ``is_ready``, all is answered that the call waits for. A ``deadline`` becomes the call's.
         Returns the texts that are there now, for the steps in ``answers``; ``None``, and
         nothing is written, if the call takes no answers any more.

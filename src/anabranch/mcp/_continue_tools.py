@@ -115,12 +115,9 @@ class ContinueTool:
         try:
             call = await handles.open(arguments["call"], request.principal)
             given: list[UserAnswer] = arguments.get("answers", [])
-            entered = await service.calls.stored.entered(call.journal)
-            answers = {
-                **_answers(given, call.journal),
-                **entered,
-            }  # a person's own words come first
-            if not answers and service.calls.durability is not None:
+            answers = _answers(given, call.journal)
+            entered = await service.calls.stored.entered(call.journal)  # which the round takes
+            if not answers and not entered and service.calls.durability is not None:
                 return await self._reopen(call, request)
             chain = Chain(call.journal.rounds, marks=True)
             return await run_rounds(call, answers, request, service, chain)

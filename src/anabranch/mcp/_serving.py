@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import mcp_types as types
@@ -100,34 +101,34 @@ async def run_rounds(
 ) -> object:
     """Run the next round of a call; return its value, or what asks the client."""
     number = call.journal.rounds
-    taken = await _behind_links(call, answers, request, service)
+    given = _without_consents(call, answers, request, service)
     outcome = await service.calls.run_round(
-        service.job(call, request), call.journal, taken, ROUND_REPLIES
+        service.job(call, request), call.journal, given, ROUND_REPLIES
     )
     if isinstance(outcome, Finished):
         return outcome.value
     if request.is_modern:
         await service.calls.hold(call.tool, call.journal)
-    linked = len(taken) < len(answers)
+    linked = _are_open(answers.keys() - given.keys(), outcome)
     return await ask_client(call, outcome, request, service, chain, number, linked=linked)
 
 
-async def _behind_links(
+def _without_consents(
     call: OpenCall, answers: Mapping[str, Answer], request: McpRequest, service: Service
 ) -> dict[str, Answer]:
-    """Put what was entered on a page in place of the consent to open it, which is no answer yet.
-
-    A consent behind which nothing was entered is left out.
-    """
+    """Leave out the consents to open a page, which are no answers: the round takes what was entered there."""
     if service.links is None or request.capabilities.elicitation:
         return dict(answers)
-    entered = await service.calls.stored.entered(call.journal)
-    taken = {step_id: entered.get(step_id, answer) for step_id, answer in answers.items()}
     return {
         step_id: answer
-        for step_id, answer in taken.items()
+        for step_id, answer in answers.items()
         if answer.value != {"action": "accept"} or call.journal.pending[step_id][0] != "elicit"
     }
+
+
+def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
+    """Whether one of the questions is asked still, although its page was opened."""
+    return not steps.isdisjoint(reply.input_requests or {})
 
 
 async def ask_client(
@@ -158,13 +159,12 @@ async def ask_client(
         journal = await service.calls.stored.load(reply.request_state or "")
         call = OpenCall(call.tool, call.arguments, journal)
         answers = await _asked(askable, journal, request, heartbeat, service)
-        taken = await _behind_links(call, answers, request, service)
-        linked = len(taken) < len(answers)
+        given = _without_consents(call, answers, request, service)
         job = service.job(call, request)
-        outcome = await service.calls.run_round(job, journal, taken, ROUND_REPLIES)
+        outcome = await service.calls.run_round(job, journal, given, ROUND_REPLIES)
         if isinstance(outcome, Finished):
             return outcome.value
-        reply = outcome
+        reply, linked = outcome, _are_open(answers.keys() - given.keys(), outcome)
     state, requests = reply.request_state or "", reply.input_requests or {}
     handle = await service.handles.make(call, state, request.principal)
     links = {

@@ -294,7 +294,7 @@ class Calls:
                     known = self._known_round(connection, row_there, which, inbox)
                     if known.ended is not None or not known.call.state.is_open:
                         return known
-                    taken = _to_take(known, inbox, asks, answers)
+                    taken = _to_take(known, inbox, asks, given)
                     if taken is None:
                         return known
                     return self._open_known(connection, known, lease, inbox, taken)
@@ -316,11 +316,13 @@ class Calls:
     ) -> OpenedRound:
         """Return what is recorded of a round."""
         end, number = row[CALL_WIDTH:], which["which"]
+        taken = {step: each for step, each in inbox.items() if each.round == number}
         return OpenedRound(
             to_call(row),
             None if end[0] is None else to_round(end),
             to_entries(self._entries.rows(connection, which)),
-            {step: each.text for step, each in inbox.items() if each.round == number},
+            {step: each.text for step, each in taken.items()},
+            _entered(taken),
         )
 
     def _open_known(
@@ -338,7 +340,15 @@ class Calls:
         self._take(connection, call.call_id, lease["which"], inbox, taken)
         is_undoing = call.state == CallState.UNDOING  # in no other is anything undone
         undone = self._undone(connection, lease["this"]) if is_undoing else frozenset[str]()
-        return replace(known, answers=taken, undone=undone, given=digest, is_leased=True)
+        found = {step: inbox[step] for step in taken if step in inbox}
+        return replace(
+            known,
+            answers=taken,
+            entered=_entered(found),
+            undone=undone,
+            given=digest,
+            is_leased=True,
+        )
 
     def _inbox(self, connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
         return dict(map(to_answer, self._answers.rows(connection, {"this": this})))
@@ -400,7 +410,7 @@ class Calls:
         call_id: str,
         answers: Mapping[str, str],
         *,
-        by: str = "",
+        by: str,
         is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
@@ -531,20 +541,24 @@ def _to_take(
     known: OpenedRound,
     inbox: Mapping[str, AnswerRecord],
     asks: Collection[str],
-    answers: Mapping[str, str] | None,
+    given: Mapping[str, str],
 ) -> Mapping[str, str] | None:
-    """Return the answers of a round that is opened; ``None`` if it was given others.
+    """Return the answers of a round that is opened; ``None`` if its client has given others.
 
     If it was opened before, they are those that it had then. Otherwise they are the first answer to
     each question; what another round has taken is no answer to a question that is open now.
     """
-    given = dict(answers or {})
     if known.entries or known.answers:
-        return known.answers if answers is None or given == known.answers else None
+        return known.answers if known.was_given(given) else None
     there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
-    new = {step: text for step, text in given.items() if step not in inbox}
-    taken = {**new, **{step: each.text for step, each in there.items() if each.round is None}}
-    return taken if given.items() <= taken.items() else None
+    free = {step: each.text for step, each in there.items() if each.round is None}
+    is_taken = any(step in there and step not in free for step in given)
+    return None if is_taken else {**given, **free}
+
+
+def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
+    """Return the steps of answers that others have given than the client."""
+    return frozenset(step for step, each in answers.items() if each.by)
 
 
 def _by_owner(call_id: str, owner: str, deadline: float | None) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from anabranch.testing.suites._call_samples import (
     CallStoreCheck,
     OpenCallStore,
     a_call,
+    an_end,
     begun,
     ended,
     in_state,
-    run,
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
@@ -23,9 +23,9 @@ async def the_first_answer_stays(open_store: OpenCallStore) -> None:
     async with opened(open_store) as store:
         await begun(store)
         expect(await store.answer("call_1", {"a": "1"}, by="page"), {"a": "1"}, "it is the first")
-        found = await store.answer("call_1", {"a": "2", "b": "3"})
+        found = await store.answer("call_1", {"a": "2", "b": "3"}, by="chat")
         expect(found, {"a": "1", "b": "3"}, "the first stays, each by itself")
-        inbox = {"a": AnswerRecord("1", "page"), "b": AnswerRecord("3")}
+        inbox = {"a": AnswerRecord("1", "page"), "b": AnswerRecord("3", "chat")}
         expect(await store.answers("call_1"), inbox, "with who has given them")
 
 
@@ -35,10 +35,14 @@ async def a_call_that_is_undone_takes_no_answers(open_store: OpenCallStore) -> N
         for state in CallState:
             await in_state(store, state, state)
             takes = state in {CallState.READY, CallState.RUNNING, CallState.WAITING}
-            found = await store.answer(state, {"a": "1"})
+            found = await store.answer(state, {"a": "1"}, by="page")
             expect(found, {"a": "1"} if takes else None, f"a call that is {state}")
             inbox = await store.answers(state)
-            expect(inbox, {"a": AnswerRecord("1")} if takes else {}, "and nothing else is written")
+            expect(
+                inbox,
+                {"a": AnswerRecord("1", "page")} if takes else {},
+                "and nothing else is written",
+            )
 
 
 async def an_answer_gives_time(open_store: OpenCallStore) -> None:
@@ -46,10 +50,10 @@ async def an_answer_gives_time(open_store: OpenCallStore) -> None:
     async with opened(open_store) as store:
         await begun(store)
         await ended(store)
-        await store.answer("call_1", {"a": "1"}, deadline=300.0)
+        await store.answer("call_1", {"a": "1"}, by="page", deadline=300.0)
         found = await store.find("call_1")
         expect(found and (found.state, found.deadline), (CallState.WAITING, 300.0), "one of two")
-        await store.answer("call_1", {"b": "1"}, is_ready=True, deadline=400.0)
+        await store.answer("call_1", {"b": "1"}, by="page", is_ready=True, deadline=400.0)
         found = await store.find("call_1")
         expect(found and (found.state, found.deadline), (CallState.READY, 400.0), "both")
 
@@ -58,7 +62,7 @@ async def a_round_takes_the_answers_to_what_is_open(open_store: OpenCallStore) -
     """Those that are in the inbox, with those that it is given; and no others."""
     async with opened(open_store) as store:
         await begun(store)
-        await store.answer("call_1", {"open": "1", "later": "2"})
+        await store.answer("call_1", {"open": "1", "later": "2"}, by="page")
         opening = store.open_round
         asks, given = ["open", "given", "none"], {"given": "3"}
         found = await opening("call_1", 1, "a", 100.0, 110.0, asks=asks, answers=given)
@@ -75,9 +79,9 @@ async def a_round_has_the_answers_with_which_it_was_opened_first(open_store: Ope
         opening = store.open_round
         await opening("call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers={"a": "1"})
         await store.record("call_1", 1, {"step": "1"})
-        await store.answer("call_1", {"b": "2"})
+        await store.answer("call_1", {"b": "2"}, by="page")
         await store.release("call_1", "a")
-        found = await opening("call_1", 1, "b", 100.0, 110.0, asks=["a", "b"])
+        found = await opening("call_1", 1, "b", 100.0, 110.0, asks=["a", "b"], answers={"a": "1"})
         expect(found and found.answers, {"a": "1"}, "it was opened with one")
         await store.release("call_1", "b")
         found = await opening("call_1", 2, "b", 100.0, 110.0, asks=["b"])
@@ -91,30 +95,53 @@ async def a_round_is_not_given_other_answers(open_store: OpenCallStore) -> None:
         opening = store.open_round
         given = {"a": "1"}
         await opening("call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers=given)
-        for other in ({"a": "2"}, {"a": "1", "b": "2"}, dict[str, str]()):
+        for other in ({"a": "2"}, {"a": "1", "b": "2"}, None):
             found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a", "b"], answers=other)
             expect(found and (found.is_leased, found.answers), (False, given), "other answers")
         found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a", "b"], answers=given)
         yes(found is not None and found.is_leased, "the same ones are no others")
         await store.record("call_1", 1, {"step": "1"})
-        await store.release("call_1", "b")
-        await ended(store, number=1)
+        end = an_end(1)
+        await store.end_round("call_1", end, CallEvent.ASK, owner="b", deadline=200.0)
         found = await opening("call_1", 1, "b", 110.0, 120.0, asks=["a"], answers={"a": "2"})
         expect(found and (found.is_leased, found.answers), (False, given), "what it was given")
+        yes(found is not None and not found.was_given({"a": "2"}), "not this")
 
 
-async def an_answer_in_the_inbox_is_not_given_differently(open_store: OpenCallStore) -> None:
-    """A request with another one takes nothing, and leaves nothing."""
+async def what_others_have_entered_binds_no_client(open_store: OpenCallStore) -> None:
+    """A request that is repeated is the same, whatever the round has taken beside its answers."""
     async with opened(open_store) as store:
         await begun(store)
-        await store.answer("call_1", {"a": "1"})
-        given = {"a": "2", "b": "3"}
-        found = await store.open_round(
-            "call_1", 1, "a", 100.0, 110.0, asks=["a", "b"], answers=given
-        )
-        yes(found is not None and not found.is_leased, "it is refused")
-        expect(await store.answers("call_1"), {"a": AnswerRecord("1")}, "nothing was written")
-        yes(await run(store, number=1) is not None, "nor was the lease taken")
+        opening, given, has = store.open_round, {"a": "1"}, {"a": "1", "b": "2"}
+        await store.answer("call_1", {"b": "2"}, by="page")
+        for owner, now in (("a", 100.0), ("b", 110.0)):
+            found = await opening("call_1", 1, owner, now, now + 10, asks=["a", "b"], answers=given)
+            expect(found and (found.is_leased, found.answers), (True, has), "what is there as well")
+            expect(found and found.entered, frozenset("b"), "and that others have entered it")
+        for other in ({"b": "2"}, {"a": "2"}, {**given, "c": "3"}):
+            found = await opening("call_1", 1, "c", 120.0, 130.0, answers=other)
+            yes(found is not None and not found.is_leased, "it is given other answers")
+        end = an_end(1)
+        await store.end_round("call_1", end, CallEvent.ASK, owner="b", deadline=200.0)
+        found = await opening("call_1", 1, "c", 120.0, 130.0, asks=["a", "b"], answers=given)
+        expect(found and (found.answers, found.entered), (has, frozenset("b")), "also at its end")
+        yes(found is not None and found.was_given(given), "the same request")
+        yes(found is not None and not found.was_given(has | {"a": "2"}), "another")
+
+
+async def an_answer_in_the_inbox_comes_before_what_a_client_gives(
+    open_store: OpenCallStore,
+) -> None:
+    """It was the first; whatever the client says to the same question then, and says again."""
+    async with opened(open_store) as store:
+        await begun(store)
+        await store.answer("call_1", {"a": "1"}, by="page")
+        given, has = {"a": "2", "b": "3"}, {"a": "1", "b": "3"}
+        for owner, now in (("a", 100.0), ("b", 110.0)):
+            found = await store.open_round("call_1", 1, owner, now, now + 10, answers=given)
+            expect(found and (found.is_leased, found.answers), (True, has), "the first stays")
+        inbox = {"a": AnswerRecord("1", "page", 1), "b": AnswerRecord("3", "", 1)}
+        expect(await store.answers("call_1"), inbox, "and who has given it")
 
 
 async def an_answer_is_taken_by_one_round(open_store: OpenCallStore) -> None:
@@ -192,7 +219,7 @@ async def who_leaves_without_running_a_call_has_taken_nothing(open_store: OpenCa
         await store.release("call_1", "a")
         found = {step: each.round for step, each in (await store.answers("call_1")).items()}
         expect(found, {"page": 1, "a": 1}, "something may have been done")
-        await opening("call_1", 1, "a", 100.0, 110.0, asks=asks)
+        await opening("call_1", 1, "a", 100.0, 110.0, asks=asks, answers=given)
         await store.record("call_1", 1, {"step": "1"})
         await store.move("call_1", CallEvent.LEAVE, owner="a")
         found = {step: each.round for step, each in (await store.answers("call_1")).items()}
@@ -206,7 +233,8 @@ CALL_INBOX_CHECKS: tuple[CallStoreCheck, ...] = (
     a_round_takes_the_answers_to_what_is_open,
     a_round_has_the_answers_with_which_it_was_opened_first,
     a_round_is_not_given_other_answers,
-    an_answer_in_the_inbox_is_not_given_differently,
+    what_others_have_entered_binds_no_client,
+    an_answer_in_the_inbox_comes_before_what_a_client_gives,
     an_answer_is_taken_by_one_round,
     a_call_may_begin_with_answers,
     what_a_round_has_recorded_was_opened_without_answers,

@@ -243,32 +243,32 @@ class CallModel:
             return OpenedRound(known.record, None, {}, given, given=known.opened[1], is_leased=True)
         known, entries = self._known(call_id), self.entries(call_id, number)
         inbox = known.inbox
-        taken = {step: each.text for step, each in inbox.items() if each.round == number}
-        found = OpenedRound(known.record, known.rounds.get(number), entries, taken)
+        taken = {step: each for step, each in inbox.items() if each.round == number}
+        texts, entered = _texts(taken), _entered(taken)
+        found = OpenedRound(known.record, known.rounds.get(number), entries, texts, entered)
         if number in known.rounds or not known.record.state.is_open:
             return found
         if entries or taken:
-            is_other = answers is not None and given != taken
+            is_other = _without(texts, entered) != _without(given, entered)
         else:
-            there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
-            new_ones = {step: text for step, text in given.items() if step not in inbox}
-            free = {step: each.text for step, each in there.items() if each.round is None}
-            taken = {**new_ones, **free}
-            is_other = not given.items() <= taken.items()
+            is_other = any(step in inbox and inbox[step].round is not None for step in given)
+            taken = {step: AnswerRecord(text) for step, text in given.items()}
+            for step in {*asks, *given} & inbox.keys():
+                if inbox[step].round is None:  # others have entered it
+                    taken[step] = inbox[step]
         if is_other:
             return found
         if not known.is_free(owner, now):
             known.shorten(until)
             return None
-        for step, text in taken.items():
-            by = inbox[step].by if step in inbox else ""
-            inbox[step] = AnswerRecord(text, by, number)
+        inbox |= {step: replace(each, round=number) for step, each in taken.items()}
         known.change(CallEvent.OPEN, lease=LeaseRecord(owner, until))
         is_undoing = found.call.state == CallState.UNDOING
         undone = frozenset(known.undone if is_undoing else ())
-        known.opened = number, str(sorted(taken.items()))
+        texts, entered = _texts(taken), _entered(taken)
+        known.opened = number, str(sorted(texts.items()))
         return OpenedRound(
-            found.call, None, entries, taken, undone, known.opened[1], is_leased=True
+            found.call, None, entries, texts, entered, undone, known.opened[1], is_leased=True
         )
 
     def end_round(
@@ -307,7 +307,7 @@ class CallModel:
         call_id: str,
         answers: Mapping[str, str],
         *,
-        by: str = "",
+        by: str,
         is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
@@ -362,6 +362,18 @@ class CallModel:
         if call_id not in self._calls:
             raise UnknownCallError(call_id)
         return self._calls[call_id]
+
+
+def _texts(answers: Mapping[str, AnswerRecord]) -> dict[str, str]:
+    return {step: each.text for step, each in answers.items()}
+
+
+def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
+    return frozenset(step for step, each in answers.items() if each.by)
+
+
+def _without(texts: Mapping[str, str], steps: Collection[str]) -> dict[str, str]:
+    return {step: text for step, text in texts.items() if step not in steps}
 
 
 def _age(record: CallRecord) -> tuple[float, str]:

@@ -200,7 +200,7 @@ async def pruning_deletes_all_of_a_call(open_store: OpenCallStore) -> None:
         ):
             await begun(store, name)
             await store.record(name, 0, {"step": name})
-            await store.answer(name, {"asked": name})
+            await store.answer(name, {"asked": name}, by="page")
             await store.undone(name, "step")
             await run(store, name)
             await store.end_round(name, an_end(), event, owner="a", deadline=deadline)

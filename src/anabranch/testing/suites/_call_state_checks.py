@@ -28,7 +28,7 @@ async def _undo(store: CallStore, name: str) -> object:
 
 
 async def _answer(store: CallStore, name: str) -> object:
-    return await store.answer(name, {"asked": "yes"}, is_ready=True)
+    return await store.answer(name, {"asked": "yes"}, by="page", is_ready=True)
 
 
 async def _fail(store: CallStore, name: str) -> object:

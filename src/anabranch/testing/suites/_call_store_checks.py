@@ -82,7 +82,7 @@ async def writing_to_an_unknown_call_is_refused(open_store: OpenCallStore) -> No
     async with opened(open_store) as store:
         await refused(store.record("unknown", 0, {"a": "1", "b": "2"}), "record")
         await refused(run(store, "unknown"), "open_round")
-        await refused(store.answer("unknown", {"a": "1"}), "answer")
+        await refused(store.answer("unknown", {"a": "1"}, by="page"), "answer")
         await refused(store.undone("unknown", "a"), "undone")
         end = store.end_round("unknown", an_end(), CallEvent.ASK, owner="a", deadline=0.0)
         await refused(end, "end_round")
@@ -142,7 +142,7 @@ async def calls_do_not_mix(open_store: OpenCallStore) -> None:
         for name in ("one", "two"):
             await begun(store, name)
             await store.record(name, 0, {"step": name})
-            await store.answer(name, {"asked": name})
+            await store.answer(name, {"asked": name}, by="page")
             await ended(store, name, reply=name)
         await ended(store, "one", 1, CallEvent.RETURN)
         expect(await store.entries("one", 0), {"step": "one"}, "entries are the call's own")
@@ -187,7 +187,7 @@ async def of_many_at_once_one_is_first(open_store: OpenCallStore) -> None:
     async def work(store: CallStore, name: str) -> None:
         await store.begin(a_call())
         texts.append((await store.record("call_1", 0, {"s": name, name: "own"}))["s"])
-        there = await store.answer("call_1", {"asked": name})
+        there = await store.answer("call_1", {"asked": name}, by="page")
         answers.append("" if there is None else there["asked"])
         found = await run(store, owner=name)
         if found is not None and found.is_leased:

@@ -46,7 +46,7 @@ async def what_was_written_is_there_when_opened_again(open_store: OpenCallStore)
         await store.record("call_1", 0, {"b": "1", "a": "2"})
         await run(store)
         await store.end_round("call_1", an_end(), CallEvent.ASK, owner="a", deadline=300.0)
-        await store.answer("call_1", {"asked": "yes"})
+        await store.answer("call_1", {"asked": "yes"}, by="page")
         await run(store, number=1)
     async with opened(open_store) as store:
         running = a_call(deadline=300.0, state=CallState.RUNNING)
@@ -65,8 +65,10 @@ async def what_one_store_writes_the_other_reads(open_store: OpenCallStore) -> No
         expect(await two.find("call_1"), a_call(), "the other knows the call")
         expect(await two.record("call_1", 0, {"a": "two"}), {"a": "two"}, "the first record")
         expect(await one.record("call_1", 0, {"a": "one"}), {"a": "two"}, "the first stays")
-        expect(await two.answer("call_1", {"a": "two"}), {"a": "two"}, "the first answer")
-        expect(await one.answer("call_1", {"a": "one"}), {"a": "two"}, "the first stays")
+        expect(
+            await two.answer("call_1", {"a": "two"}, by="page"), {"a": "two"}, "the first answer"
+        )
+        expect(await one.answer("call_1", {"a": "one"}, by="page"), {"a": "two"}, "the first stays")
         yes(await run(one, owner="one") is not None, "the first lease")
         expect(await run(two, owner="two"), None, "holds for the other")
 
@@ -127,7 +129,7 @@ async def _race(open_store: OpenCallStore, name: str) -> _Race:
         for number in range(_STEPS):
             entries = {f"{name}.{number}": "own", f"step {number}": name}
             texts.append((await store.record("call_1", 0, entries))[f"step {number}"])
-        answer = await store.answer("call_1", {"asked": name})
+        answer = await store.answer("call_1", {"asked": name}, by="page")
         return _Race(tuple(texts), "" if answer is None else answer["asked"], leased)
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 import tempfile
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, ToolError, tool
+from anabranch._durable.entries import dump_entry, merge
 from anabranch._durable.expiry import Reaper
+from anabranch._durable.lease import Lease
 from anabranch._durable.policy import Durability
-from anabranch._durable.store import CallStore
-from anabranch._engine import Finished
+from anabranch._durable.recorder import StoreRecorder
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._engine import Entry, Finished, Journal
 from anabranch._engine.clock import SystemClock
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import open_store
+from anabranch.testing import ManualClock
 from tests.durable.harness import Desk, always
 from tests.durable.stores import Modelled, Watched
 from tests.postgres import Server
@@ -175,6 +180,25 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
     async with desk.clock.running(0.1):
         with pytest.raises(ToolError, match=r"the undo of step 'fails/book\.1'"):
             await desk.request(desk.service(store))
+
+
+async def test_a_deadline_is_recorded_with_what_is_the_first_of_its_step(
+    clock: ManualClock,
+) -> None:
+    """What another worker has recorded before stays, and does not have it."""
+    store, step = Modelled(), Entry("step", "book", 1)
+    await store.begin(CallRecord("call_1", "once", "{}", 0.0, 1e9))
+    await store.record("call_1", 0, {"first": dump_entry(step)})
+    journal = Journal("call_1", 0.0)
+    async with Lease(store, "call_1", clock, worker="w", seconds=15) as lease:
+        opened = await lease.open_round(0)
+        recorder = StoreRecorder(store, journal, lease, opened.given)
+        journal.deadlines["once/branch"] = 5.0
+        await recorder.record({"first": replace(step, value=2)}, {})
+        await recorder.record({"second": step}, {})
+    found = Journal("call_1", 0.0)
+    merge(found, await store.entries("call_1", 0))
+    assert found.deadlines == {"once/branch": 5.0}
 
 
 # -- real databases ----------------------------------------------------------------------------

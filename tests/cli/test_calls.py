@@ -152,6 +152,21 @@ def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]
     assert (status, err) == (1, f"anabranch: The call {CALL} is stopped: nothing was undone.\n")
 
 
+def test_what_is_left_of_a_call_that_has_failed_is_undone(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail() -> None:
+        calls = open_store(store)
+        await calls.open_round(CALL, 1, "worker", 0.0, 1e12)
+        assert await calls.fail(CALL, "null", "worker")
+        await calls.release(CALL, "worker")
+        await calls.close()
+
+    asyncio.run(fail())
+    done = shown(capsys, "undo", "1", TARGET, "--yes")
+    assert (done["state"], done["undone"]) == ("failed", ["trip/reserve.1"])
+
+
 def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
     store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,6 +202,60 @@ async def test_compensations_that_a_crash_left_are_run_and_the_body_is_not_conti
         assert repeated <= (name in {"record", "undone"} and not after), name
 
 
+async def state_of(store: CallStore) -> str:
+    record = await store.find("call_1")
+    assert record is not None
+    return str(record.state)
+
+
+async def test_a_failed_call_that_is_undone_later_has_failed(store: CallStore) -> None:
+    desk = Desk(found, always(n=0), policy=patiently)
+    town.broken.add("b")
+    first = asking(await desk.request(desk.service(store)))
+    async with desk.clock.running():
+        await fail(desk, store, first.request_state, numbered(first, 0))
+    assert await state_of(store) == "undoing"
+    town.broken.clear()
+    desk.clock.advance(31)
+    assert await reaper(desk, store).expire() == 1
+    assert await state_of(store) == "failed"
+    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+
+
+async def test_a_failed_call_that_another_has_undone_has_its_error(store: CallStore) -> None:
+    desk = Desk(found, always(n=0))
+    first = asking(await desk.request(desk.service(store)))
+    dying = Switch(store, only="end_round")
+    dying.is_off = True
+    assert UNAVAILABLE in await fail(desk, dying, first.request_state, numbered(first, 0))
+    desk.clock.advance(1_000)
+    assert await reaper(desk, store).expire() == 1
+    assert await state_of(store) == "failed"
+    assert await fail(desk, store, first.request_state, numbered(first, 0)) == "razed"
+
+
+@pytest.mark.parametrize("end", ["expired", "stopped"])
+async def test_a_call_whose_undo_is_tried_again_ends_as_it_would_have_at_once(
+    store: CallStore, end: str
+) -> None:
+    desk = Desk(found, always(n=1), policy=patiently)
+    town.broken.add("b")
+    first = asking(await desk.request(desk.service(store)))
+    async with desk.clock.running():
+        if end == "stopped":
+            assert await reaper(desk, store).end("call_1")
+        else:
+            desk.clock.advance(901)
+            assert await reaper(desk, store).expire() == 0
+    assert await state_of(store) == "undoing"
+    town.broken.clear()
+    desk.clock.advance(31)
+    assert await reaper(desk, store).expire() == 1
+    assert await state_of(store) == end
+    with pytest.raises(CallExpiredError):
+        await desk.request(desk.service(store), first.request_state, numbered(first, 1))
+
+
 # -- a call that is not continued ---------------------------------------------------------------
 
 
@@ -265,7 +319,7 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
     desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
-    gate = Gate(store, "fail")
+    gate = Gate(store, "undone")
     expiring = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
     late = asyncio.ensure_future(

@@ -183,6 +183,7 @@ def reaching(state: CallState, name: str) -> Sequence[Operation]:
     """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""
     run = Operation("open_round", (name, 0, "a", 0.0, 2.0))
     undo = Operation("take_to_undo", (name, "a", 0.0, 2.0), {"is_due": False})
+    expire = Operation("take_to_undo", (name, "a", 200.0, 202.0))
 
     def end(event: CallEvent) -> Operation:
         how = {"owner": "a", "deadline": 3.0}
@@ -198,7 +199,7 @@ def reaching(state: CallState, name: str) -> Sequence[Operation]:
         CallState.UNDOING: [undo],
         CallState.DONE: [run, end(CallEvent.RETURN)],
         CallState.FAILED: [run, end(CallEvent.RAISE)],
-        CallState.EXPIRED: [undo, move(CallEvent.EXPIRE)],
+        CallState.EXPIRED: [expire, move(CallEvent.EXPIRE)],
         CallState.STOPPED: [undo, move(CallEvent.STOP)],
     }
     return ways[state]

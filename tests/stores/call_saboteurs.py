@@ -237,6 +237,12 @@ class StopsOnlyWhatIsDue(Saboteur):
         return await self.good.take_to_undo(call_id, owner, now, until)
 
 
+class ForgetsThatItIsStopped(Saboteur):
+    async def take_to_undo(self, *how: Any, is_due: bool = True) -> CallRecord | None:
+        found = await self.good.take_to_undo(*how, is_due=is_due)
+        return found and replace(found, is_stopped=not is_due)
+
+
 class PostponesWhateverItDoes(Saboteur):
     async def postpone(
         self, call_id: str, deadline: float, state: CallState, *, now: float

@@ -43,6 +43,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.MixesWhatIsUndone, states.what_is_undone_is_known),
     (by.UndoesWhatHasTime, states.a_call_that_is_due_can_be_taken),
     (by.StopsOnlyWhatIsDue, states.a_call_that_is_due_can_be_taken),
+    (by.ForgetsThatItIsStopped, states.it_is_known_that_a_call_was_stopped),
     (by.PostponesWhateverItDoes, states.a_call_can_be_postponed),
     (by.PostponesUnderALease, states.a_call_can_be_postponed),
     (by.HastensInAnyState, states.a_call_can_be_hastened),

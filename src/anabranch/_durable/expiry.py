@@ -170,12 +170,12 @@ class Reaper:
         try:
             with call_in_logs(record.call_id):
                 if lease is not None:
-                    return await self._end(record, lease, CallEvent.STOP)
+                    return await self._end(record, lease)
                 if await self._has_time(record):
                     return False
                 async with self._lease(record.call_id) as taken:
                     due = await taken.take_to_undo(is_due=True)
-                    return due is not None and await self._end(due, taken, CallEvent.EXPIRE)
+                    return due is not None and await self._end(due, taken)
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:
@@ -183,11 +183,11 @@ class Reaper:
             logger.exception("call %r was not ended this time", record.call_id)
         return False
 
-    async def _end(self, record: CallRecord, lease: Lease, event: CallEvent) -> bool:
+    async def _end(self, record: CallRecord, lease: Lease) -> bool:
         """Undo what a call has done, under ``lease``; return whether it is ended."""
         clock, policy = self._calls.runtime.clock, self._policy
         if await self._compensate(record, self._tools[record.tool], lease):
-            return await lease.move(event, deadline=clock.now() + policy.retain)
+            return await lease.move(_end_of(record), deadline=clock.now() + policy.retain)
         await lease.move(CallEvent.RETRY, deadline=clock.now() + policy.retry_undo_after)
         return False
 
@@ -226,7 +226,7 @@ class Reaper:
             host=host,
             runtime=runtime,
             sink=_discard,
-            recorder=StoreRecorder(store, journal, lease),
+            recorder=_UndoRecorder(store, journal, lease),
         )
         try:
             async with call:
@@ -235,6 +235,22 @@ class Reaper:
             problems = getattr(expired, "__notes__", [])
             logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
         return not journal.compensations
+
+
+class _UndoRecorder(StoreRecorder):
+    """Writes what is undone of a call that does not end by a failure."""
+
+    async def failing(self, error: dict[str, Any] | None) -> None:
+        """Write nothing: that the call is undone is known, and why."""
+        del error
+        self.check()
+
+
+def _end_of(record: CallRecord) -> CallEvent:
+    """Return by what a call ends, all of which is undone, whoever has undone it."""
+    if record.failure is not None:
+        return CallEvent.RAISE
+    return CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE
 
 
 async def _discard(notice: Notice) -> None:

@@ -25,7 +25,7 @@ def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:
 
 async def begin_line(store: CallStore, record: CallRecord, journal: Journal) -> None:
     """Store a line, as ``record`` describes it, whose next round starts from ``journal``."""
-    waiting = replace(record, state=CallState.WAITING, failure=None)
+    waiting = replace(record, state=CallState.WAITING, failure=None, is_stopped=False)
     await store.begin(waiting, after=RoundRecord(journal.rounds - 1, "{}", journal.dumps()))
 
 

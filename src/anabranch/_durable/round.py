@@ -312,6 +312,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
             without a reply.
         CallExpiredError: the call has expired.
         InvalidTokenError: the call has ended.
+        Exception: what it has failed with, if a reaper has undone what was left then.
     """
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):
@@ -320,6 +321,9 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
     elif opened.ended is None and not call.state.is_open:
+        error = json.loads(call.failure or "null")  # null where its client had left
+        if error is not None:
+            raise load_error(error)
         if new is None:
             raise _refused(journal, f"it is {call.state}")
         problem = (
@@ -333,7 +337,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 def _is_expired(call: CallRecord) -> bool:
     """Whether the call is ended since it was not continued in time, or was stopped.
 
-    A reaper has it then, or has died before it could say why the call ends: no body goes on.
+    A reaper undoes it then, or has died, and another will: no body goes on.
     """
     return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 

@@ -66,6 +66,7 @@ class CallRecord:
         version: that of the code which has begun it, or was the last to continue it; empty if it
             is not known.
         failure: the error with which it has failed, as text, where that is recorded.
+        is_stopped: whether it is undone, or was, since it was stopped; not since its time was over.
         asked: since when a person is asked; ``None`` if none was when its last round ended.
         lease: who has the lease on it, which may have run out. Two calls that differ in nothing but
             this and ``asked`` are equal.
@@ -80,6 +81,7 @@ class CallRecord:
     principal: str = ""
     version: str = ""
     failure: str | None = None
+    is_stopped: bool = False
     asked: float | None = field(default=None, compare=False)
     lease: LeaseRecord | None = field(default=None, compare=False)
 
@@ -333,8 +335,9 @@ class CallStore(Protocol):
     ) -> CallRecord | None:
         """Take the lease on an open call to undo what it has done; return the call.
 
-        ``None`` if it is not open, another owner has the lease at ``now``, or, where it has to be
-        due, its deadline is later.
+        If it need not be due, it is stopped, which stays known (:attr:`CallRecord.is_stopped`). ``None``,
+        and nothing is written, if it is not open, another owner has the lease at ``now``, or, where it
+        has to be due, its deadline is later.
         """
         ...
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._durable.call_states import NAMED, OPEN, UNDONE
+from anabranch._durable.call_states import NAMED, OPEN
 from anabranch._durable.store import CallRecord
 from anabranch._engine.clock import SystemClock
 from anabranch._recorded.finding import NoSuchCallError, find_call
@@ -190,7 +190,7 @@ def undo_command(
 
     done = _with_store(store, work)
     print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
-    if done.state not in UNDONE:
+    if done.state.is_open:
         raise FailedError("Not everything is undone; the server's log says why. Try again.")
 
 

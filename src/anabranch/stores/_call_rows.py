@@ -26,7 +26,7 @@ __all__ = [
     "to_round",
 ]
 
-CALL_WIDTH = 12
+CALL_WIDTH = 13
 """How many columns a call takes at the beginning of a row."""
 
 
@@ -58,6 +58,7 @@ def call_row(
         "principal": to_bytes(call.principal),
         "version": to_bytes(call.version),
         "failure": optional(call.failure),
+        "stopped": call.is_stopped,
         "asked": None,
         "owner": optional(owner),
         "leased_until": until,
@@ -69,7 +70,7 @@ def call_row(
 def to_call(row: Row) -> CallRecord:
     """Return the call at the beginning of a row."""
     call_id, tool, arguments, started, deadline, state, principal, version = row[:8]
-    failure, asked, owner, until = row[8:CALL_WIDTH]
+    failure, is_stopped, asked, owner, until = row[8:CALL_WIDTH]
     return CallRecord(
         to_text(call_id),
         to_text(tool),
@@ -80,6 +81,7 @@ def to_call(row: Row) -> CallRecord:
         to_text(principal),
         to_text(version),
         None if failure is None else to_text(failure),
+        bool(is_stopped),
         asked,
         None if owner is None else LeaseRecord(to_text(owner), until),
     )

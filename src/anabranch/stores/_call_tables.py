@@ -70,6 +70,7 @@ CALL = sa.Table(
     sa.Column[str]("principal", Opaque, nullable=False),
     sa.Column[str]("version", Opaque, nullable=False),
     sa.Column[str]("failure", Opaque),
+    sa.Column[bool]("stopped", sa.Boolean(), nullable=False),
     sa.Column[float]("asked", sa.Double()),
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
@@ -136,6 +137,7 @@ _CALL = sa.select(
     CALL.c.principal,
     CALL.c.version,
     CALL.c.failure,
+    CALL.c.stopped,
     CALL.c.asked,
     CALL.c.owner,
     CALL.c.leased_until,
@@ -194,7 +196,11 @@ END: dict[CallEvent, sa.Update] = {
 }
 """With what a round ends."""
 LEASE = _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))
-TAKE_TO_UNDO = _leasing(CallEvent.UNDO).where(CALL.c.deadline <= sa.bindparam("due"))
+TAKE_TO_UNDO = (
+    _leasing(CallEvent.UNDO)
+    .where(CALL.c.deadline <= sa.bindparam("due"))
+    .values(stopped=sa.or_(CALL.c.stopped, sa.bindparam("stops", type_=sa.Boolean)))
+)
 SHORTEN = (
     sa.update(CALL)
     .where(_THIS, CALL.c.leased_until > sa.bindparam("until"))

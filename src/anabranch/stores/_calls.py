@@ -220,7 +220,7 @@ class Calls:
     ) -> CallRecord | None:
         this = to_bytes(call_id)
         values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
-        due = {**values, "due": now if is_due else math.inf}
+        due = {**values, "due": now if is_due else math.inf, "stops": not is_due}
 
         def work(connection: sa.Connection) -> CallRecord | None:
             if not self._take_to_undo.count(connection, due):

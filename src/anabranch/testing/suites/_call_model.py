@@ -150,7 +150,8 @@ class CallModel:
         if not is_wanted or not known.is_free(owner, now):
             known.shorten(until)
             return None
-        known.change(CallEvent.UNDO, lease=LeaseRecord(owner, until))
+        is_stopped = known.record.is_stopped or not is_due
+        known.change(CallEvent.UNDO, is_stopped=is_stopped, lease=LeaseRecord(owner, until))
         return known.record
 
     def move(

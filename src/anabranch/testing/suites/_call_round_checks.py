@@ -96,8 +96,8 @@ async def a_call_that_has_ended_is_not_opened(open_store: OpenCallStore) -> None
         for state in (each for each in CallState if not each.is_open):
             await in_state(store, state, state)
             found = await run(store, state, number=5)
-            wanted = OpenedRound(a_call(state, state=state), None, {}, {})
-            expect(found, wanted, f"a call that is {state}")
+            call = a_call(state, state=state, is_stopped=state == CallState.STOPPED)
+            expect(found, OpenedRound(call, None, {}, {}), f"a call that is {state}")
 
 
 async def opening_a_round_may_begin_its_call(open_store: OpenCallStore) -> None:

@@ -79,10 +79,12 @@ async def in_state(store: CallStore, state: CallState, call_id: str) -> CallReco
             await ended(store, call_id, event=CallEvent.RETURN)
         case CallState.FAILED:
             await ended(store, call_id, event=CallEvent.RAISE)
-        case CallState.EXPIRED | CallState.STOPPED:
+        case CallState.EXPIRED:
+            await store.take_to_undo(call_id, "a", 200.0, 210.0)
+            await store.move(call_id, CallEvent.EXPIRE, owner="a")
+        case CallState.STOPPED:
             await store.take_to_undo(call_id, "a", 100.0, 110.0, is_due=False)
-            ends = {CallState.EXPIRED: CallEvent.EXPIRE, CallState.STOPPED: CallEvent.STOP}
-            await store.move(call_id, ends[state], owner="a")
+            await store.move(call_id, CallEvent.STOP, owner="a")
     found = await store.find(call_id)
     if found is None or found.state != state:
         raise AssertionError(f"a call was to be {state}: found {found!r}")

@@ -151,6 +151,20 @@ async def a_call_that_is_due_can_be_taken(open_store: OpenCallStore) -> None:
         expect(await store.take_to_undo("unknown", "b", 1e9, 1e10), None, "there is none")
 
 
+async def it_is_known_that_a_call_was_stopped(open_store: OpenCallStore) -> None:
+    """Also when what is left is undone later, as of one whose time is over."""
+    async with opened(open_store) as store:
+        for name in ("stopped", "due"):
+            await begun(store, name)
+            found = await store.take_to_undo(name, "a", 200.0, 210.0, is_due=name == "due")
+            expect(found and found.is_stopped, name == "stopped", f"it is {name}")
+            again = await store.take_to_undo(name, "b", 209.0, 220.0, is_due=False)
+            expect(again, None, "a has it")
+            await store.move(name, CallEvent.RETRY, owner="a")
+            found = await store.take_to_undo(name, "b", 209.0, 220.0)
+            expect(found and found.is_stopped, name == "stopped", f"it was {name}")
+
+
 async def a_call_can_be_postponed(open_store: OpenCallStore) -> None:
     """In the state in which it was seen, and if no one works on it."""
     async with opened(open_store) as store:
@@ -190,6 +204,7 @@ CALL_STATE_CHECKS: tuple[CallStoreCheck, ...] = (
     the_first_failure_stays,
     what_is_undone_is_known,
     a_call_that_is_due_can_be_taken,
+    it_is_known_that_a_call_was_stopped,
     a_call_can_be_postponed,
     a_call_can_be_hastened,
 )

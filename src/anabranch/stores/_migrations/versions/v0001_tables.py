@@ -121,6 +121,7 @@ def upgrade() -> None:
         sa.Column("principal", sa.LargeBinary(), nullable=False),
         sa.Column("version", sa.LargeBinary(), nullable=False),
         sa.Column("failure", sa.LargeBinary(), nullable=True),
+        sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("asked", sa.Double, nullable=True),
         sa.Column("owner", sa.LargeBinary(), nullable=True),
         sa.Column("leased_until", sa.Double, nullable=True),

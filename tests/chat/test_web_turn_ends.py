@@ -10,6 +10,7 @@ import httpx2
 from anabranch import BranchContext, tool
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, calls
+from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, resume, run
 
 BUSY = "The model is overloaded."
@@ -195,3 +196,34 @@ async def test_a_question_that_was_left_has_no_answer_of_the_person() -> None:
             "cancel",
             question["interrupt_id"],
         )
+
+
+async def test_a_message_that_is_stopped_before_a_worker_has_it_is_kept_for_a_retry() -> None:
+    async with browsing(concurrency=None) as client:
+        accept = {"accept": "application/json"}
+        await client.post("/agui", json=message("hello"), headers=accept)
+        assert (await client.post("/threads/t1/stop", json={})).json() == {"stopped": True}
+        tree = await tree_of(client)
+        [said] = tree["nodes"]
+        assert (said["content"][0]["text"], tree["refs"]["head"]) == ("hello", said["id"])
+        assert tree["ends"] == {said["id"]: {"error": None}}
+        async with client.stream("GET", "/threads/t1/events?after=0") as events:
+            async for line in events.aiter_lines():
+                if said["id"] in line:  # a page that is open shows it
+                    break
+        retry = await client.post("/threads/t1/retry", json={"node_id": said["id"]})
+        assert retry.status_code == 202
+
+
+async def test_a_message_that_is_stopped_before_a_worker_has_it_leaves_no_question() -> None:
+    trees = MemoryTrees()
+    async with browsing(store=trees) as client:
+        await run(client, message("reserve"))
+    async with browsing(store=trees, concurrency=None) as client:
+        before = await tree_of(client)
+        accept = {"accept": "application/json"}
+        await client.post("/agui", json=message("instead", run="r2"), headers=accept)
+        await client.post("/threads/t1/stop", json={})
+        after = await tree_of(client)
+        assert (after["nodes"], after["ends"]) == (before["nodes"], {})
+        assert len((await client.get("/threads/t1/pending")).json()) == 1

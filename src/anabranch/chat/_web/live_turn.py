@@ -32,7 +32,7 @@ from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.open_run import OpenRun
-from anabranch.chat._web.run_input import ends_of_all_open
+from anabranch.chat._web.run_input import Message, ends_of_all_open, message_in
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
@@ -60,6 +60,7 @@ class LiveTurn:
     Attributes:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
+        message: the person's, with which the run begins; ``None`` before its events were read.
         is_waiting: whether it was handed over until a time.
         times: when it goes on by itself.
         is_resumed: whether it goes on with what others have stored, and may not have reported.
@@ -72,6 +73,7 @@ class LiveTurn:
     ) -> None:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
+        self.message: Message | None = None
         self.is_waiting = False
         self.is_resumed = False
         self.suspension: Suspension = Suspension(self._is_over)
@@ -136,6 +138,7 @@ class LiveTurn:
         """
         if self._begun is not None:
             self._after, events = self._begun
+            self.message = message_in(events[0])
             self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
             return events
         if self._taken is None or self._taken.begun is None:
@@ -143,6 +146,7 @@ class LiveTurn:
         self._after = self._taken.begun - 1
         self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
         events = await self._log.read(self._after, self._taken.last)
+        self.message = message_in(events[0])
         self._log.add(ends_of_all_open(events), lease=self._lease)
         self._mapping.go_on_after(events)
         return events
@@ -306,11 +310,15 @@ class LiveTurn:
 
 
 async def stop_run(
-    log: ThreadLog, right: ThreadLease, call: Callable[[OpenRun], Awaitable[object]]
+    log: ThreadLog,
+    right: ThreadLease,
+    call: Callable[[OpenRun], Awaitable[object]],
+    store_end: Callable[[LiveTurn], Awaitable[object]] | None = None,
 ) -> bool:
     """Stop the run that has not ended, and wait for its end; return whether there was one.
 
-    A worker ends one that waits for a time; ``call`` calls it.
+    A worker ends one that waits for a time; ``call`` calls it. ``store_end`` stores how one ends
+    that no worker has taken.
 
     Raises:
         StoreError: the store failed.
@@ -321,6 +329,8 @@ async def stop_run(
     if await turn.take(run, to_end=True):  # no worker has taken it yet
         try:
             await turn.read()
+            if store_end is not None:
+                await store_end(turn)
             await turn.stop()
         finally:
             await run_shielded(turn.hand_over())

@@ -21,7 +21,7 @@ from anabranch.chat._web.branch_work import MOST_ATTEMPTS, Asleep, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
-from anabranch.chat._web.run_input import message_in, started
+from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import ASIDE, TurnWork
@@ -105,6 +105,11 @@ class RunWork:
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
             turn = None
+
+    async def store_stop(self, turn: LiveTurn) -> None:
+        """Store that a run was stopped which no worker has taken, and its message."""
+        current_turn.set(turn)
+        await self._store_end(turn, None)
 
     async def look_later(self, run_id: str) -> None:
         """Have the thread looked at later, although a run that is in progress takes up what is there.
@@ -192,7 +197,7 @@ class RunWork:
         else:
             report = turn.show_missed if turn.is_taken_over else None
             work = TurnWork(self._agent.of_run(run.run_id), self._thread_id, report)
-            last = await work.run(run.run_id, message_in(events[0]), is_new=turn.is_new)
+            last = await work.run(run.run_id, turn.message, is_new=turn.is_new)
             if turn.is_taken_over and await self._goes_on_below(last):
                 last = await work.run(run.run_id, None)
             await self._end(turn, work, last)
@@ -280,19 +285,29 @@ class RunWork:
                 self._thread_id,
                 error,
             )
-        await self._store_end(None)
+        await self._store_end(turn, None)
         await turn.stop()
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
         """Report why a turn has ended."""
-        await self._store_end(message)
+        await self._store_end(turn, message)
         await turn.fail(message)
 
-    async def _store_end(self, error: str | None) -> None:
-        """Store how a turn has ended at the head, where its last node is."""
+    async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
+        """Store how a turn has ended at the head, where its last node is: its message, if no other."""
         try:
+            if not await self._is_said(turn) and error is None:
+                return
             if (head := await self._agent.head(self._thread_id)) is not None:
                 await store_turn_end(self._agent.store, TurnEnd(head, error))
-        except StoreError as problem:
+        except AnabranchError as problem:
             name = self._thread_id
             logger.warning("thread %r: the end of a turn could not be stored: %s", name, problem)
+
+    async def _is_said(self, turn: LiveTurn) -> bool:
+        """Whether the message of a turn is in the tree, if it has one: it is added if it can be."""
+        if turn.run is None or turn.message is None:
+            return True
+        run_id = turn.run.run_id
+        work = TurnWork(self._agent.of_run(run_id), self._thread_id)
+        return await work.keep(run_id, turn.message)

@@ -111,18 +111,36 @@ class TurnWork:
         by_person = _is_by_person(around)
         return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
 
+    async def keep(self, run_id: str, message: Message) -> bool:
+        """Add the message of a run that ends before it was said; return whether it is there.
+
+        It is not where a question is open, or a tool has an answer: who tries the message again
+        finds them as they are.
+        """
+        name, agent = node_id(self._thread_id, run_id), self._agent
+        if await agent.store.node(name) is None:
+            end = await agent.end(self._thread_id)
+            if end is not None and _must_be_left(end):
+                return False
+            head = None if end is None else end.around.last.id
+            await self._add(message, name, head if message.at is HEAD else message.at)
+        return True
+
     async def _say(self, message: Message, name: str) -> Node:
         """Add a message; open questions are left first: their tools read that they were cancelled."""
         agent = self._agent
         end = await self._end()
-        last = None if end is None else end.around.last
-        head = None if last is None else last.id
+        head = None if end is None else end.around.last.id
         at = head if message.at is HEAD else message.at
-        if end is not None and last is not None and (end.questions or last.kind in ASIDE):
+        if end is not None and _must_be_left(end):
             left = await agent.cancel_questions(end.around)
             at = left.id if at == head else at
-        new = agent.dependencies.node(self._thread_id, at, "user", message.text.strip())
-        [said] = await agent.add([replace(new, id=name)])
+        return await self._add(message, name, at)
+
+    async def _add(self, message: Message, name: str, at: str | None) -> Node:
+        text = message.text.strip()
+        new = self._agent.dependencies.node(self._thread_id, at, "user", text)
+        [said] = await self._agent.add([replace(new, id=name)])
         return said
 
     async def _end(self) -> PathEnd | None:
@@ -153,6 +171,11 @@ class TurnWork:
             return await (await agent.turn(caller)).use_tools(caller)
 
         return work
+
+
+def _must_be_left(end: PathEnd) -> bool:
+    """Whether a message there leaves questions, or tools with answers, that go on without one."""
+    return bool(end.questions) or end.around.last.kind in ASIDE
 
 
 def _has_returned(around: Surroundings) -> bool:

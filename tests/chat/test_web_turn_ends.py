@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 
 from anabranch import BranchContext, tool
+from anabranch.agents import Agent
+from anabranch.chat._web.run_input import node_id
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, calls
 from tests.agents.memory import MemoryTrees
@@ -227,3 +230,68 @@ async def test_a_message_that_is_stopped_before_a_worker_has_it_leaves_no_questi
         after = await tree_of(client)
         assert (after["nodes"], after["ends"]) == (before["nodes"], {})
         assert len((await client.get("/threads/t1/pending")).json()) == 1
+
+
+async def test_a_stop_that_comes_when_the_reply_is_whole_is_no_end() -> None:
+    trees = MemoryTrees()
+    async with browsing(store=trees, concurrency=None) as client:
+        accept = {"accept": "application/json"}
+        await client.post("/agui", json=message("hello"), headers=accept)
+        agent = Agent(
+            trees, MockModel(lambda _: "Hello.")
+        )  # a worker that has not reported the end
+        said = agent.dependencies.node("t1", None, "user", "hello")
+        [said] = await agent.add([replace(said, id=node_id("t1", "r1"))])
+        await agent.go_on(said)
+        await client.post("/threads/t1/stop", json={})
+        tree = await tree_of(client)
+        assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant"]
+        assert tree["ends"] == {}
+
+
+async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_by_a_retry() -> None:
+    paid = list[str]()
+
+    @tool
+    async def charge(ctx: BranchContext) -> str:
+        """Charge."""
+        del ctx
+        paid.append("10 EUR")
+        return "paid"
+
+    trees = MemoryTrees()
+    async with browsing(store=trees, tools=[charge], concurrency=None) as client:
+        accept = {"accept": "application/json"}
+        await client.post("/agui", json=message("/charge"), headers=accept)
+        agent = Agent(trees, MockModel(lambda _: ""), tools=[charge])  # a worker that was stopped
+        said = agent.dependencies.node("t1", None, "user", "/charge")
+        [said] = await agent.add([replace(said, id=node_id("t1", "r1"))])
+        use = calls(("use_1", "charge", {})).content
+        by = {"by": "person"}
+        await agent.add([agent.dependencies.node("t1", said.id, "assistant", use, data=by)])
+        await agent.interrupt_tools("t1")
+        await client.post("/threads/t1/stop", json={})
+    async with browsing(store=trees, tools=[charge]) as client:
+        [at] = (await tree_of(client))["ends"]
+        assert paid == []
+        tree = await retried(client, at)
+    assert [each["kind"] for each in tree["nodes"]][-2:] == ["assistant", "results"]
+    assert paid == ["10 EUR"]
+
+
+async def test_an_answer_that_was_stopped_before_a_worker_had_it_is_taken_up_by_a_retry() -> None:
+    trees = MemoryTrees()
+    async with browsing(store=trees) as client:
+        await run(client, message("reserve"))
+    async with browsing(store=trees, concurrency=None) as client:
+        [question] = (await client.get("/threads/t1/pending")).json()
+        content = {"row": 3, "note": ""}
+        entry = {"interruptId": question["interrupt_id"], "status": "resolved", "payload": content}
+        body, accept = resume(entry), {"accept": "application/json"}
+        assert (await client.post("/agui", json=body, headers=accept)).status_code == 202
+        await client.post("/threads/t1/stop", json={})
+        [at] = (await tree_of(client))["ends"]
+    async with browsing(store=trees) as client:
+        tree = await retried(client, at)
+    assert "Row 3 on AB1" in str(tree["nodes"])
+    assert [each["kind"] for each in tree["nodes"]].count("question") == 1

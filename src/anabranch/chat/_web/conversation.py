@@ -239,9 +239,7 @@ class Conversation:
 
         If no worker had it, one is called for what its tools had done.
         """
-        is_stopped = await stop_run(
-            self.log, self._right, self._wake, self._runs.store_stop
-        )
+        is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await self._agent.end(self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
             await self._wake(OpenRun("", until=self._agent.dependencies.clock.now()))

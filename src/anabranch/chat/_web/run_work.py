@@ -24,7 +24,7 @@ from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
-from anabranch.chat._web.turn_work import ASIDE, TurnWork
+from anabranch.chat._web.turn_work import ASIDE, TurnWork, has_replied
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
 from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
@@ -294,12 +294,16 @@ class RunWork:
         await turn.fail(message)
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store how a turn has ended at the head, where its last node is: its message, if no other."""
+        """Store how a turn has ended at the head, where its last node is: its message, if no other.
+
+        A stop may come when the reply is whole: then there is nothing to try again.
+        """
         try:
             if not await self._is_said(turn) and error is None:
                 return
-            if (head := await self._agent.head(self._thread_id)) is not None:
-                await store_turn_end(self._agent.store, TurnEnd(head, error))
+            around = await self._agent.store.around(self._thread_id)
+            if around is not None and not has_replied(around):
+                await store_turn_end(self._agent.store, TurnEnd(around.last.id, error))
         except AnabranchError as problem:
             name = self._thread_id
             logger.warning("thread %r: the end of a turn could not be stored: %s", name, problem)

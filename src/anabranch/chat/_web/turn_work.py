@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from anabranch.agents import Agent
+from anabranch.agents._batch_line import result_at
 from anabranch.agents._path_end import PathEnd
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.chat._web.shown_node import is_interrupted
 from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
+from anabranch.models import INTERRUPTED
 from anabranch.tree import HEAD as HEAD_REF
-from anabranch.tree import Node, Ref, Surroundings, turn_has_ended
+from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
 
-__all__ = ["ASIDE", "TurnWork"]
+__all__ = ["ASIDE", "TurnWork", "has_replied"]
 
 ASIDE = {"question", "answer"}
 """Kinds of nodes between one that calls tools and their results."""
+
+BATCH = {*ASIDE, "results"}
+"""Kinds of nodes that follow one that calls tools."""
 
 
 class TurnWork:
@@ -64,7 +69,7 @@ class TurnWork:
         """Return the node from which a turn is tried again that ended at ``node_id`` without a reply.
 
         It is the last one that the model, or a tool that the person called, was to reply to; or the
-        end itself, if a tool has returned there: what was done is not done again.
+        end itself, if a tool has returned there, or has an answer: what was done is not done again.
 
         Raises:
             ToolError: no turn ended there.
@@ -72,9 +77,11 @@ class TurnWork:
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or not turn_has_ended(around):
             raise ToolError(f"No turn ended without a reply at {node_id!r}.")
-        if _has_returned(around):
+        is_answered = around.last.kind in ASIDE and None in _results(around)
+        if is_answered or _has_returned(around):
             return node_id
-        replied = (each for each in reversed(around.nodes) if each.kind in {"user", "results"})
+        kinds = {"user"} if _is_by_person(around) else {"user", "results"}
+        replied = (each for each in reversed(around.nodes) if each.kind in kinds)
         return next(replied).id
 
     async def go_back(self, node_id: str) -> None:
@@ -173,17 +180,32 @@ class TurnWork:
         return work
 
 
+def has_replied(around: Surroundings) -> bool:
+    """Whether a turn has its whole reply at the last node: the model's, or that of a person's tool."""
+    last = around.last
+    if last.kind == "results":
+        return _is_by_person(around) and _has_returned(around)
+    is_cut = last.data.get("stop_reason") in {"error", INTERRUPTED}
+    return last.kind == "assistant" and not last.tool_uses and not is_cut
+
+
 def _must_be_left(end: PathEnd) -> bool:
     """Whether a message there leaves questions, or tools with answers, that go on without one."""
     return bool(end.questions) or end.around.last.kind in ASIDE
 
 
 def _has_returned(around: Surroundings) -> bool:
-    """Whether a tool that is called at the last node has a result."""
-    last = around.last
-    found = (around.results.get((last.id, use.id)) for use in last.tool_uses)
-    contents = (each.content if each.pending is None else each.pending for each in found if each)
+    """Whether a tool has a result that is called at the last node, or before what was asked there."""
+    found = filter(None, _results(around))
+    contents = (each.content if each.pending is None else each.pending for each in found)
     return not all(map(is_interrupted, contents))
+
+
+def _results(around: Surroundings) -> list[Result | None]:
+    """Return the results of the tools with which a path ends, each ``None`` if there is none."""
+    back = dropwhile(lambda each: each.kind in BATCH, reversed(around.nodes))
+    caller = next(back, around.last)
+    return [result_at(around, use.id) for use in caller.tool_uses]
 
 
 def _is_by_person(around: Surroundings) -> bool:

@@ -17,11 +17,25 @@ from starlette.routing import Route
 from anabranch.chat import RateLimits, make_chat_app
 from anabranch.chat._web.thread_ids import shown_id
 from anabranch.memory import Draft, MemoryStore, ReasoningBank, Scopes
+from anabranch.messages import SampleRequest
+from anabranch.models import ModelError
 from anabranch.stores import open_memory_store, open_stores
+from anabranch.testing import MockModel
 from anabranch.testing.suites._expectations import opened
 from anabranch.tree import Thread, tree_to_json
+from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import browsing, message, model, reserve, resume, run, serving
+from tests.chat.web import (
+    browsing,
+    decide,
+    events_in,
+    message,
+    model,
+    reserve,
+    resume,
+    run,
+    serving,
+)
 from tests.patience import PATIENCE
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
@@ -126,10 +140,32 @@ async def test_a_guessed_thread_is_answered_as_one_that_does_not_exist(
         assert len((await client.get("/threads/anns/pending")).json()) == 1
 
 
+def overloaded(request: SampleRequest) -> Any:
+    return ModelError("Overloaded.") if heard(request) == "fail" else decide(request)
+
+
+async def threads_of_a_retry(client: httpx2.AsyncClient, thread: str) -> set[str]:
+    """Let a turn fail, and once more; return the threads that the events of the retry name."""
+    await run(client, message("fail", thread=thread, run="failing"))
+    tree = (await client.get(f"/threads/{thread}/tree")).json()
+    [ended] = tree["ends"]
+    response = await client.post(f"/threads/{thread}/retry", json={"node_id": ended})
+    assert response.status_code == 202
+    lines: list[str] = []
+    place = f"/threads/{thread}/events?after={tree['position']}"
+    async with client.stream("GET", place) as events:
+        async for line in events.aiter_lines():
+            lines.append(line)
+            if '"RUN_ERROR"' in line:
+                break
+    return {each["threadId"] for each in events_in("\n".join(lines)) if "threadId" in each}
+
+
 async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(url: str) -> None:
     """Otherwise a refusal would say which ids others use, and theirs could not be used."""
     calls, trees = open_stores(url)
-    async with browsing(store=trees, calls=calls, authenticate=known) as client:
+    options: dict[str, Any] = {"replies": MockModel(overloaded), "authenticate": known}
+    async with browsing(store=trees, calls=calls, **options) as client:
         await begin(client)
         anns = (await client.get("/threads/anns/tree")).json()
         client.headers.update(BO)
@@ -144,6 +180,7 @@ async def test_an_id_that_another_has_chosen_names_a_conversation_of_ones_own(ur
         await run(client, resume(entry, thread="anns"))
         bos = (await client.get("/threads/anns/tree")).json()
         assert (bos["thread"], bos["nodes"][-1]["content"][0]["text"]) == ("anns", "Done.")
+        assert await threads_of_a_retry(client, "anns") == {"anns"}
         assert [each["id"] for each in (await client.get("/threads")).json()] == ["anns"]
         assert (await client.post("/threads", json={"id": "anns"})).status_code == 409
         client.headers.update(ANN)

@@ -38,6 +38,8 @@ __all__ = ["IN_BRANCH", "ToolSurface", "WebSurface", "chatting"]
 USE = re.compile(r"^use (\w+) (\{.*\})$", re.MULTILINE)
 PLACE = re.compile(r"\{(\w+)(?::\w+)?\}")
 SAID_BY_SERVER = {"date", "server", "content-length", "etag", *map(str.lower, SECURITY_HEADERS)}
+STORED = re.compile("@[0-9a-f]{32}")
+"""What an id has under which a thread is stored, and no id that is shown."""
 SOURCE = "export default async () => ({action: 'decline'});"
 MOUNTED = "/chat"
 IN_BRANCH = " in a branch"
@@ -194,6 +196,7 @@ class WebSurface:
                 ):
                     break
             shown = {k: v for k, v in response.headers.items() if k not in SAID_BY_SERVER}
+        assert not STORED.search(text + json.dumps(shown)), f"{operation} shows a stored id: {text}"
         return Answer(response.is_success, text, f"{response.status_code} {json.dumps(shown)}")
 
 

@@ -20,6 +20,8 @@ from tests.owners.web import MOUNTED, Gates, WebSurface, body_of, chatting, said
 __all__ = ["STORY", "TwoPeople", "WebStory", "two_people"]
 
 STORY = "tests/owners/web_story.py"
+SHARED = "regatta"
+"""A thread's id that both choose: the second one's is stored under another, which nobody is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +175,20 @@ class WebStory:
 
     async def _run(self) -> None:
         stopped = self.person.new("thread")
-        for thread in (self.held, stopped):
+        for thread in (self.held, stopped, SHARED):
             body = said(thread, self.person.new("run"), self._using("hold", place=self.person.word))
             await self.do("POST /agui", body=body, headers={"accept": "application/json"})
             assert (await self.tree(thread))["running"]
-        path = {"id": stopped}
-        await self.do("POST /threads/{id}/stop", path=path)
-        [ended] = (await self.tree(stopped))["ends"]
-        await self.do("POST /threads/{id}/retry", path=path, body={"node_id": ended})
-        await self.do("POST /threads/{id}/stop", path=path)
+        for thread in (stopped, SHARED):
+            path = {"id": thread}
+            await self.do("POST /threads/{id}/stop", path=path)
+            tree = await self.tree(thread)
+            [ended] = tree["ends"]
+            await self.do("POST /threads/{id}/retry", path=path, body={"node_id": ended})
+            query = {"after": tree["position"]}
+            shown = str(await self.do("GET /threads/{id}/events", path=path, query=query))
+            assert f'"threadId":"{thread}"' in shown, shown
+            await self.do("POST /threads/{id}/stop", path=path)
 
     async def _remember(self) -> None:
         thread, me = self.person.new("thread"), self.person

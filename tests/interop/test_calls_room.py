@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -11,6 +12,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, ViewportSize, expect
 
+from anabranch import BranchContext, tool
+from anabranch._durable.call_states import NAMED
+from anabranch.chat import make_chat_app
+from anabranch.stores import open_stores
+from tests.chat.web import model
+from tests.chat.web import serving as serving_app
 from tests.interop.browsing import tab
 from tests.interop.test_page import SEATS, browser, serving
 
@@ -75,6 +82,37 @@ async def test_a_call_of_a_server_is_shown_and_answered_differently(
             await page.go_back()
             await expect(page.get_by_label("Returned")).to_have_text("booked 3, none, False")
     assert (tmp_path / "done.txt").read_text() == "<b>ZZ9</b>\n"
+
+
+async def test_the_room_knows_every_state_and_until_when_a_stopped_call_is_kept(
+    browser: Browser,
+) -> None:
+    @tool
+    async def watch(ctx: BranchContext) -> str:
+        """Watch."""
+        await ctx.notify("Watching")
+        await asyncio.Event().wait()
+        return "never"
+
+    calls, trees = open_stores("memory:")
+    app = make_chat_app(trees, model(), [watch], calls=calls, recorded_calls="values")
+    async with serving_app(app) as address, tab(browser, address) as opened:
+        page = opened.page
+        await opened.say("/watch")
+        await expect(page.get_by_text("Watching")).to_be_visible()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(opened.messages.get_by_text("Stopped by you.")).to_be_visible()
+        await page.get_by_role("link", name="Calls").click()
+        status = page.get_by_label("Status")
+        options = await status.locator("option").all()
+        assert {await each.get_attribute("value") for each in options} == {"", *NAMED}
+        await status.select_option("stopped")
+        await page.get_by_role("button", name=re.compile("watch call_")).click()
+        call = page.get_by_role("article", name=re.compile("Call call_"))
+        await expect(call.get_by_role("heading", name="watch stopped")).to_be_visible()
+        await expect(call.get_by_role("term").filter(has_text="Deleted after")).to_be_visible()
+        await expect(call.get_by_role("term").filter(has_text="Expires")).to_have_count(0)
+    await trees.close()
 
 
 async def test_without_the_option_there_is_no_such_room(browser: Browser, tmp_path: Path) -> None:

@@ -277,7 +277,8 @@ class Rounds:
         """Make a call that other code has begun this code's, if this takes the same way.
 
         Raises:
-            OtherVersionError: it does not. The call waits, as if its client were thinking.
+            OtherVersionError: it does not. The call is ready for other code, and its client has as
+                long to come again as after a reply.
             StoreError: another worker has taken the call over, or the store failed.
         """
         runtime = self.runtime

@@ -4,8 +4,9 @@ It decides which statement is executed when, and what its outcome means. So that
 not disturb each other:
 
 - which one is first is decided by a unique key, never by reading before writing;
-- a call's row is changed, or locked, before anything else of the call: so the order of ids is the order
-  of commits, and no two writers deadlock (on SQLite there is one writer anyway);
+- a call's row is locked before its entries and answers are written, so the order of ids is the order of
+  commits; the end of a round and a step that is undone are one row each, which is inserted before
+  anything is locked: no two writers deadlock (on SQLite there is one writer anyway);
 - a call moves by one statement, which has the states that it may move from as its condition, and the
   owner of the lease where only that one may move it.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from anabranch.agents import Agent
 from anabranch.chat._web.run_input import node_id
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, calls
+from anabranch.tree import Surroundings
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, resume, run
 
@@ -132,7 +134,7 @@ async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> 
         await client.post("/threads/t1/stop", json={})
         tree = await tree_of(client)
         assert [each["parent_id"] for each in tree["nodes"][1:]] == [said["id"]] * 2
-        assert len(tree["ends"]) == 2
+        assert tree["ends"] == {tree["nodes"][-1]["id"]: {"error": None}}
         # On the path of a message below it, the call has no result.
         await run(client, message("so?", run="r9"))
         *_, after, _ = (await tree_of(client))["nodes"]
@@ -295,3 +297,44 @@ async def test_an_answer_that_was_stopped_before_a_worker_had_it_is_taken_up_by_
         tree = await retried(client, at)
     assert "Row 3 on AB1" in str(tree["nodes"])
     assert [each["kind"] for each in tree["nodes"]].count("question") == 1
+
+
+async def test_a_turn_is_tried_again_once() -> None:
+    flaky = Flaky(ModelError(BUSY), "Hello.", "Once more.")
+    async with browsing(replies=flaky.model) as client:
+        await run(client, message("hello"))
+        [at] = (await tree_of(client))["ends"]
+        tree = await retried(client, at)
+        again = await client.post("/threads/t1/retry", json={"node_id": at})
+        assert (again.status_code, tree["ends"]) == (422, {})
+        assert again.json()["error"] == f"No turn ended without a reply at {at!r}."
+        assert (await tree_of(client))["nodes"] == tree["nodes"]
+
+
+async def test_a_turn_is_tried_again_in_one_of_two_processes() -> None:
+    """Each has found the end when it may begin."""
+    trees, replies = Passing(), iter([ModelError(BUSY), "Hello.", "Once more."])
+    model = MockModel(lambda _: next(replies))
+    async with browsing(store=trees, replies=model) as one, browsing(store=trees) as two:
+        await run(one, message("hello"))
+        [at] = (await tree_of(one))["ends"]
+        trees.now = lambda: retried(one, at)
+        late = await two.post("/threads/t1/retry", json={"node_id": at})
+        assert late.status_code == 422
+        tree = await tree_of(two)
+        assert ([each["kind"] for each in tree["nodes"]], tree["running"]) == (
+            ["user", "assistant"],
+            False,
+        )
+
+
+class Passing(MemoryTrees):
+    """Lets something happen once when the surroundings of a node have been read."""
+
+    now: Callable[[], Awaitable[object]] | None = None
+
+    async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
+        found, now, self.now = await super().around(thread_id, node_id), self.now, None
+        if now is not None:
+            await now()
+        return found

@@ -9,7 +9,7 @@ from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import Node
 from anabranch.tree._projection import ASIDE, Results, is_placeholder
 from anabranch.tree._tree_store import Tree
-from anabranch.tree._turn_end import NO_USE
+from anabranch.tree._turn_end import end_of_turn
 
 __all__ = [
     "CLOSED",
@@ -106,10 +106,10 @@ def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
 
 
 def _end_of_turn(node: Node, results: Results) -> str:
-    end = results.get((node.id, NO_USE))
+    end = end_of_turn(node.id, results)
     if end is None:
         return ""
-    return f"failed: {text_of(end.content)}".rstrip(".") if end.is_error else STOPPED
+    return STOPPED if end.error is None else f"failed: {end.error}".rstrip(".")
 
 
 def text_for_person(node: Node) -> str:

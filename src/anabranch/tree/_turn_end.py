@@ -1,7 +1,8 @@
 """The end of a turn without a whole reply: an error, or a person's stop, stored where the turn ended.
 
 It is the result of no tool use, at the last node of the turn. So a model is never sent it, and every
-store of trees, and every file of a conversation, has it. The next end at that node replaces it.
+store of trees, and every file of a conversation, has it. The next end at that node replaces it; when the
+turn is tried again, a text that is no error does.
 """
 
 from __future__ import annotations
@@ -10,12 +11,23 @@ from dataclasses import dataclass
 
 from anabranch.messages import TextBlock, text_of
 from anabranch.tree._nodes import Result
+from anabranch.tree._projection import Results
 from anabranch.tree._tree_store import Path, Tree, TreeStore
 
-__all__ = ["NO_USE", "TurnEnd", "store_turn_end", "turn_ends_in", "turn_has_ended"]
+__all__ = [
+    "TurnEnd",
+    "clear_turn_end",
+    "end_of_turn",
+    "store_turn_end",
+    "turn_ends_in",
+    "turn_has_ended",
+]
 
 NO_USE = ""
 """In place of the id of a tool use, of which none is empty."""
+
+CLEARED = (TextBlock(text="tried again"),)
+"""In place of an error's text, or of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +54,29 @@ async def store_turn_end(store: TreeStore, end: TurnEnd) -> None:
     await store.set_results([Result(end.node_id, NO_USE, content, is_error=failed)])
 
 
+async def clear_turn_end(store: TreeStore, node_id: str) -> None:
+    """Take the end at a node back, as its turn is tried again.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    await store.set_results([Result(node_id, NO_USE, CLEARED)])
+
+
+def end_of_turn(node_id: str, results: Results) -> TurnEnd | None:
+    """Return how a turn ended at a node, ``None`` if none did."""
+    end = results.get((node_id, NO_USE))
+    if end is None or (end.content == CLEARED and not end.is_error):
+        return None
+    return TurnEnd(node_id, text_of(end.content) if end.is_error else None)
+
+
 def turn_ends_in(tree: Tree) -> list[TurnEnd]:
     """Return the ends of a thread's turns."""
-    found = (each for each in tree.results.values() if each.tool_use_id == NO_USE)
-    return [
-        TurnEnd(each.node_id, text_of(each.content) if each.is_error else None) for each in found
-    ]
+    found = (end_of_turn(name, tree.results) for name, use_id in tree.results if use_id == NO_USE)
+    return [each for each in found if each is not None]
 
 
 def turn_has_ended(path: Path) -> bool:
     """Whether a turn ended without a whole reply at the last node of ``path``."""
-    return (path.nodes[-1].id, NO_USE) in path.results
+    return end_of_turn(path.nodes[-1].id, path.results) is not None

@@ -29,7 +29,7 @@ from anabranch.chat._web.thread_lease import BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.engines import Engine, Wake
-from anabranch.errors import AnabranchError, StoreError
+from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
@@ -151,11 +151,15 @@ class Conversation:
             ToolError: no turn ended there.
         """
         async with self._lock:
-            place = await self._work.retried_at(node_id)
+            await self._work.check_retry(node_id)
             turn = self._new_turn()
             try:
                 await turn.begin(started(self.log.shown_id, run_id))
-                await self._work.go_back(place)
+                try:
+                    await self._work.go_back(node_id)
+                except ToolError:  # another process has tried it again since
+                    await turn.succeed(is_empty=True)
+                    raise
                 if turn.times.alarm:
                     await self.branches.call_off()
             finally:

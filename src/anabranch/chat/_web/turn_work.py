@@ -20,6 +20,7 @@ from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import HEAD as HEAD_REF
 from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
+from anabranch.tree._turn_end import clear_turn_end
 
 __all__ = ["ASIDE", "TurnWork", "has_replied"]
 
@@ -65,7 +66,15 @@ class TurnWork:
                 raise ToolError(f"There is no node {message.at!r} in this conversation.")
         self._called(message.text)
 
-    async def retried_at(self, node_id: str) -> str:
+    async def check_retry(self, node_id: str) -> None:
+        """Check that a turn ended at a node without a reply, and was not tried again.
+
+        Raises:
+            ToolError: none did, or it was.
+        """
+        await self._retried_at(node_id)
+
+    async def _retried_at(self, node_id: str) -> str:
         """Return the node from which a turn is tried again that ended at ``node_id`` without a reply.
 
         It is the last one that the model, or a tool that the person called, was to reply to; or the
@@ -85,8 +94,16 @@ class TurnWork:
         return next(replied).id
 
     async def go_back(self, node_id: str) -> None:
-        """Move the thread's head to a node, from which a run without a message goes on."""
-        await self._agent.store.set_ref(self._thread_id, Ref(HEAD_REF, node_id))
+        """Move the thread's head to where the turn is tried again that ended at a node: once.
+
+        A run without a message goes on from there.
+
+        Raises:
+            ToolError: no turn ended there, or it is tried again already.
+        """
+        store = self._agent.store
+        await store.set_ref(self._thread_id, Ref(HEAD_REF, await self._retried_at(node_id)))
+        await clear_turn_end(store, node_id)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
         """Do the work of a run, or go on with it; return the turn's last node.

@@ -30,6 +30,9 @@ from anabranch.tree import Thread
 
 __all__ = ["agui_route"]
 
+NEW = ""
+"""In place of the id of a thread that is new: no node is of it, whoever has a thread of the same id."""
+
 TITLE = 60
 LONGEST_RUN_ID = 200
 RUN_ID = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_RUN_ID}}}")
@@ -93,7 +96,7 @@ async def _conversation(
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and not wanted.resume:
         name, text = _new_id(wanted.thread_id), _new_message(wanted)
-        await TurnWork(conversations.agent, name).check(Message(text, _place(wanted)))
+        await TurnWork(conversations.agent, NEW).check(Message(text, _place(wanted)))
         now = conversations.agent.dependencies.clock.now()
         new = Thread(name, now, title=text[:TITLE], owner=principal)
         found = await conversations.begin(new) or await conversations.find(name, principal)

@@ -160,11 +160,23 @@ class Conversations:
         if await self.find(thread.id, thread.owner) is not None:
             return None
         for name in stored_ids(thread.id, thread.owner):
-            if await self.agent.store.thread(name) is None:
-                named = replace(thread, id=name)
-                await self.agent.store.create_thread(named)
+            named = replace(thread, id=name)
+            stored = await self.agent.store.thread(name) or await self._created(named)
+            if stored is named:
                 return self._in(named)
+            if stored.owner == thread.owner:  # at the same time, elsewhere
+                return None
         return None
+
+    async def _created(self, thread: Thread) -> Thread:
+        """Store a thread, and return it; or the one that has been stored under its id meanwhile."""
+        try:
+            await self.agent.store.create_thread(thread)
+        except StoreError:
+            if (stored := await self.agent.store.thread(thread.id)) is not None:
+                return stored
+            raise
+        return thread
 
     def _in(self, thread: Thread) -> Conversation:
         self._work_untended()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,9 @@ import httpx2
 import pytest
 
 from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch.errors import StoreError
 from anabranch.tool import Tool
+from anabranch.tree import Node, Ref, Result
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_calls_room import accepted, later
 from tests.chat.web import browsing, message, resume, run, types_of
@@ -215,6 +217,33 @@ async def test_what_cannot_be_answered_differently_is_refused(
         assert (response.status_code, error in response.text) == (status, True)
         assert await kinds(client) == {}
     assert done == DONE
+
+
+async def test_who_answers_differently_is_told_that_it_could_not_be_stored() -> None:
+    store = Away()
+    async with talking(store=store) as client:
+        call, body = await talked(client, "/lucky", 3), numbered(5, "lucky/elicit.1")
+        store.is_away = True
+        response = await client.post(f"/calls/{call}/answers", json=body)
+        assert (response.status_code, "Try again" in response.json()["error"]) == (503, True)
+        store.is_away = False
+        tree = (await client.get("/threads/t1/tree")).json()
+        assert (tree["running"], tree["ends"]) == (False, {})
+        await again(client, call, **body)
+    assert DONE == [3, 5]
+
+
+class Away(MemoryTrees):
+    """Stores no answer while it is away."""
+
+    is_away = False
+
+    async def append(
+        self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
+    ) -> None:
+        if self.is_away and any(each.kind == "answer" for each in nodes):
+            raise StoreError("The store is away.")
+        await super().append(nodes, results=results, refs=refs)
 
 
 async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:

@@ -215,6 +215,7 @@ class Conversation:
         Raises:
             AnswerRefusedError: it cannot be answered, or not like this.
             BusyError: a turn is running.
+            AnabranchError: the answer could not be stored: the run has ended, with nothing done.
         """
         async with self._lock:
             other = await self._checks.another(question_id, given)
@@ -223,8 +224,9 @@ class Conversation:
             try:
                 await turn.begin(started(self.log.shown_id, run_id))
                 await self._agent.add_answer(question_id, other.reply, again=True, at=other.around)
-            except AnabranchError as error:
-                await turn.fail(str(error))
+            except AnabranchError:
+                await turn.succeed(is_empty=True)
+                raise
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 

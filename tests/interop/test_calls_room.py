@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ViewportSize, expect
+from playwright.async_api import Browser, Route, ViewportSize, expect
 
 from anabranch import BranchContext, tool
 from anabranch._durable.call_states import NAMED
@@ -18,7 +18,7 @@ from anabranch.chat import make_chat_app
 from anabranch.stores import open_stores
 from tests.chat.web import model
 from tests.chat.web import serving as serving_app
-from tests.interop.browsing import tab
+from tests.interop.browsing import Tab, tab
 from tests.interop.test_page import SEATS, browser, serving
 
 __all__ = ["browser"]
@@ -46,6 +46,10 @@ async def main():
 asyncio.run(main())
 """
 SHOWN = ("tools.py", "--calls", "values")
+AT_ONCE = "const after = setTimeout; setTimeout = (call) => after(call, 0);"
+"""Has what the page does later done at once."""
+ROUND_TRIP = "fetch('threads').then((response) => response.text())"
+"""After it, what the page has sent before is known here, and what it was sent before is known to it."""
 
 
 def record(folder: Path) -> None:
@@ -159,6 +163,35 @@ async def test_a_call_of_the_chat_is_answered_differently_from_its_room(
             await answer.get_by_role("button", name="Previous version").click()
             await expect(answer.get_by_role("definition").first).to_have_text("3")
     assert (tmp_path / "done.txt").read_text() == "AB2\n"  # on both lines, once
+
+
+async def test_an_answer_that_fails_after_its_form_was_left_is_not_sent_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """What the tool does from there on would really happen."""
+    with serving(tmp_path, *SHOWN) as (_, address):
+        record(tmp_path)
+        page = await browser.new_page()
+        await page.add_init_script(AT_ONCE)
+        opened = Tab(page)
+        await page.goto(f"{address}?room=calls")
+        sent = asyncio.Queue[Route]()
+        await page.route("**/answers", sent.put)
+        await page.get_by_role("button", name=re.compile("book call_")).click()
+        await page.get_by_role("button", name=re.compile("booking.1 differently")).click()
+        form = page.get_by_role("region", name=SEATS)
+        await form.get_by_label("Seats").fill("7")
+        await form.get_by_role("button", name="Accept").click()
+        route = await sent.get()
+        await page.get_by_role("button", name="Leave it").click()
+        await expect(form).to_have_count(0)
+        await route.abort()
+        for _ in range(3):  # it would be rejected, be sent again, and be known here
+            await page.evaluate(ROUND_TRIP)
+        assert sent.empty()
+        assert [each for each in opened.faults if "answers" not in each] == []
+        await page.unroute_all(behavior="ignoreErrors")
+        await page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -26,8 +26,12 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
   const [formed, setFormed] = useState(!question.module);
   const box = useRef(null);
   const later = useRef(null); // the timer of an answer that was not sent
+  const gone = useRef(false);
   useFocus(box, takesFocus);
-  useEffect(() => () => clearTimeout(later.current), []);
+  useEffect(() => () => {
+    gone.current = true;
+    clearTimeout(later.current);
+  }, []);
 
   const send = async (action, given, attempt = 0) => {
     clearTimeout(later.current);
@@ -39,6 +43,7 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
       await onAnswer({ interrupt_id: id, action, content: reply });
       drafts.write(id, undefined);
     } catch (error) {
+      if (gone.current) return; // who left the question does not answer it
       setSending(false);
       if (error.isPassing) {
         setProblem(`Your answer is not sent yet, and is sent again by itself. ${error.message}`);

@@ -27,14 +27,15 @@ export function fromTree(tree, before) {
   }
   const stays = before.loaded && (before.cursor === null || state.nodes.has(before.cursor));
   const ends = new Map(Object.entries(tree.ends ?? {}));
-  const isShown = [...ends.values()].some(({ error }) => error === before.error);
+  const cursor = stays ? before.cursor : leafBelow(state, state.head);
+  const isShown = ends.get(state.head)?.error === before.error && pathTo(state, cursor).some(({ id }) => id === state.head);
   return {
     ...state,
     ends,
     loaded: true,
     error: isShown ? "" : before.error,
     running: state.running ?? tree.running,
-    cursor: stays ? before.cursor : leafBelow(state, state.head),
+    cursor,
   };
 }
 

@@ -331,6 +331,29 @@ async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() 
     assert f"break it  (failed: {DEAD[:51]}…)" in await shown(again, "/tree")
 
 
+async def test_a_reply_that_broke_off_is_tried_again_as_another_version() -> None:
+    async def breaking() -> AsyncIterator[str]:
+        yield "Once upon"
+        raise ModelError("Busy.")
+
+    replies: list[object] = [breaking(), "Once upon a time.", "And then?"]
+    heard: list[list[str]] = []
+
+    def decide(request: SampleRequest) -> object:
+        heard.append([each.text for each in request.messages])
+        return replies.pop(0)
+
+    chat = session(decide)
+    await feed(chat, "tell")
+    place = await shown(chat, f"/fork {chat.cursor.node_id}")
+    assert place.endswith("Once upon\n(failed: Busy; /auto tries again)")
+    assert await shown(chat, "/auto") == "Once upon a time."
+    assert heard[-1] == ["tell"]
+    assert "2 of 2" in await shown(chat, f"/fork {chat.cursor.node_id}")
+    assert await shown(chat, "/auto") == "And then?"  # that reply is whole
+    assert heard[-1][:2] == ["tell", "Once upon a time."]
+
+
 async def test_a_turn_that_was_stopped_is_no_failure() -> None:
     waiting = asyncio.Event()
 

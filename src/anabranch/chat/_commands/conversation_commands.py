@@ -22,7 +22,7 @@ from anabranch.chat._session.typed_values import (
 )
 from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
-from anabranch.tree import Node
+from anabranch.tree import STOPPED, Node, state_of
 
 __all__ = ["CONVERSATION_COMMANDS", "call", "say"]
 
@@ -48,8 +48,8 @@ async def _put(session: SessionState, text: str) -> Node:
 
 
 async def _auto(session: SessionState) -> Outputs:
-    """Continue an unfinished turn; after a finished one, say the prompt from the settings."""
-    await session.cursor.walk()
+    """Continue an unfinished turn, or try a failed one again; after a whole reply, say the settings' prompt."""
+    walk = await session.cursor.walk()
     node = await session.cursor.node()
     if node is None:
         raise SessionError("Nothing has been said yet that the model could go on from.")
@@ -57,7 +57,11 @@ async def _auto(session: SessionState) -> Outputs:
         question_of(node)  # raises if it is closed
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
-        return await say(session, session.settings.auto_prompt)
+        path = await session.agent.store.path(node.id)
+        if node.parent_id is None or state_of(node, walk.children, path.results) in {"", STOPPED}:
+            return await say(session, session.settings.auto_prompt)
+        node = walk.nodes[node.parent_id]  # what broke off is another version of the reply
+        session.cursor.node_id = node.id
     async with session.turn():
         return _reply(await session.agent.go_on(node))
 

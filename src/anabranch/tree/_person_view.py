@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.messages import ToolUseBlock, text_of
+from anabranch.messages import ToolUseBlock
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import Node
 from anabranch.tree._projection import ASIDE, Results, is_placeholder

@@ -119,7 +119,6 @@ ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(
         NAMES,
         SOME_TEXTS,
         by=st.sampled_from(["chat", "page"]),
-        is_ready=st.booleans(),
         deadline=st.none() | TIMES,
     ),
     operation(
@@ -238,10 +237,8 @@ EVERY: Sequence[Operation] = [
         for now in (1.0, 2.0)
     ),
     *(
-        Operation(
-            "answer", ({"s": "1"},), {"by": "page", "is_ready": is_ready, "deadline": deadline}
-        )
-        for is_ready, deadline in ((True, None), (True, 4.0), (False, None), (False, 4.0))
+        Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline})
+        for deadline in (None, 1.0, 4.0)
     ),
     Operation("record", (1, {"s": "1"})),
     *(Operation("record", (0, {"s": "1"}), {"given": Given(each)}) for each in ({}, {"s": "1"})),

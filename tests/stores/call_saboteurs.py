@@ -442,13 +442,6 @@ class GivesNoTime(Saboteur):
         return await self.good.answer(call_id, answers, **more)
 
 
-class IsReadyAfterEachAnswer(Saboteur):
-    async def answer(
-        self, call_id: str, answers: Mapping[str, str], *, is_ready: bool = False, **more: Any
-    ) -> Any:
-        return await self.good.answer(call_id, answers, is_ready=not is_ready, **more)
-
-
 class LeavesInboxes(Saboteur):
     def __init__(self, url: str = "memory:") -> None:
         super().__init__(url)

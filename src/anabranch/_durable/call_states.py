@@ -2,8 +2,8 @@
 
 Every rule about states is in this module: stores make their statements from the table, and the model
 that real stores are compared with reads it as well. A call has a lease while it is ``running``, and
-while a worker runs its compensations; in every other state it has none. Another worker moves a call
-whose lease has not run out only where the table says nothing of leases, which is for answers.
+while a worker runs its compensations; in every other state it has none. No other worker moves a call
+whose lease has not run out. Answers move none: they are in its inbox until its next round takes them.
 
     state      on                                                   to
     ready      a worker opens the next round                        running
@@ -11,7 +11,6 @@ whose lease has not run out only where the table says nothing of leases, which i
     running    the tool returns; it raises, and nothing is to undo  done; failed
     running    the tool raises, and compensations are left          undoing
     running    its worker leaves, or its lease has run out          ready
-    waiting    all that it waits for is answered                    ready
     waiting    its client repeats the request, with answers         running
     any open   its time is over; it is stopped                      undoing
     undoing    all is undone; some of it could not be, yet          failed, expired, stopped; undoing
@@ -62,8 +61,6 @@ class CallEvent(StrEnum):
     """Compensations were tried in vain; they are tried again when the deadline has passed."""
     LEAVE = "leave"
     """Its worker leaves before the round has ended, or is dead."""
-    ANSWER = "answer"
-    """All is answered that it waits for."""
     UNDO = "undo"
     """A worker takes the lease to undo what the call has done: its time is over, or it is stopped."""
     EXPIRE = "expire"
@@ -100,7 +97,6 @@ TRANSITIONS: Mapping[CallEvent, Mapping[CallState, CallState]] = {
     CallEvent.FAIL: {_RUNNING: _UNDOING, _UNDOING: _UNDOING},
     CallEvent.RETRY: {_UNDOING: _UNDOING},
     CallEvent.LEAVE: {_RUNNING: _READY, _UNDOING: _UNDOING},
-    CallEvent.ANSWER: {_WAITING: _READY},
     CallEvent.UNDO: {
         _READY: _UNDOING,
         _WAITING: _UNDOING,

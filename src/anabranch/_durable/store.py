@@ -255,13 +255,11 @@ class CallStore(Protocol):
         answers: Mapping[str, str],
         *,
         by: str,
-        is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
         """Put answers that ``by`` has given, and not the client, into the inbox; the first text stays.
 
-        All are put there, or none. With ``is_ready``, all is answered that the call waits for. A
-        ``deadline`` becomes the call's if it is later than that.
+        All are put there, or none. A ``deadline`` becomes the call's if it is later than that.
 
         Returns the texts that are there now, for the steps in ``answers``; ``None``, and
         nothing is written, if the call takes no answers any more.

@@ -14,7 +14,6 @@ __all__ = [
     "ADD_POSTGRES",
     "ADOPT",
     "ANSWER",
-    "ANSWERED",
     "ANSWERS",
     "CALL",
     "CALL_AND_ROUND",
@@ -216,8 +215,6 @@ FAIL = (
         failure=sa.func.coalesce(CALL.c.failure, sa.bindparam("error", type_=Opaque)),
     )
 )
-_answered, _ready = _moved(CallEvent.ANSWER)
-ANSWERED = sa.update(CALL).where(_THIS, _answered).values(state=_ready)
 ADOPT = (
     sa.update(CALL)
     .where(_THIS, _IS_OPEN, _IS_OWNED)

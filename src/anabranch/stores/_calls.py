@@ -43,7 +43,6 @@ from anabranch.stores._call_tables import (
     ADD_POSTGRES,
     ADOPT,
     ANSWER,
-    ANSWERED,
     ANSWERS,
     CALL,
     CALL_AND_ROUND,
@@ -118,7 +117,7 @@ class Calls:
         self._fail, self._adopt = Statement(FAIL, dialect), Statement(ADOPT, dialect)
         self._end = {event: Statement(each, dialect) for event, each in END.items()}
         self._move = {event: Statement(moving(event), dialect) for event in _ENDS_LEASE}
-        self._answered, self._postpone = Statement(ANSWERED, dialect), Statement(POSTPONE, dialect)
+        self._postpone = Statement(POSTPONE, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
         self._last_round = Statement(LAST_ROUND, dialect)
@@ -412,7 +411,6 @@ class Calls:
         answers: Mapping[str, str],
         *,
         by: str,
-        is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
         this, rows = to_bytes(call_id), answer_rows(call_id, answers, by, None)
@@ -431,8 +429,6 @@ class Calls:
                 self._postpone.count(connection, {**later, "in_state": str(state)})
             if rows:
                 self._insert_answer.count(connection, *rows)
-            if is_ready:
-                self._answered.count(connection, {"this": this})
             inbox = self._inbox(connection, this)
             return {step: inbox[step].text for step in answers}
 

@@ -309,7 +309,6 @@ class CallModel:
         answers: Mapping[str, str],
         *,
         by: str,
-        is_ready: bool = False,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
         """See the port."""
@@ -321,8 +320,6 @@ class CallModel:
             known.inbox.setdefault(step, AnswerRecord(text, by))
         if deadline is not None:
             self._moved(known, deadline, is_later=True)
-        if is_ready and state == CallState.WAITING:
-            known.change(CallEvent.ANSWER)
         return {step: known.inbox[step].text for step in answers}
 
     def answers(self, call_id: str) -> dict[str, AnswerRecord]:

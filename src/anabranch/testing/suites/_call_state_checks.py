@@ -27,10 +27,6 @@ async def _undo(store: CallStore, name: str) -> object:
     return await store.take_to_undo(name, "b", 110.0, 120.0, is_due=False)
 
 
-async def _answer(store: CallStore, name: str) -> object:
-    return await store.answer(name, {"asked": "yes"}, by="page", is_ready=True)
-
-
 async def _fail(store: CallStore, name: str) -> object:
     return await store.fail(name, "why", "a")
 
@@ -74,7 +70,6 @@ _DO: dict[CallEvent, Callable[[CallStore, str], Awaitable[object]]] = {
     CallEvent.FAIL: _fail,
     CallEvent.RETRY: _move(CallEvent.RETRY),
     CallEvent.LEAVE: _move(CallEvent.LEAVE),
-    CallEvent.ANSWER: _answer,
     CallEvent.UNDO: _undo,
     CallEvent.EXPIRE: _move(CallEvent.EXPIRE),
     CallEvent.STOP: _move(CallEvent.STOP),

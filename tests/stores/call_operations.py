@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch.stores._call_rows import digest_of
 from anabranch.testing.suites import Operation
@@ -36,14 +36,7 @@ STEPS = st.sampled_from(["s", "t", "u"])
 TEXTS = st.sampled_from(["1", "2", "3"])
 SOME_TEXTS = st.dictionaries(STEPS, TEXTS, max_size=2)
 STATES = st.sampled_from(list(CallState))
-MOVING = (
-    CallEvent.RAISE,
-    CallEvent.RETRY,
-    CallEvent.LEAVE,
-    CallEvent.EXPIRE,
-    CallEvent.STOP,
-)
-ENDING = (CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY)
+MOVING, ENDING = sorted(ENDS_LEASE), sorted(ENDS_ROUND)
 MOVES, ENDS = st.sampled_from(MOVING), st.sampled_from(ENDING)
 
 

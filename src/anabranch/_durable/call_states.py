@@ -21,7 +21,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["NAMED", "OPEN", "TRANSITIONS", "UNDONE", "CallEvent", "CallState"]
+__all__ = [
+    "ENDS_LEASE",
+    "ENDS_ROUND",
+    "NAMED",
+    "OPEN",
+    "TAKES_ANSWERS",
+    "TRANSITIONS",
+    "UNDONE",
+    "CallEvent",
+    "CallState",
+]
 
 
 class CallState(StrEnum):
@@ -77,6 +87,17 @@ _READY, _RUNNING, _WAITING, _UNDOING = (
 OPEN: frozenset[CallState] = frozenset({_READY, _RUNNING, _WAITING, _UNDOING})
 UNDONE: frozenset[CallState] = frozenset({CallState.EXPIRED, CallState.STOPPED})
 """In which all that the call had done is undone, since no one wanted it to go on."""
+TAKES_ANSWERS: frozenset[CallState] = frozenset({_READY, _RUNNING, _WAITING})
+"""In which an answer is put into the inbox: a round may still take it."""
+
+ENDS_ROUND: frozenset[CallEvent] = frozenset(
+    {CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY}
+)
+"""With which a round ends, and the lease with it."""
+ENDS_LEASE: frozenset[CallEvent] = frozenset(
+    {CallEvent.RAISE, CallEvent.RETRY, CallEvent.LEAVE, CallEvent.EXPIRE, CallEvent.STOP}
+)
+"""By which the owner of a lease moves the call and releases it, without the end of a round."""
 
 NAMED: Mapping[str, frozenset[CallState]] = {
     "open": OPEN,

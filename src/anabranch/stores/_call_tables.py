@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
-from anabranch._durable.call_states import OPEN, TRANSITIONS, CallEvent, CallState
+from anabranch._durable.call_states import ENDS_ROUND, OPEN, TRANSITIONS, CallEvent, CallState
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
@@ -191,7 +191,7 @@ def moving(event: CallEvent) -> sa.Update:
 
 END: dict[CallEvent, sa.Update] = {
     event: moving(event).values(asked=sa.bindparam("new_asked", type_=sa.Double))
-    for event in (CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY)
+    for event in ENDS_ROUND
 }
 """With what a round ends."""
 LEASE = _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))

@@ -23,7 +23,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.call_states import ENDS_LEASE, TAKES_ANSWERS, CallEvent, CallState
 from anabranch._durable.processes import Processes
 from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
@@ -81,15 +81,6 @@ from anabranch.stores._statements import Row, Statement
 
 __all__ = ["Calls"]
 
-_ENDS_LEASE = (
-    CallEvent.RAISE,
-    CallEvent.RETRY,
-    CallEvent.LEAVE,
-    CallEvent.EXPIRE,
-    CallEvent.STOP,
-)
-_TAKES_ANSWERS = (CallState.READY, CallState.RUNNING, CallState.WAITING)
-
 
 class Calls:
     """Calls in a database. What each method promises is said at the port.
@@ -116,7 +107,7 @@ class Calls:
         self._take_to_undo = Statement(TAKE_TO_UNDO, dialect)
         self._fail, self._adopt = Statement(FAIL, dialect), Statement(ADOPT, dialect)
         self._end = {event: Statement(each, dialect) for event, each in END.items()}
-        self._move = {event: Statement(moving(event), dialect) for event in _ENDS_LEASE}
+        self._move = {event: Statement(moving(event), dialect) for event in ENDS_LEASE}
         self._postpone = Statement(POSTPONE, dialect)
         self._call_and_round = Statement(CALL_AND_ROUND, dialect)
         self._round = Statement(ROUND_NUMBER, dialect)
@@ -423,7 +414,7 @@ class Calls:
             if not found:
                 raise UnknownCallError(call_id)
             state = to_call(found[0]).state
-            if state not in _TAKES_ANSWERS:
+            if state not in TAKES_ANSWERS:
                 return None
             if deadline is not None:
                 self._postpone.count(connection, {**later, "in_state": str(state)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import CallEvent, CallState
+from anabranch._durable.call_states import TAKES_ANSWERS, CallEvent, CallState
 from anabranch._durable.store import AnswerRecord
 from anabranch.testing.suites._call_samples import (
     CallStoreCheck,
@@ -34,7 +34,7 @@ async def a_call_that_is_undone_takes_no_answers(open_store: OpenCallStore) -> N
     async with opened(open_store) as store:
         for state in CallState:
             await in_state(store, state, state)
-            takes = state in {CallState.READY, CallState.RUNNING, CallState.WAITING}
+            takes = state in TAKES_ANSWERS
             found = await store.answer(state, {"a": "1"}, by="page")
             expect(found, {"a": "1"} if takes else None, f"a call that is {state}")
             inbox = await store.answers(state)

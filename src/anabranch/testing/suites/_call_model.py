@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch._durable.call_states import TRANSITIONS, CallEvent, CallState
+from anabranch._durable.call_states import TAKES_ANSWERS, TRANSITIONS, CallEvent, CallState
 from anabranch._durable.store import (
     AnswerRecord,
     CallRecord,
@@ -314,7 +314,7 @@ class CallModel:
         """See the port."""
         known = self._known(call_id)
         state = known.record.state
-        if state not in {CallState.READY, CallState.RUNNING, CallState.WAITING}:
+        if state not in TAKES_ANSWERS:
             return None
         for step, text in answers.items():
             known.inbox.setdefault(step, AnswerRecord(text, by))

@@ -36,9 +36,9 @@ COPIES = (
     "SET session_replication_role = replica",  # or each row looks for its call, which is there
     (
         "INSERT INTO anabranch_call (call_id, tool, arguments, started, deadline, state, principal,"
-        " version, asked)"
+        " version, stopped, asked)"
         " SELECT {name}, tool, arguments, started - n, deadline - n,"
-        " CASE WHEN mod(n, 10) = 0 THEN 'waiting' ELSE state END, principal, version,"
+        " CASE WHEN mod(n, 10) = 0 THEN 'waiting' ELSE state END, principal, version, stopped,"
         " CASE WHEN mod(n, 10) = 0 THEN started - n END"
         " FROM anabranch_call, generate_series(1, {number}) AS n"
     ),

@@ -313,9 +313,9 @@ async def test_a_turn_is_tried_again_once() -> None:
 
 async def test_a_turn_is_tried_again_in_one_of_two_processes() -> None:
     """Each has found the end when it may begin."""
-    trees, replies = Passing(), iter([ModelError(BUSY), "Hello.", "Once more."])
-    model = MockModel(lambda _: next(replies))
-    async with browsing(store=trees, replies=model) as one, browsing(store=trees) as two:
+    trees = Passing()
+    flaky = Flaky(ModelError(BUSY), "Hello.", "Once more.")
+    async with browsing(store=trees, replies=flaky.model) as one, browsing(store=trees) as two:
         await run(one, message("hello"))
         [at] = (await tree_of(one))["ends"]
         trees.now = lambda: retried(one, at)

@@ -319,7 +319,7 @@ async def test_an_expiry_and_a_late_answer_exclude_each_other(store: CallStore) 
     desk = Desk(found, always(n=1), policy=patiently)
     first = asking(await desk.request(desk.service(store)))
     desk.clock.advance(901)
-    gate = Gate(store, "undone")
+    gate = Gate(store, "fail")
     expiring = asyncio.ensure_future(reaper(desk, gate).expire())
     await gate.arrived.wait()
     late = asyncio.ensure_future(

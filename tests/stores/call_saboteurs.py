@@ -210,6 +210,13 @@ class ReturnsTheLastFailure(Saboteur):
         return found and replace(found, call=replace(found.call, failure=failure))
 
 
+class FailsWhatIsUndone(Saboteur):
+    async def find(self, call_id: str) -> CallRecord | None:
+        found = await self.good.find(call_id)
+        is_undoing = found is not None and found.state == CallState.UNDOING
+        return replace(found, failure="why") if found and is_undoing else found
+
+
 class MixesWhatIsUndone(Saboteur):
     def __init__(self, url: str = "memory:") -> None:
         super().__init__(url)

@@ -38,6 +38,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.KnowsNoLease, states.a_call_has_a_lease_while_someone_works_on_it),
     (by.RetriesUnderItsLease, states.a_call_has_a_lease_while_someone_works_on_it),
     (by.ReturnsTheLastFailure, states.the_first_failure_stays),
+    (by.FailsWhatIsUndone, states.a_call_that_is_undone_has_not_failed),
     (by.OpensWithoutWhatIsUndone, states.what_is_undone_is_known),
     (by.MixesWhatIsUndone, states.what_is_undone_is_known),
     (by.UndoesWhatHasTime, states.a_call_that_is_due_can_be_taken),

@@ -226,7 +226,7 @@ class Reaper:
             host=host,
             runtime=runtime,
             sink=_discard,
-            recorder=_UndoRecorder(store, journal, lease),
+            recorder=StoreRecorder(store, journal, lease),
         )
         try:
             async with call:
@@ -235,15 +235,6 @@ class Reaper:
             problems = getattr(expired, "__notes__", [])
             logger.info("call %r has expired, and is undone: %s", line, problems or "all of it")
         return not journal.compensations
-
-
-class _UndoRecorder(StoreRecorder):
-    """Writes what is undone of a call that does not end by a failure."""
-
-    async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write nothing: that the call is undone is known, and why."""
-        del error
-        self.check()
 
 
 def _end_of(record: CallRecord) -> CallEvent:

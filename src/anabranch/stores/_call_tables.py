@@ -212,7 +212,10 @@ FAIL = (
     .where(_THIS, _fails, _IS_OWNED)
     .values(
         state=_failed,
-        failure=sa.func.coalesce(CALL.c.failure, sa.bindparam("error", type_=Opaque)),
+        failure=sa.case(
+            (CALL.c.state == sa.literal_column(f"'{CallState.UNDOING}'"), CALL.c.failure),
+            else_=sa.bindparam("error", type_=Opaque),
+        ),
     )
 )
 ADOPT = (

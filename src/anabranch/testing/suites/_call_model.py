@@ -183,8 +183,8 @@ class CallModel:
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
-        first = known.record.failure
-        known.change(CallEvent.FAIL, failure=error if first is None else first)
+        is_undoing = known.record.state == CallState.UNDOING
+        known.change(CallEvent.FAIL, failure=known.record.failure if is_undoing else error)
         return True
 
     def adopt(self, call_id: str, version: str, owner: str) -> bool:

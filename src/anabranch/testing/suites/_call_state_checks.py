@@ -115,6 +115,16 @@ async def the_first_failure_stays(open_store: OpenCallStore) -> None:
         expect(found and found.call.state, CallState.UNDOING, "it goes on with its compensations")
 
 
+async def a_call_that_is_undone_has_not_failed(open_store: OpenCallStore) -> None:
+    """Who undoes it learns whether it has the lease, and writes no failure."""
+    async with opened(open_store) as store:
+        await in_state(store, CallState.UNDOING, "call_1")
+        yes(await store.fail("call_1", "why", "a"), "it has the lease")
+        no(await store.fail("call_1", "why", "b"), "b has not")
+        found = await store.find("call_1")
+        expect(found and (found.state, found.failure), (CallState.UNDOING, None), "as it was")
+
+
 async def what_is_undone_is_known(open_store: OpenCallStore) -> None:
     """By step, once for each, and to whoever opens a round next to go on with compensations."""
     async with opened(open_store) as store:
@@ -197,6 +207,7 @@ CALL_STATE_CHECKS: tuple[CallStoreCheck, ...] = (
     every_event_moves_a_call_as_the_table_says,
     a_call_has_a_lease_while_someone_works_on_it,
     the_first_failure_stays,
+    a_call_that_is_undone_has_not_failed,
     what_is_undone_is_known,
     a_call_that_is_due_can_be_taken,
     it_is_known_that_a_call_was_stopped,

@@ -360,7 +360,7 @@ async def test_the_undos_of_a_call_that_has_failed_are_tried_again(
     FAILS["once"] = False
     desk.clock.advance(120)
     await desk.expire()
-    assert (await desk.statuses(), DONE) == ({"expired"}, ["reserve", "not reserve"])
+    assert (await desk.statuses(), DONE) == ({"failed"}, ["reserve", "not reserve"])
 
 
 async def test_a_call_that_no_conversation_has_made_has_its_deadline_alone() -> None:

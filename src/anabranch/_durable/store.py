@@ -292,7 +292,8 @@ class CallStore(Protocol):
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
         """Record that the call has failed, so that its compensations are run next; the first error stays.
 
-        Of a call that is ``undoing`` nothing is written: why it is undone is known. False if ``owner`` does not have the lease; then nothing is written.
+        Of a call that is ``undoing`` nothing is written: why it is undone is known. False if ``owner``
+        does not have the lease; then nothing is written.
         """
         ...
 

@@ -61,7 +61,7 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
 
     Raises:
         InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
-        TypeError: ``tool`` is none.
+        TypeError: ``tool`` is not a tool.
         ValueError: ``patience`` is no positive, finite number.
         Exception: what the tool raises, after its compensations have run; or what the client
             raises other than ``AnswerError``.

@@ -70,7 +70,7 @@ async def refuse(ctx: BranchContext) -> str:
 
 @tool
 async def fail(ctx: BranchContext) -> str:
-    """Fail as nobody expects."""
+    """Fail with an error of no known type."""
     raise OSError("a secret")
 
 

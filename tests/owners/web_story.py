@@ -21,7 +21,7 @@ __all__ = ["STORY", "TwoPeople", "WebStory", "two_people"]
 
 STORY = "tests/owners/web_story.py"
 SHARED = "regatta"
-"""A thread's id that both choose: the second one's is stored under another, which nobody is told."""
+"""A thread's id that both choose: the second one's is stored under another, which no one learns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Saboteur:
         return getattr(self.good, method)  # type: ignore[no-any-return]
 
     async def owner(self, call_id: str) -> str:
-        """Return who has the lease on a call; nobody if none has."""
+        """Return who has the lease on a call; ``None`` if no owner has one."""
         found = await self.good.find(call_id)
         return "" if found is None or found.lease is None else found.lease.owner
 

@@ -346,7 +346,7 @@ async def test_a_store_closes_while_its_process_waits_for_the_lock(postgres: Ser
             [_processes.LOCKS, watcher.number],
         )
         await watcher.until(lambda: watcher.holder(granted=False) is not None)
-        watcher.break_off()  # and whoever waits is next
+        watcher.break_off()  # and the next that waits has it
         taken.result()
         take.shutdown()
         await watcher.until(lambda: watcher.holder(granted=False) is not None)

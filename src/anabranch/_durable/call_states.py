@@ -1,4 +1,4 @@
-"""The states of a call, and the table of what moves it from one to the next.
+"""The states of a call, and the table of the events between them.
 
 Every rule about states is in this module: stores make their statements from the table, and the model
 that real stores are compared with reads it as well. A call has a lease while it is ``running``, and

@@ -238,7 +238,7 @@ class Reaper:
 
 
 def _end_of(record: CallRecord) -> CallEvent:
-    """Return by what a call ends, all of which is undone, whoever has undone it."""
+    """Return by what a call ends, all of which is undone, whichever worker has undone it."""
     if record.failure is not None:
         return CallEvent.RAISE
     return CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE

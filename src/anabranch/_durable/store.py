@@ -275,7 +275,7 @@ class CallStore(Protocol):
     ) -> dict[str, str]:
         """Write entries of round ``number``, all or none; the first text for a step id stays.
 
-        It stays in whatever round of the call it was recorded. They are written whoever has the lease:
+        It stays in whatever round of the call it was recorded. They are written also without the lease:
         what has happened is recorded, also late. But if the round was opened since with other answers
         than those that :attr:`OpenedRound.given` stands for, a ``StoreError`` is raised, and nothing
         is written.
@@ -298,7 +298,7 @@ class CallStore(Protocol):
         ...
 
     async def undone(self, call_id: str, step_id: str) -> None:
-        """Record that a step's compensation has been run, by whoever has run it."""
+        """Record that a step's compensation has been run, whichever worker has run it."""
         ...
 
     async def undone_steps(self, call_id: str) -> frozenset[str]:
@@ -368,7 +368,7 @@ class CallStore(Protocol):
         ...
 
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
-        """Move the deadline of a call forward that is in a state, whoever has a lease on it.
+        """Move the deadline of a call forward that is in a state, also if a worker has a lease on it.
 
         False, and nothing changes, if it is not, or is due as early already.
         """

@@ -1,4 +1,4 @@
-"""The measure of progress of a call whose rounds are cut off: whether it makes any.
+"""The measure of progress of a call whose rounds are cut off.
 
 A round that is cut off does the same work again in the next one. That is legal, and of no use if
 it never comes further.

@@ -1,4 +1,4 @@
-"""A recorded call rehearsed with the present code, to see whether and where it takes another way."""
+"""The rehearsal of a recorded call with the present code, for the place where the two differ."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
 
 
 def _name_of(context: Any) -> str:  # noqa: ANN401 - FunctionInvocationContext
-    """Return what a call is named: empty without a session, or without middleware, which is told its id."""
+    """Return what a call is named: empty without a session, or without middleware, which learns its id."""
     call_id = context.metadata.get("call_id")
     return f"{context.session.session_id}/{call_id}" if context.session and call_id else ""
 

@@ -101,7 +101,7 @@ def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunSta
 
     Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
     """
-    calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state shows its context to nobody
+    calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state has no public context
     waiting = [item.raw_item.call_id for item in state.get_interruptions()]
     return questions_of({call_id: calls[call_id] for call_id in waiting if call_id in calls})
 

@@ -1,4 +1,4 @@
-"""The branches of a thread as people are shown them: what each is about, how it is, how it has ended.
+"""The branches of a thread as people are shown them: description, state and conclusion of each.
 
 All of it is read from the tree. Whether somebody works on a branch is not in there: one that could
 go on by itself is ``running``.

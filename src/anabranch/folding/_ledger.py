@@ -318,7 +318,7 @@ def checked_branch(found: Branch | None, branch_id: str, session_id: str | None)
     """Return a branch that was looked for by its id, and within a session if one is named.
 
     Raises:
-        UnknownBranchError: there is none.
+        UnknownBranchError: there is no such branch.
         SessionMismatchError: it belongs to another session.
     """
     if found is None:

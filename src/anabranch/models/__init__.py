@@ -74,7 +74,7 @@ def open_model(
     Raises:
         ModelError: the name is unknown, the extra ``models`` is not installed, the provider
             lacks its key, or the script cannot be read.
-        TypeError: ``name`` is none.
+        TypeError: ``name`` is not a text.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
         wanted = "the name of a model, for example anthropic:claude-sonnet-5-5"
@@ -100,7 +100,7 @@ def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a
 
     Raises:
         ModelError: the extra ``models`` is not installed.
-        TypeError: ``model`` is none.
+        TypeError: ``model`` is not a model.
     """
     with needs_extra("models", "as_sampler()", ModelError, is_named=True):
         from pydantic_ai.models import Model  # noqa: PLC0415 - an extra

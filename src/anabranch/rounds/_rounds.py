@@ -199,7 +199,7 @@ class Rounds:
             IdempotencyKeyError: another call was begun under this ``call_id``.
             OtherVersionError: the call waits for the code that has begun it.
             UnreachableError: the store does not answer; nothing is lost, run the same round again.
-            TypeError: ``tool`` is none.
+            TypeError: ``tool`` is not a tool.
             Exception: what the tool raises, after its effects are undone.
         """
         require_tool("run_round()", tool)

@@ -103,7 +103,7 @@ async def closed(ctx: BranchContext) -> str:
 
 @tool(elicits=[GUEST])
 async def fail(ctx: BranchContext) -> str:
-    """Fail after a question, as nobody expects."""
+    """Fail after a question, with an error of no known type."""
     await ctx.step(note, "hold", undo=cancel)
     await ctx.elicit(GUEST, "Who?")
     raise OSError("a secret")

@@ -31,7 +31,7 @@ from anabranch.tree import Thread
 __all__ = ["agui_route"]
 
 NEW = ""
-"""In place of the id of a thread that is new: no node is of it, whoever has a thread of the same id."""
+"""In place of the id of a thread that is new, to which no node belongs."""
 
 TITLE = 60
 LONGEST_RUN_ID = 200

@@ -18,7 +18,7 @@ from anabranch._engine import quiescence, scheduler
 from tests.diary import nothing_done
 from tests.patience import PATIENCE
 from tests.postgres import Server
-from tests.randomised import SEED
+from tests.randomised import LONG, SEED
 
 __all__ = ["nothing_done"]  # a fixture
 
@@ -67,7 +67,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give lasting tests more time, unless the command line says how much all have."""
+    """Leave the long tests to the long run, and give lasting ones more time.
+
+    A timeout on the command line holds for all.
+    """
+    if not LONG:
+        left = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if item.get_closest_marker("lasting") and config.getoption("timeout") is None:
             item.add_marker(pytest.mark.timeout(LASTING))

@@ -1,8 +1,10 @@
-"""The seed of everything that is random in the tests, and how many random examples a test tries.
+"""The seed of everything that is random in the tests, and how much the gate and the long run try.
 
-``ANABRANCH_SEED`` is the seed. It is fixed by default; ``random`` draws a new one, which pytest
-prints at the head of its report. ``ANABRANCH_EXAMPLES`` multiplies the number of examples: some
-in every run, thousands before a release.
+The gate (``make test``) tries a few examples of each property with a fixed seed: a gate that failed by
+chance would judge the seed, not the change. The long run (``make long``) sets ``ANABRANCH_LONG=1``: then
+the tests marked ``long`` run too, and properties try their full number of examples with a new seed.
+``ANABRANCH_SEED`` is the seed, which pytest prints at the head of its report; ``random`` draws one.
+``ANABRANCH_EXAMPLES`` multiplies the numbers of examples.
 """
 
 import os
@@ -11,30 +13,40 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["SEED", "examples", "times"]
+__all__ = ["LONG", "SEED", "examples", "times"]
 
-_GIVEN = os.environ.get("ANABRANCH_SEED", "1")
+LONG = os.environ.get("ANABRANCH_LONG", "") == "1"
+"""Whether this is the long run."""
+
+_GIVEN = os.environ.get("ANABRANCH_SEED", "random" if LONG else "1")
 SEED = secrets.token_hex(4) if _GIVEN == "random" else _GIVEN
 _TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
 _FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 # How long an example takes says how busy the machine is, and fails no test.
-settings.register_profile("tests", deadline=None, suppress_health_check=_FINE)
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=_FINE, derandomize=_GIVEN != "random"
+)
 settings.load_profile("tests")
 
 
-def times(number: int) -> int:
-    """Return ``number``, multiplied; at least one."""
-    return max(1, int(number * _TIMES))
+def times(number: int, *, gate: int | None = None) -> int:
+    """Return ``number``, or ``gate`` in the gate, multiplied; at least one."""
+    chosen = number if gate is None or LONG else gate
+    return max(1, int(chosen * _TIMES))
 
 
-def examples(number: int, *fine: HealthCheck, **options: Any) -> settings:
-    """Try about ``number`` examples, however long they take, and however large they are.
+def examples(number: int, *fine: HealthCheck, gate: int | None = None, **options: Any) -> settings:
+    """Return settings that try about ``number`` examples, however large they are.
 
-    ``fine``: health checks that are suppressed as well.
+    Args:
+        number: the examples of the long run, and of the gate unless ``gate`` is given.
+        fine: health checks to suppress as well.
+        gate: the examples of the gate.
+        options: more settings of Hypothesis.
     """
     return settings(
-        max_examples=times(number),
+        max_examples=times(number, gate=gate),
         suppress_health_check=[*_FINE, *fine],
         **options,
     )

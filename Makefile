@@ -52,10 +52,10 @@ demo: $(PACKAGE)
 	@$(BIN)/anabranch demo
 
 # JOBS is the number of worker processes; 0 runs the tests in pytest's own process. Most tests wait for
-# processes that they have started, so there are two workers for each core. One worker runs a file,
-# from top to bottom: examples of a page build on those above. Files start in their order.
+# processes that they have started, so there are two workers for each core. One worker runs a file, from
+# top to bottom: tests/spreading.py says which come first. A worker that hangs is replaced once.
 JOBS ?= $(shell $(PYTHON) -ISc 'import os; print(2 * (os.cpu_count() or 1))')
-PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
+PYTEST = -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder --max-worker-restart=1
 RUN = $(BIN)/python
 
 .PHONY: test
@@ -63,29 +63,43 @@ test: ## run all tests, on every core (ARGS="tests/engine -k replay" for a part)
 test: $(DEV) $(PACKAGE)
 	$(RUN) $(PYTEST) $(ARGS)
 
-.PHONY: coverage
-coverage: ## run all tests and show their coverage; that of the call machine must be complete
-coverage: $(DEV) $(PACKAGE)
-	$(BIN)/coverage erase
-	@$(MAKE) --no-print-directory test RUN="$(BIN)/coverage run"
-	@$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report
-	$(BIN)/coverage report --include='src/anabranch/_engine/*' --fail-under=100
+.PHONY: quick
+quick: ## check what differs from main: format, lint, types, and the tests of the rooms that it is in
+quick: $(DEV) $(PACKAGE)
+	@$(BIN)/python -m tests.quick
 
-# pyright and mypy use one core each. A failure stops the gate before the tests, which take longest.
 .PHONY: check
-check: ## the full gate: format, lint, import layers, types, tests, coverage
+check: ## the gate without its clients: format, lint, import layers, types, tests
 check: $(DEV) $(PACKAGE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
-	@$(MAKE) --no-print-directory coverage
+	@$(MAKE) --no-print-directory test
 
-# Random programs and trees are multiplied by ANABRANCH_EXAMPLES; what the others count is in the tests.
+.PHONY: coverage
+coverage: ## run all tests and show their coverage; the engine's own tests must cover all of it
+coverage: $(DEV) $(PACKAGE)
+	$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory test RUN="$(BIN)/coverage run" ARGS="tests/engine tests/engine_support"
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='src/anabranch/_engine/*' --fail-under=100
+	@$(MAKE) --no-print-directory test RUN="$(BIN)/coverage run"
+	@$(BIN)/coverage combine --quiet --append
+	$(BIN)/coverage report
+
 .PHONY: long
-long: ## the long runs, some hours: 100,000 attacks and rounds, every crash, thousands of programs
+long: ## the long run, some hours: new seeds, all examples, both databases, every crash, every command cold
 long: $(DEV) $(PACKAGE)
-	ANABRANCH_SEED=random \
-	ANABRANCH_ATTACKS=100000 ANABRANCH_LOAD=100000 ANABRANCH_FAULTS=all ANABRANCH_EXAMPLES=20 \
-		$(RUN) $(PYTEST) --timeout=14400 tests/attacks tests/owners tests/sagas tests/load tests/faults tests/laws tests/durable
+	ANABRANCH_LONG=1 ANABRANCH_TEST_COLD=1 $(RUN) $(PYTEST) --timeout=14400 $(ARGS)
+
+# Five runs, the last two beside eight busy loops: a test that fails in one of them fails at random.
+.PHONY: steady
+steady: ## run the tests five times, two of them on a busy machine
+steady: $(DEV) $(PACKAGE)
+	@trap 'kill $$busy 2>/dev/null' EXIT; busy=; failed=; \
+	for run in 1 2 3 4 5; do \
+		if [ $$run = 4 ]; then for loop in 1 2 3 4 5 6 7 8; do (while :; do :; done) & busy="$$busy $$!"; done; fi; \
+		echo "run $$run of 5"; $(RUN) $(PYTEST) -q $(ARGS) || failed="$$failed $$run"; \
+	done; \
+	test -z "$$failed" || { echo "failed in run$$failed"; exit 1; }
 
 # A browser cannot be pinned here: the one that is there is taken, or else Debian's.
 .PHONY: browser

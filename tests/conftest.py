@@ -15,15 +15,14 @@ from pathlib import Path
 import pytest
 
 from anabranch._engine import quiescence, scheduler
+from tests.cost import Cost
 from tests.diary import nothing_done
+from tests.hangs import Hangs
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.randomised import LONG, SEED
 
 __all__ = ["nothing_done"]  # a fixture
-
-LASTING = 400
-"""Seconds after which a lasting test hangs; they take up to two minutes on a busy machine."""
 
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""
@@ -33,6 +32,8 @@ FOLDER = "ANABRANCH_TEST_SERVER"
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
+    config.pluginmanager.register(Hangs())
+    config.pluginmanager.register(Cost())
     _heed_signals()
     if not _is_worker(config):
         os.environ["ANABRANCH_SEED"] = SEED
@@ -67,17 +68,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests to the long run, and give lasting ones more time.
-
-    A timeout on the command line holds for all.
-    """
+    """Leave the long tests to the long run."""
     if not LONG:
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    for item in items:
-        if item.get_closest_marker("lasting") and config.getoption("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LASTING))
 
 
 @pytest.fixture(scope="session")

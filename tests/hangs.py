@@ -1,0 +1,91 @@
+"""An end for every test that hangs, with the stacks of its processes.
+
+pytest-timeout raises an exception in the main thread. An event loop's callback or a broad ``except`` can
+lose this exception, and the fixtures of a failed test have no limit. So the alarm first shows the threads
+and tasks of this process and aborts the processes that the test has started, each of which writes its
+stacks; a second limit, held by a thread of faulthandler, ends the process itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+__all__ = ["Hangs"]
+
+GRACE = 20
+"""Seconds from the alarm, or a failure, to the end of the test's fixtures."""
+
+
+class Hangs:
+    """The plugin of a process that runs tests; made while the process has its own stderr."""
+
+    def __init__(self) -> None:
+        self._stderr = os.dup((sys.__stderr__ or sys.stderr).fileno())
+        os.environ["PYTHONFAULTHANDLER"] = "1"  # an aborted process of Python shows its stacks
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_timeout_set_timer(
+        self, item: pytest.Item, settings: Any
+    ) -> Generator[None, object, object]:
+        """Show the stacks when the alarm of ``item`` rings, and end this process if that is in vain."""
+        done = yield
+        raises = signal.getsignal(signal.SIGALRM)
+        if settings.method == "signal" and callable(raises):
+
+            def ring(number: int, frame: FrameType | None) -> None:
+                self._show(item)
+                raises(number, frame)
+
+            signal.signal(signal.SIGALRM, ring)
+        self._end_after(settings.timeout + GRACE)
+        return done
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        """Limit the fixtures of a failed test: pytest-timeout has removed its own limit."""
+        if isinstance(node, pytest.Item):
+            self._end_after(GRACE)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """Remove the limit of a test that has ended."""
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _end_after(self, seconds: float) -> None:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self._stderr)
+
+    def _show(self, item: pytest.Item) -> None:
+        """Write the stacks of this process's threads and tasks, and abort its descendants."""
+        with os.fdopen(os.dup(self._stderr), "w") as file:
+            print(f"\n{item.nodeid} hangs:", file=file, flush=True)
+            faulthandler.dump_traceback(file, all_threads=True)
+            with suppress(RuntimeError):  # no event loop runs
+                for task in asyncio.all_tasks():
+                    task.print_stack(file=file)
+            for process in _descendants(os.getpid()):
+                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+                command = b" ".join(words).decode(errors="replace")
+                print(f"\nIts process {process}, {command}", file=file, flush=True)
+                os.kill(process, signal.SIGABRT)
+
+
+def _descendants(parent: int) -> Iterator[int]:
+    """Yield the processes below one, where the system lists them (Linux)."""
+    for listed in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in listed.read_text().split():
+            yield from _descendants(int(child))
+            yield int(child)

@@ -1,0 +1,83 @@
+"""The quick gate: what differs from ``main``, checked in about a minute (``make quick``).
+
+A changed file is formatted, linted and typed by itself, and the layers of all imports are checked. The
+tests are those that changed, and those of each room with a changed file. The whole gate decides: a
+change may break what another room's tests hold.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+TESTS = {"_asking": "api", "_terminal": "cli", "testing": "api"}
+"""The folders of tests whose names are not those of their rooms; modules at the top are the author's API."""
+
+
+def changed() -> list[Path]:
+    """Return the Python files that differ from ``main``, new ones included."""
+    against = ["git", "diff", "--name-only", "--diff-filter=d", "--merge-base", "main"]
+    listed = [_said(*against), _said("git", "ls-files", "--others", "--exclude-standard")]
+    names = "".join(listed).splitlines()
+    return [Path(name) for name in dict.fromkeys(names) if name.endswith(".py")]
+
+
+def tests_of(files: Iterable[Path]) -> list[str]:
+    """Return the files and folders of the tests that belong to some files."""
+    found: dict[str, None] = {}
+    for file in files:
+        if file.parts[:2] == ("src", "anabranch"):
+            room = file.parts[2].removesuffix(".py")
+            folder = Path("tests", TESTS.get(room, room.strip("_")))
+            found[str(folder if (ROOT / folder).is_dir() else Path("tests", "api"))] = None
+        elif file.parts[0] in ("tests", "docs") and "interop" not in file.parts:
+            found[str(file if file.name.startswith("test_") else file.parent)] = None
+    inside = [path for path in found if any(str(each) in found for each in Path(path).parents)]
+    return [path for path in found if path not in inside]
+
+
+def main() -> int:
+    """Run the checks side by side; return the exit status."""
+    files = changed()
+    if not files:
+        print("No Python file differs from main.")
+        return 0
+    names = [str(file) for file in files]
+    checks = [
+        [BIN / "ruff", "format", "--check", *names],
+        [BIN / "ruff", "check", *names],
+        [BIN / "lint-imports", "--no-logo"],
+        [BIN / "pyright", *names],
+    ]
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    running = [
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for command in checks
+    ]
+    status = 0
+    if tests := tests_of(files):
+        print("testing", *tests, flush=True)
+        pytest = [sys.executable, "-m", "pytest", "-q", "--numprocesses=2", "--dist=loadfile"]
+        status = subprocess.run([*pytest, *tests], cwd=ROOT, check=False).returncode
+        status = 0 if status == 5 else status  # pytest's status for no tests
+    for check in running:
+        said, _ = check.communicate()
+        if check.returncode:
+            sys.stdout.write(said.decode())
+            status = 1
+    return status
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -20,7 +20,7 @@ from tests.diary import nothing_done
 from tests.hangs import Hangs
 from tests.patience import PATIENCE
 from tests.postgres import Server
-from tests.randomised import LONG, SEED
+from tests.randomised import LONG, SEED, repeating
 
 __all__ = ["nothing_done"]  # a fixture
 
@@ -65,6 +65,13 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def pytest_report_header() -> str:
     return f"seed: ANABRANCH_SEED={SEED}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how each test that failed is repeated: with the seed that it had."""
+    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    for test in dict.fromkeys(report.nodeid for report in failed):
+        terminalreporter.write_line(f"to repeat: {repeating(test)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,25 +9,22 @@ the tests marked ``long`` run too, and properties try their full number of examp
 
 import os
 import secrets
+import shlex
+import sys
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["LONG", "SEED", "examples", "times"]
+__all__ = ["LONG", "SEED", "examples", "repeating", "times"]
 
 LONG = os.environ.get("ANABRANCH_LONG", "") == "1"
 """Whether this is the long run."""
 
 _GIVEN = os.environ.get("ANABRANCH_SEED", "random" if LONG else "1")
 SEED = secrets.token_hex(4) if _GIVEN == "random" else _GIVEN
-_TIMES = float(os.environ.get("ANABRANCH_EXAMPLES", "1"))
+_MULTIPLIED = os.environ.get("ANABRANCH_EXAMPLES", "1")
+_TIMES = float(_MULTIPLIED)
 _FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
-
-# How long an example takes says how busy the machine is, and fails no test.
-settings.register_profile(
-    "tests", deadline=None, suppress_health_check=_FINE, derandomize=_GIVEN != "random"
-)
-settings.load_profile("tests")
 
 
 def times(number: int, *, gate: int | None = None) -> int:
@@ -50,3 +47,25 @@ def examples(number: int, *fine: HealthCheck, gate: int | None = None, **options
         suppress_health_check=[*_FINE, *fine],
         **options,
     )
+
+
+# How long an example takes says how busy the machine is, and fails no test. The seed alone says which
+# examples there are: Hypothesis would prefer those that it has kept, and derive a seed of its own.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=_FINE,
+    max_examples=times(100, gate=30),
+    derandomize=False,
+    database=None,
+)
+settings.load_profile("tests")
+
+
+def repeating(test: str) -> str:
+    """Return the command that runs a test again, with all that is random as it was."""
+    given = {"ANABRANCH_SEED": SEED, "ANABRANCH_EXAMPLES": _MULTIPLIED} | (
+        {"ANABRANCH_LONG": "1"} if LONG else {}
+    )
+    variables = " ".join(f"{name}={value}" for name, value in given.items())
+    return f"{variables} {os.path.relpath(sys.executable)} -m pytest {shlex.quote(test)}"

@@ -1,4 +1,4 @@
-"""Stores of every kind for durable calls: the reference, SQLite and Postgres."""
+"""Stores for durable calls: the reference and SQLite, and Postgres in the long run."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.durable.stores import Modelled
 from tests.postgres import Server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[CallStore]:
     """A new store on disk."""
     url = f"sqlite:///{tmp_path}/calls.db?synchronous=normal"

@@ -24,7 +24,7 @@ from tests.faults.stages import IN_CHAT, OVER_MCP
 
 
 async def disturb(
-    folder: Path, url: str, *, seed: int, number: int | None, speed: float, at_once: int
+    folder: Path, url: str, *, seed: str, number: int | None, speed: float, at_once: int
 ) -> Report:
     """Run the runs of ``seed``; ``folder`` is empty."""
     return await Trial(folder, url, speed=speed, at_once=at_once).go(plan(seed, number))
@@ -45,7 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults", description=str(__doc__).partition("\n")[0]
     )
-    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--store", help="a new store; a SQLite file of its own by default")
     parser.add_argument("--runs", type=int, help="all places, and all at once, by default")
     parser.add_argument("--speed", type=float, default=10.0, help="of the workers' clock")

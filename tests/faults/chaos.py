@@ -48,7 +48,7 @@ def own_server() -> Generator[Server]:
             server.stop()
 
 
-def plan_in_chat(seed: int, number: int) -> list[Run]:
+def plan_in_chat(seed: str, number: int) -> list[Run]:
     """Return so many runs of a chat: one in ten fails, and a worker dies in one of ten."""
     order = random.Random(seed)
     runs: list[Run] = []
@@ -65,7 +65,7 @@ def plan_in_chat(seed: int, number: int) -> list[Run]:
     return runs
 
 
-def plan_of(seed: int, number: int) -> list[Run]:
+def plan_of(seed: str, number: int) -> list[Run]:
     """Return so many runs: eight in ten succeed, one fails, and one is left by its person.
 
     A worker dies in one of ten.

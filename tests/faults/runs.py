@@ -93,7 +93,7 @@ def _points(scenario: Scenario) -> list[str]:
     return of_undos if scenario == "expired" else of_steps + of_undos
 
 
-def plan(seed: int, number: int | None) -> list[Run]:
+def plan(seed: str, number: int | None) -> list[Run]:
     """Return runs in which workers die at every place in turn, in an order of ``seed``'s.
 
     First one of each scenario whose workers die at all places; with a ``number``, only so many

@@ -1,6 +1,6 @@
 """Processes that are suspended, cut off or apart in time, and a database that restarts, lose no call.
 
-A few runs each; ``python -m tests.faults --chaos`` has more of them, all at once. After each trial
+The gate has one kind of it, a few calls; ``python -m tests.faults --chaos`` has more of them, all at once. After each trial
 a saboteur has everything in its ledger happen twice, and the verdict must see that.
 """
 
@@ -18,6 +18,7 @@ from tests.faults.runs import Report
 from tests.faults.stages import IN_CHAT
 from tests.faults.verdict import wrong_in
 from tests.postgres import Server
+from tests.randomised import SEED, times
 
 SPEED, AT_ONCE = 10.0, 6
 pytestmark = pytest.mark.lasting
@@ -30,18 +31,26 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("kind", EVERY)
+GATE: Chaos = "stop"
+"""In the gate: a process that goes on after its lease has run out, as one that was killed does not."""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == GATE else pytest.param(kind, marks=pytest.mark.long) for kind in EVERY],
+)
 async def test_calls_survive(kind: Chaos, server: Server, tmp_path: Path) -> None:
-    runs = plan_of(seed=len(kind), number=6)
+    runs = plan_of(f"{SEED}-{kind}", number=times(20, gate=6))
     report = await disturb(tmp_path, server, runs, [kind], speed=SPEED, at_once=AT_ONCE, times=1)
     assert report.wrong == []
     assert report.calls == len(runs)
     expect_a_saboteur_to_be_found(tmp_path, report)
 
 
+@pytest.mark.long
 async def test_calls_of_a_chat_survive_all_of_it(server: Server, tmp_path: Path) -> None:
     """Two web processes and four workers; each answer is acted upon, and each event shown once."""
-    runs = plan_in_chat(seed=3, number=10)
+    runs = plan_in_chat(f"{SEED}-chat", number=10)
     report = await disturb(
         tmp_path, server, runs, EVERY, speed=SPEED, at_once=AT_ONCE, times=1, stage=IN_CHAT
     )

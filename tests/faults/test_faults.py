@@ -1,9 +1,8 @@
 """Workers that are killed with SIGKILL lose no call, and make nothing happen twice.
 
-A few runs; ``python -m tests.faults`` has all of them, and so has ``ANABRANCH_FAULTS=all``.
+A few runs in the gate, all of them in the long run; ``python -m tests.faults`` has them, too.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,10 +13,10 @@ from tests.faults.__main__ import disturb
 from tests.faults.ledger import HAPPENS, MARKS, Kind, Line
 from tests.faults.runs import plan
 from tests.faults.verdict import broken_rules, by_call
+from tests.randomised import LONG, SEED
 
-GIVEN = os.environ.get("ANABRANCH_FAULTS", "6")
-RUNS = None if GIVEN == "all" else int(GIVEN)
-SEED = int(os.environ.get("ANABRANCH_FAULTS_SEED", "3"))
+RUNS = None if LONG else 4
+"""How many calls; ``None`` for one in which a worker dies at each place."""
 
 
 @pytest.mark.lasting

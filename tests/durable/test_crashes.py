@@ -4,7 +4,6 @@ Generated programs with branches, gathers, undos, deadlines and every kind of an
 undisturbed and once disturbed, with another server taking over. Both must come to the same end,
 and every effect happens once, under one key. The exception is the gap that nothing can close: an
 effect whose record the store never got happens again, under the same key.
-``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ async def check_cut(
     assert_the_same(seen, calm, gap=dying.cut_off == "record" and not after)
 
 
-@examples(20)
+@examples(20, gate=10)
 @given(language.small_programs)
 async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> None:
     with_store, _ = await undisturbed(program)
@@ -42,7 +41,7 @@ async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> No
     assert_the_same(with_store, without, gap=False)
 
 
-@examples(20)
+@examples(20, gate=10)
 @given(language.small_programs, WHERE, st.booleans())
 async def test_a_call_survives_the_death_of_its_server(
     program: Block, where: float, after: bool
@@ -50,7 +49,7 @@ async def test_a_call_survives_the_death_of_its_server(
     await check_cut(program, where, after=after)
 
 
-@examples(20)
+@examples(20, gate=10)
 @given(language.slow_programs, WHERE)
 async def test_deadlines_survive_the_death_of_a_server(program: Block, where: float) -> None:
     await check_cut(program, where, after=True, limits=Limits(timeout=60))
@@ -68,7 +67,7 @@ async def test_a_branch_has_no_more_time_after_a_crash() -> None:
         assert_the_same(seen, calm, gap=False)
 
 
-@examples(20)
+@examples(20, gate=10)
 @given(language.small_programs, WHERE)
 async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeated(
     program: Block, where: float
@@ -83,7 +82,7 @@ async def test_a_request_that_is_cancelled_at_the_store_is_taken_up_when_repeate
     assert_the_same(seen, calm, gap=False)
 
 
-@examples(20)
+@examples(20, gate=10)
 @given(language.small_programs, st.integers(1, 60))
 async def test_a_request_that_is_cancelled_anywhere_is_taken_up_when_repeated(
     program: Block, ticks: int

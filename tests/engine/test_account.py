@@ -179,7 +179,7 @@ class Requests:
                 assert taken <= account.max_tokens + self.beyond[account]
 
 
-@examples(300)
+@examples(300, gate=100)
 @given(_BUDGETS, _ACTIONS)
 def test_what_is_spent_and_reserved_never_exceeds_a_budget_by_more_than_one_reply_each(
     budgets: list[int | None], actions: list[tuple[str, int, int, int]]

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from pydantic import BaseModel, ConfigDict, TypeAdapter, field_validator
 
 from anabranch._engine import Codec, codec_of
 from anabranch._engine.codec import PLAIN, reference_to, resolve
 from anabranch.errors import SerializationError
 from tests.engine.test_journal import JSON
+from tests.randomised import examples
 
 
 class Colour(enum.Enum):
@@ -69,7 +70,7 @@ def through(codec: Codec, value: Any) -> Any:
     return codec.decode("t/step.1", codec.encode("t/step.1", value))
 
 
-@settings(max_examples=60)
+@examples(100, gate=40)
 @given(JSON.filter(lambda value: "inf" not in repr(value)))
 def test_plain_json_comes_back_as_it_was(value: Any) -> None:
     assert through(PLAIN, value) == value

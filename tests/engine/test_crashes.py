@@ -13,11 +13,12 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch._engine import Branch, Finished, Journal
 from tests.engine.harness import World, ask, branch, gather, loudly, race, rounds, step
+from tests.randomised import examples
 
 Program = list[Any]
 
@@ -106,7 +107,7 @@ async def is_broken_off(trying: asyncio.Task[Any], ticks: int) -> bool:
     return trying.cancelled()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, gate=40)
 @given(PROGRAMS, st.lists(st.integers(0, 40), max_size=6))
 def test_a_lost_round_can_be_tried_again(program: Program, crashes: list[int]) -> None:
     async def both() -> None:

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch._engine import Answer, Compensation, Entry, Journal, fingerprint
 from anabranch._engine.journal import FORMAT
 from anabranch._engine.journal_text import inflated, render
+from tests.randomised import examples
 
 TEXTS = st.text(max_size=20)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -51,13 +52,13 @@ JOURNALS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@examples(100, gate=40)
 @given(JOURNALS)
 def test_the_text_form_loses_nothing(journal: Journal) -> None:
     assert Journal.loads(journal.dumps()) == journal
 
 
-@settings(max_examples=40)
+@examples(100, gate=40)
 @given(JOURNALS)
 def test_the_text_form_is_ascii_so_that_any_transport_takes_it(journal: Journal) -> None:
     assert journal.dumps().isascii()

@@ -236,4 +236,4 @@ class Schedules(RuleBasedStateMachine):
 
 
 TestSchedules = Schedules.TestCase
-TestSchedules.settings = examples(40, stateful_step_count=30)
+TestSchedules.settings = examples(40, gate=20, stateful_step_count=30)

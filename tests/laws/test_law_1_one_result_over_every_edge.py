@@ -4,7 +4,6 @@ Generated programs run over the direct edge, alive and replayed, and over MCP in
 with the real client, on the SDK's server and on FastMCP's; in turns of agents, another one for each
 round; and by ``run_round``, each round with nothing but the state of the last. All must agree on
 the value or the error, on what was asked, on the effects and their undos, and on the notices.
-``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
 import json
@@ -341,7 +340,7 @@ def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
     return "error", text.removeprefix(f"Error executing tool {name}: ")
 
 
-@examples(200)
+@examples(200, gate=60)
 @given(language.programs)
 async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(program: Block) -> None:
     tool = as_tool(program)
@@ -356,7 +355,7 @@ async def agree(tool: Tool[Any], alive: Seen) -> None:
 
 
 @pytest.mark.lasting
-@examples(50)
+@examples(50, gate=10)
 @given(language.programs)
 async def test_all_edges_agree(program: Block) -> None:
     tool = as_tool(program)
@@ -431,14 +430,14 @@ async def agree_with_an_own_model(tool: Tool[Any], alive: Seen) -> None:
         assert await over_mcp(tool, mode, own=True) == alive
 
 
-@examples(30)
+@examples(30, gate=8)
 @given(language.programs)
 async def test_it_is_the_same_with_a_model_of_the_servers_own(program: Block) -> None:
     tool = as_tool(program)
     await agree_with_an_own_model(tool, await directly(tool, replay=False))
 
 
-@examples(40)
+@examples(40, gate=12)
 @given(language.programs, st.booleans(), st.booleans())
 async def test_the_rounds_of_agents_agree(program: Block, asked: bool, stored: bool) -> None:
     tool = as_tool(language.without_names(program))
@@ -455,7 +454,7 @@ async def test_the_rounds_of_agents_agree_on(what: str, asked: bool, stored: boo
     assert await over_agents(tool, asked=asked, stored=stored) == alive
 
 
-@examples(40)
+@examples(40, gate=12)
 @given(language.programs, st.booleans(), st.booleans())
 async def test_rounds_from_a_state_agree(program: Block, own: bool, stored: bool) -> None:
     tool = as_tool(program)
@@ -472,14 +471,14 @@ async def test_rounds_from_a_state_agree_on(what: str, own: bool, stored: bool) 
     assert await by_rounds(tool, own=own, stored=stored) == alive
 
 
-@examples(80)
+@examples(80, gate=20)
 @given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> None:
     tool = as_tool(program)
     assert await directly(tool, replay=True) == await directly(tool, replay=False)
 
 
-@examples(20)
+@examples(20, gate=5)
 @given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
     tool = as_tool(language.without_names(program), Limits(timeout=60))

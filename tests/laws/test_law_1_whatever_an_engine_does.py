@@ -187,7 +187,7 @@ async def played(program: Block, seed: int, *, is_down: bool, restored_at: int) 
     return disturbed
 
 
-@examples(60)
+@examples(60, gate=20)
 @given(language.small_programs, SEEDS, st.booleans(), st.integers(0, 4))
 async def test_a_call_comes_to_the_same_whatever_the_engine_does(
     program: Block, seed: int, is_down: bool, restored_at: int
@@ -220,7 +220,7 @@ async def left(program: Block, leave_at: int, seed: int | None) -> tuple[str, Se
     return record.state, disturbed.play.seen(disturbed.known.outcome or ("left", None))
 
 
-@examples(40)
+@examples(40, gate=15)
 @given(language.small_programs, SEEDS, st.integers(0, 2))
 async def test_a_call_that_is_left_is_undone_the_same_whatever_the_engine_does(
     program: Block, seed: int, leave_at: int

@@ -3,11 +3,12 @@
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import BranchContext, tool
 from anabranch.testing import MockClient, run_tool
+from tests.randomised import examples
 
 # A program is a list of acts: say something, ask something, do both in a branch, or at once.
 Act: TypeAlias = "str | tuple[str, list[Act]]"
@@ -57,7 +58,7 @@ async def perform(ctx: BranchContext, program: list[Act], place: str) -> None:
 
 
 @pytest.mark.requirement("law.3")
-@settings(max_examples=60, deadline=None)
+@examples(60, gate=30)
 @given(program=acts, replay=st.booleans())
 async def test_each_sentence_of_a_program_is_heard_once(program: list[Act], replay: bool) -> None:
     """Law 3, property-based."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import (
@@ -40,7 +40,7 @@ def tightest(chain: list[int | None]) -> int | None:
 
 @pytest.mark.requirement("law.5")
 @pytest.mark.requirement("pitfall.policy-ceiling")
-@settings(max_examples=80, deadline=None)
+@examples(80, gate=30)
 @given(chain=chains, replay=st.booleans())
 async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_allows(
     chain: list[int | None], replay: bool
@@ -77,7 +77,7 @@ async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_al
 
 @pytest.mark.requirement("law.5")
 @pytest.mark.requirement("pitfall.policy-ceiling")
-@settings(max_examples=60, deadline=None)
+@examples(60, gate=20)
 @given(chain=budgets, replay=st.booleans())
 async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
     chain: list[int | None], replay: bool
@@ -211,7 +211,7 @@ class Ledger:
 
 @pytest.mark.requirement("law.5")
 @pytest.mark.requirement("pitfall.limits-and-branches")
-@examples(100)
+@examples(100, gate=40)
 @given(part=_spending, budget=st.integers(0, 1_000), seed=st.integers(0, 99))
 async def test_whoever_is_answered_first_a_budget_is_exceeded_by_one_reply_per_request_at_most(
     part: Any, budget: int, seed: int
@@ -266,7 +266,7 @@ async def in_rounds(made: Tool[Any], answer: Callable[[Sequence[Asked]], Any]) -
 
 @pytest.mark.requirement("law.5")
 @pytest.mark.requirement("pitfall.policy-ceiling")
-@settings(max_examples=40, deadline=None)
+@examples(40, gate=20)
 @given(chain=chains, replay=st.booleans())
 async def test_no_timeout_inside_outlasts_one_around_it(
     chain: list[int | None], replay: bool

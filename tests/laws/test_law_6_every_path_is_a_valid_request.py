@@ -2,7 +2,7 @@
 
 Judged by rules that providers publish (``tests/models/provider_rules.py``), which share no code
 with the projection. ``tests/models/test_trees_on_the_wire.py`` judges what the adapters make of
-the same trees. ``ANABRANCH_EXAMPLES`` multiplies the numbers.
+the same trees.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
 from tests.randomised import examples
 
-many = examples(60)
+many = examples(60, gate=30)
 
 
 def as_messages_body(messages: Sequence[Message]) -> dict[str, Any]:

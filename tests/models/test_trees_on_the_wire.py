@@ -1,7 +1,6 @@
 """Law 6 to its end: what the adapters send for a path of the tree is what the makers take.
 
 The server refuses with a 400 whatever breaks the published rules, so that a reply is the proof.
-``ANABRANCH_EXAMPLES`` multiplies the numbers.
 """
 
 import json

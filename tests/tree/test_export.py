@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from anabranch.messages import (
     NOTHING,
@@ -28,6 +28,7 @@ from anabranch.tree import (
     tree_to_json,
 )
 from tests.laws.trees import Thicket, thickets
+from tests.randomised import examples
 from tests.tree.samples import REFS, SAMPLE, THREAD, node
 
 
@@ -96,7 +97,7 @@ def _said(blocks: list[Block]) -> list[str]:
     return [text for text in texts if text != NOTHING]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, gate=30)
 @given(thicket=thickets(pictures=True))
 def test_the_blocks_of_a_whole_tree_are_those_of_each_path(thicket: Thicket) -> None:
     blocks = provider_blocks(thicket.nodes, thicket.results)

@@ -84,6 +84,7 @@ def is_in_reply(number: int) -> Callable[[list[str]], bool]:
     return lambda kinds: kinds.count("TEXT_MESSAGE_START") == number and kinds[-1] == TEXT
 
 
+@pytest.mark.long
 async def test_a_reply_outlives_its_worker_and_its_web_process_which_die_in_mid_stream(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
-from tests.chat.web import message, model, resume, run, serving
+from tests.chat.web import message, model, on_both_databases, resume, run, serving
 from tests.durable.stores import Modelled
 
 
@@ -61,6 +61,7 @@ async def threads(client: httpx2.AsyncClient) -> set[str]:
     return {each["id"] for each in (await client.get("/threads")).json()}
 
 
+@on_both_databases
 async def test_beyond_the_limit_a_run_is_refused_and_nothing_of_it_is_stored(url: str) -> None:
     now = Now()
     shared: dict[str, Any] = {"engine": InProcessEngine(), "concurrency": None, "max_backlog": 2}

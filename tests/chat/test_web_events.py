@@ -24,7 +24,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import ManualClock
-from tests.chat.web import browsing, events_in, message, numbers_of, run
+from tests.chat.web import browsing, events_in, message, numbers_of, on_both_databases, run
 from tests.lost_events import lose_events
 
 
@@ -93,6 +93,7 @@ async def test_a_reader_of_events_that_a_crash_has_lost_is_sent_that_it_has_miss
         assert await follow(client, id_of(kept[-1]), len(new)) == new
 
 
+@on_both_databases
 async def test_what_happens_in_one_process_is_seen_in_another(url: str) -> None:
     async with process(url) as one, process(url) as two:
         await two.post("/threads", json={"id": "t1"})

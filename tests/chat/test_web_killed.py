@@ -143,6 +143,7 @@ async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list
     raise AssertionError(text)
 
 
+@pytest.mark.long
 async def test_questions_in_branches_outlive_their_process(tmp_path: Path) -> None:
     web = Web(tmp_path)
     async with web.running() as (_, client):
@@ -182,11 +183,17 @@ async def killed(web: Web, when: str, said: str) -> None:
     web.let_leases_run_out()
 
 
-@pytest.mark.parametrize(("when", "what"), [("before", "book"), ("after", "reserve")])
+@pytest.mark.parametrize(
+    ("when", "what"),
+    [("before", "book"), pytest.param("after", "reserve", marks=pytest.mark.long)],
+)
 async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     tmp_path: Path, when: str, what: str
 ) -> None:
-    """Between an effect and its record there is the one gap: then it happens again, under its key."""
+    """Between an effect and its record there is the one gap: then it happens again, under its key.
+
+    The round that was cut off runs again, and the notice that it has shown is shown once.
+    """
     web = Web(tmp_path)
     await killed(web, f"{when}-{what}-Bonn", "go")
     async with web.running() as (_, client):
@@ -202,34 +209,15 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
     events = events_in("\n\n".join(sent))
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
     assert shown == [node["id"] for node in nodes]  # each once, in their order
+    notices = [
+        each["value"]["message"] for each in events if each.get("name") == "anabranch.notice"
+    ]
+    assert notices == ["reserved Bonn"]
     assert types_of(events).count("TOOL_CALL_RESULT") == 1
     assert types_of(events)[-1] == "RUN_FINISHED"
 
 
-async def test_what_a_tool_has_said_before_its_process_died_is_shown_once(tmp_path: Path) -> None:
-    """Law 3: the round that was cut off is run again, and delivers its notices again."""
-    web = Web(tmp_path)
-    held = tmp_path / "held-book-Bonn"
-    held.touch()
-    async with web.running() as (process, client):
-        async with client.stream("POST", "/agui", json=message("go")) as response:
-            async for line in response.aiter_lines():
-                if "reserved Bonn" in line:
-                    break
-        process.kill()
-    held.unlink()
-    web.let_leases_run_out()
-    async with web.running() as (_, client):
-        events = events_in("\n\n".join(await until_ended(client, 0, 1)))
-    noticed = [each["value"] for each in events if each.get("name") == "anabranch.notice"]
-    assert [notice["message"] for notice in noticed] == ["reserved Bonn"]
-    assert types_of(events)[-1] == "RUN_FINISHED"
-    assert {what: len(keys) for what, keys in web.effects().items()} == {
-        "reserve-Bonn": 1,
-        "book-Bonn": 1,
-    }
-
-
+@pytest.mark.long
 async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:
     web = Web(tmp_path)
     async with web.running() as (process, client):

@@ -19,7 +19,7 @@ from anabranch.messages import SampleReply
 from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
 from tests.chat.test_web_events import follow, process
-from tests.chat.web import events_in, message, resume, run, types_of
+from tests.chat.web import events_in, message, on_both_databases, resume, run, types_of
 from tests.patience import PATIENCE
 
 
@@ -53,6 +53,7 @@ async def until_said(client: httpx2.AsyncClient) -> None:
                 return
 
 
+@on_both_databases
 async def test_one_run_at_a_time_over_all_processes(url: str) -> None:
     held = Held()
     async with process(url, replies=held.model()) as one, process(url) as two:
@@ -78,6 +79,7 @@ async def test_a_run_that_has_ended_makes_room_at_once(url: str) -> None:
             assert events[-1]["type"] == "RUN_FINISHED"
 
 
+@on_both_databases
 async def test_a_run_is_stopped_from_another_process(url: str) -> None:
     held = Held()
     async with process(url, replies=held.model()) as one, process(url) as two:

@@ -27,8 +27,9 @@ from anabranch.tree import Node, Thread, Tree
 from tests.agents.test_shared_branches import program
 from tests.agents.test_waiting_branches import Number, ask, deciding, forks, number
 from tests.chat.test_web_events import process
-from tests.chat.web import message, run
+from tests.chat.web import message, on_both_databases, run
 from tests.diary import DONE, forget, note
+from tests.randomised import times
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -188,7 +189,8 @@ def check_branches(events: list[dict[str, Any]]) -> None:
             is_running = False
 
 
-@pytest.mark.parametrize("seed", range(3))
+@on_both_databases
+@pytest.mark.parametrize("seed", range(times(3, gate=1)))
 async def test_any_process_works_on_any_branch(url: str, seed: int) -> None:
     here = Machines(url, program(seed), seed)
     async with here.process() as one, here.process() as two:

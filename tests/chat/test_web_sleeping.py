@@ -24,6 +24,7 @@ from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
+from tests.chat.web import on_both_databases
 from tests.diary import DONE, forget, note
 
 DAY = 86_400.0
@@ -147,6 +148,7 @@ async def ends_of(conversation: Conversation) -> list[str]:
     return [each["outcome"]["type"] for each in events if each["type"] == "RUN_FINISHED"]
 
 
+@on_both_databases
 async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -> None:
     machines = Machines(url)
     at = machines.clock.now() + WEEK

@@ -154,7 +154,7 @@ async def _stop(conversation: Conversation, working: asyncio.Event) -> None:
     await _ended(conversation, after)
 
 
-@pytest.mark.parametrize("number", range(times(3)))
+@pytest.mark.parametrize("number", range(times(3, gate=1)))
 async def test_conversations_come_to_the_same_whatever_the_engine_does(
     tmp_path: Path, number: int
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 import psycopg
+import pytest
 
 from tests.chat.test_web_killed import SCRIPT, TOOLS, until_ended
 from tests.chat.test_web_shared_branches import check_branches
@@ -160,6 +161,7 @@ async def until_reserved(page: httpx2.AsyncClient, count: int) -> list[tuple[str
     return [(e["subagentRunId"], e["value"]["message"].removeprefix("reserved ")) for e in made]
 
 
+@pytest.mark.long
 async def test_branches_are_worked_on_by_several_processes_and_outlive_one(
     tmp_path: Path, postgres: Server
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import pytest
 import uvicorn
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp
@@ -22,6 +23,9 @@ from anabranch.tree import TreeStore
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.patience import PATIENCE
+
+on_both_databases = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+"""Runs a test on Postgres in the gate, too: one for each feature whose statements differ there."""
 
 
 class Seat(BaseModel):

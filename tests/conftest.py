@@ -21,8 +21,11 @@ from tests.hangs import Hangs
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.randomised import LONG, SEED, repeating
+from tests.templates import copied_tables, make_template
 
 __all__ = ["nothing_done"]  # a fixture
+
+STORES = Path(__file__).parent / "stores"
 
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""
@@ -95,6 +98,23 @@ def _patient_rounds() -> Iterator[None]:
         patch.setattr(quiescence, "PATIENCE", PATIENCE)
         patch.setattr(scheduler, "CANCEL_TIMEOUT", PATIENCE)
         yield
+
+
+@pytest.fixture(scope="session")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "template.db"
+    make_template(path)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _copied_tables(request: pytest.FixtureRequest, _template: Path) -> Iterator[None]:
+    """New stores have their tables already, but in the tests of the stores."""
+    if STORES in request.path.parents:
+        yield
+    else:
+        with copied_tables(_template):
+            yield
 
 
 @pytest.fixture(scope="session")

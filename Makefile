@@ -193,7 +193,7 @@ docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
 .PHONY: api
-api: ## write docs/api.md, the schemas of sagas and the snapshot of the public API, after a change that is meant
+api: ## write docs/api.md and the schemas of sagas, after a change that is meant
 api: $(DEV) $(PACKAGE)
 	$(BIN)/python -m tests.api.surface
 	$(BIN)/python -m tests.api.saga_schema

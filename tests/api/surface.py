@@ -1,10 +1,7 @@
 """The public surface of anabranch, read from its source: modules, names, signatures, meanings.
 
-``make api`` (``python -m tests.api.surface``) writes the two files that are made of it:
-
-    docs/api.md                every public name with its meaning
-    tests/api/public_api.txt   every public name with its signature; a change of the surface is a
-                               change of this file
+``make api`` (``python -m tests.api.surface``) writes ``docs/api.md``, which has every public name with
+its meaning: a change of what is public is a change of that page.
 
 The source is read, not run: defaults and annotations are as the author wrote them, and the same
 under every version of Python and with any extras.
@@ -22,7 +19,6 @@ import griffe
 
 __all__ = [
     "PAGE",
-    "SNAPSHOT",
     "Entry",
     "entries",
     "markdown",
@@ -30,12 +26,10 @@ __all__ = [
     "public_modules",
     "rows",
     "signatures",
-    "snapshot",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "api.md"
-SNAPSHOT = ROOT / "tests" / "api" / "public_api.txt"
 
 
 @dataclass(frozen=True)
@@ -130,17 +124,11 @@ def _members(cls: griffe.Class) -> Iterator[griffe.Object]:
             yield found[name]
 
 
-# -- the snapshot ------------------------------------------------------------------------------
-
-
-def snapshot() -> str:
-    """Return every public name with its signature, one to a line, sorted."""
-    lines = {line for entry in entries() for line in signatures(entry)}
-    return "".join(f"{line}\n" for line in sorted(lines))
+# -- signatures --------------------------------------------------------------------------------
 
 
 def signatures(entry: Entry) -> Iterator[str]:
-    """Yield the lines of the snapshot that an entry makes: one, or one for each overload."""
+    """Yield the signatures of an entry: one, or one for each overload."""
     path, target = f"{entry.module}.{entry.name}", entry.target
     home = _homes()[target.path]
     if home != path:
@@ -241,5 +229,4 @@ def markdown(text: str) -> str:
 
 
 if __name__ == "__main__":
-    SNAPSHOT.write_text(snapshot(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

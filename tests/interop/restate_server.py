@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from tests.interop.processes import PACKAGES
+from tests.interop.processes import CLIENTS
 
 __all__ = ["RestateServer", "restate_server"]
 
@@ -43,7 +43,7 @@ class RestateServer:
 def restate_server(folder: Path) -> Generator[RestateServer]:
     """Have a server inside the block, with its data in ``folder``."""
     kind = f"restate-server-{sys.platform}-{MACHINES[platform.machine().lower()]}"
-    program = PACKAGES / "@restatedev" / kind / "bin" / "restate-server"
+    program = CLIENTS / "node_modules" / "@restatedev" / kind / "bin" / "restate-server"
     if not program.exists():
         raise FileNotFoundError(f"There is no {program}: `make interop` makes it.")
     command = [

@@ -12,9 +12,6 @@ from anabranch.testing import MockModel
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.interop.browsing import tab
-from tests.interop.test_page import browser
-
-__all__ = ["browser"]
 
 HOSTILE = {
     "quotes": ">" * 5_000,

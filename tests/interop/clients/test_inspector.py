@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import TARGETS
-from tests.interop.processes import PACKAGES, SERVE, run_node
+from tests.interop.clients.conftest import TARGETS
+from tests.interop.processes import CLIENTS, SERVE, run_node
 
-INSPECTOR = PACKAGES / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+INSPECTOR = CLIENTS / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
-@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize(
+    ("transport", "era"), [("http", "legacy"), ("http", "modern"), ("stdio", "auto")]
+)
 def test_tools_are_listed_with_schemas_that_travel(
     request: pytest.FixtureRequest, tmp_path: Path, transport: str, era: str
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 __all__ = ["MODERN", "VERSIONS", "Lines", "accept", "call", "events"]
 
 MODERN: Final = "2026-07-28"
-VERSIONS: Final = {"auto": MODERN, MODERN: MODERN, "legacy": "2025-11-25"}
+VERSIONS: Final = {"auto": MODERN, "legacy": "2025-11-25"}
 """What a client may ask for, and the version that it gets."""
 
 Lines = list[dict[str, Any]]

@@ -1,7 +1,7 @@
 """The TypeScript client of the protocol's own organisation against ``anabranch serve``.
 
 Each test is played by ``driver.mjs``, which reports what the client saw. Era ``auto`` finds the
-stateless one; the client's own default is the handshake.
+stateless one, which may be pinned as well; the client's own default is the handshake.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driven import MODERN, VERSIONS, accept, call, events
+from tests.interop.clients.driven import MODERN, VERSIONS, accept, call, events
 from tests.interop.processes import EXAMPLES, play, serving
 
 
@@ -20,12 +20,10 @@ def cards_in(question: str) -> list[str]:
     return [card.partition(": ")[2] for card in laid_out.split("   ")]
 
 
-def test_a_card_is_picked_after_a_model_has_looked_at_the_hand(
-    server: Mapping[str, Any], era: str
-) -> None:
+def test_a_card_is_picked_after_a_model_has_looked_at_the_hand(url: str, era: str) -> None:
     lines = play(
         {
-            "server": server,
+            "server": {"url": url},
             "era": era,
             "sample": ["Number two."],
             "elicit": [accept(cardNumber=2)],
@@ -43,10 +41,10 @@ def test_a_card_is_picked_after_a_model_has_looked_at_the_hand(
     assert [log["data"] for log in events(lines, "log")] == ["Drew 4 cards"]
 
 
-def test_declining_and_cancelling_are_answers(server: Mapping[str, Any], era: str) -> None:
+def test_declining_and_cancelling_are_answers(url: str, era: str) -> None:
     lines = play(
         {
-            "server": server,
+            "server": {"url": url},
             "era": era,
             "elicit": [{"action": "decline"}, {"action": "cancel"}],
             "calls": [call("pick_card"), call("pick_card")],
@@ -92,12 +90,12 @@ def test_questions_made_at_once_are_open_at_once_and_effects_happen_once(
 
 
 def test_a_tool_that_fails_is_undone_and_its_words_arrive(
-    server: Mapping[str, Any], era: str, tmp_path: Path
+    url: str, era: str, tmp_path: Path
 ) -> None:
     effects = tmp_path / "effects"
     lines = play(
         {
-            "server": server,
+            "server": {"url": url},
             "era": era,
             "elicit": [accept(number=1), accept(number=2), {"action": "decline"}],
             "sample": ["Stay."],
@@ -160,18 +158,24 @@ def test_a_client_that_cannot_answer_ends_the_call(url: str, era: str) -> None:
         assert "the script has no" in text
 
 
-@pytest.mark.parametrize("questions", [10, 11])
-def test_the_client_gives_a_call_up_after_ten_rounds(url: str, era: str, questions: int) -> None:
+@pytest.mark.parametrize(
+    ("era", "questions", "rounds"),
+    [("auto", 10, None), ("auto", 11, None), ("auto", 25, 25), ("legacy", 25, None)],
+)
+def test_the_client_gives_a_call_up_after_ten_rounds_or_as_many_as_it_is_told(
+    url: str, era: str, questions: int, rounds: int | None
+) -> None:
     """As the page on MCP says. In the handshake era there are no rounds."""
     lines = play(
         {
             "server": {"url": url},
             "era": era,
+            "maxRounds": rounds,
             "elicit": [accept(ok=True)] * questions,
             "calls": [call("interview", questions=questions)],
         }
     )
-    if VERSIONS[era] == MODERN and questions > 10:
+    if questions == 11:
         (error,) = events(lines, "error")
         assert error["code"] == "INPUT_REQUIRED_ROUNDS_EXCEEDED"
     else:
@@ -179,31 +183,14 @@ def test_the_client_gives_a_call_up_after_ten_rounds(url: str, era: str, questio
         assert result["structuredContent"] == {"result": [True] * questions}
 
 
-def test_a_client_may_be_configured_to_go_on_for_longer(url: str, era: str) -> None:
-    lines = play(
-        {
-            "server": {"url": url},
-            "era": era,
-            "maxRounds": 25,
-            "elicit": [accept(ok=True)] * 25,
-            "calls": [call("interview", questions=25)],
-        }
-    )
-    (result,) = events(lines, "result")
-    assert result["structuredContent"] == {"result": [True] * 25}
-
-
-@pytest.mark.parametrize("era", ["auto", MODERN])
-def test_every_round_may_go_to_another_server(
-    url: str, other_url: str, era: str, tmp_path: Path
-) -> None:
+def test_every_round_may_go_to_another_server(url: str, other_url: str, tmp_path: Path) -> None:
     """Each round has a client of its own, too: nothing survives but the state that it passes on."""
     effects = tmp_path / "effects"
     urls = {"by": "rounds", "urls": [url, other_url]}
     lines = play(
         {
             "server": {"url": url},
-            "era": era,
+            "era": MODERN,
             "together": 3,
             "elicit": [accept(number=3), accept(number=4), accept(ok=True)],
             "sample": ["Take a coat."],

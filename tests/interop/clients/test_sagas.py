@@ -1,18 +1,16 @@
 """Sagas, called by the TypeScript client: it sends two methods that it knows nothing about."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from tests.interop.driven import accept, call, events
+from tests.interop.clients.driven import accept, call, events
 from tests.interop.processes import play
 
 
-def test_a_saga_is_driven_step_by_step(server: Mapping[str, Any], era: str, tmp_path: Path) -> None:
+def test_a_saga_is_driven_step_by_step(url: str, era: str, tmp_path: Path) -> None:
     effects = tmp_path / "effects"
     lines = play(
         {
-            "server": server,
+            "server": {"url": url},
             "era": era,
             "together": 3,
             "elicit": [accept(number=3), accept(number=4), accept(ok=True)],
@@ -26,12 +24,15 @@ def test_a_saga_is_driven_step_by_step(server: Mapping[str, Any], era: str, tmp_
     assert effects.read_text().splitlines() == ["pack", "book"]
 
 
-def test_a_step_that_fails_at_the_client_reaches_the_tool(
-    server: Mapping[str, Any], era: str
-) -> None:
+def test_a_step_that_fails_at_the_client_reaches_the_tool(url: str, era: str) -> None:
     """Unlike a round of 2026-07-28, a completed step may carry an error."""
     lines = play(
-        {"server": server, "era": era, "elicit": [], "calls": [call("pick_card") | {"by": "saga"}]}
+        {
+            "server": {"url": url},
+            "era": era,
+            "elicit": [],
+            "calls": [call("pick_card") | {"by": "saga"}],
+        }
     )
     (result,) = events(lines, "result")
     assert result["isError"] is True

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.cli.test_dev import developing, write
-from tests.interop.browsing import tab
-from tests.interop.test_page import browser
-
-__all__ = ["browser"]
+from tests.interop.browsing import FITS, NARROW, WIDE, audited
 
 TOOLS = '''
 from typing import Literal
@@ -53,8 +49,7 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
 ) -> None:
     file = write(tmp_path / "tools.py", TOOLS)
     with developing(tmp_path) as address:
-        context = await browser.new_context(bypass_csp=True)  # for the audit
-        async with tab(context, address) as opened:
+        async with audited(browser, address, WIDE) as (opened, audit):
             page = opened.page
             await page.get_by_role("button", name="/book").click()
             form = page.get_by_role("region", name="Welcome")
@@ -68,15 +63,17 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             await expect(passengers).to_have_attribute("aria-invalid", "true")
             await passengers.fill('[{"name": "Ann"}]')
             await form.get_by_label("Diet").select_option("vegan")
-            assert await opened.serious() == []
-            await opened.screen("dev-form")
+            await audit("dev-form")
+            await page.set_viewport_size(NARROW["viewport"])
+            await opened.until(FITS)
+            await page.set_viewport_size(WIDE["viewport"])
             await form.get_by_role("button", name="Call").click()
             sample = opened.question("Which airline flies AB1?")
             await expect(sample.get_by_label("What is asked")).to_have_text(
                 "system: Be brief.\n\nuser: Which airline flies AB1?"
             )
             await sample.get_by_label("Reply").fill("Blue Air")
-            assert await opened.serious() == []
+            await audit("dev-sample")
             await sample.get_by_role("button", name="Accept").click()
             seats = opened.question("How many seats?")
             await seats.get_by_label("Seats").fill("2")
@@ -108,14 +105,3 @@ async def _look_at_the_first_call(page: Page, returned: str) -> None:
     await page.get_by_role("button", name=re.compile("book")).last.click()
     await expect(page.get_by_label("Returned")).to_contain_text(returned)
     await expect(page.get_by_label("Rounds")).to_be_visible()
-
-
-@pytest.mark.parametrize("width", [390])
-async def test_a_form_fits_a_narrow_window(browser: Browser, tmp_path: Path, width: int) -> None:
-    write(tmp_path / "tools.py", TOOLS)
-    with developing(tmp_path) as address:
-        context = await browser.new_context(viewport={"width": width, "height": 800})
-        async with tab(context, address) as opened:
-            await opened.page.get_by_role("button", name="/book").click()
-            await expect(opened.page.get_by_label("Flight")).to_be_visible()
-            assert await opened.page.evaluate("document.documentElement.scrollWidth") <= width

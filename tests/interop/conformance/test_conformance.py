@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.processes import EXAMPLES, PACKAGES, run_node, serving
+from tests.interop.processes import EXAMPLES, run_node, serving
 
-SUITE = PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
+SUITE = Path(__file__).parent / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
 BOTH = [
     "completion-complete",

@@ -47,54 +47,38 @@ def said(turn: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(each["role"], each["content"]) for each in turn["messages"] if each.get("content")]
 
 
-async def test_a_message_is_answered(client: str) -> None:
-    [turn] = await lead(client, {"say": "hello"})
-    assert said(turn) == [("user", "hello"), ("assistant", "You said hello.")]
-    assert turn["interrupts"] == []
-
-
-async def test_a_question_is_an_interrupt_and_its_answer_resumes_the_tool(client: str) -> None:
-    asked, done = await lead(
-        client, {"say": "reserve"}, {"resume": "resolved", "payload": {"row": 3}}
-    )
-    [interrupt] = asked["interrupts"]
-    assert interrupt["responseSchema"]["required"] == ["row"]
-    assert ("tool", "Row 3 on AB1") in said(done)
-    assert done["interrupts"] == []
-
-
-@pytest.mark.parametrize(
-    ("turn", "result"),
-    [
-        ({"resume": "cancelled"}, "No seat: cancel"),
-        ({"resume": "cancelled", "metadata": {"action": "decline"}}, "No seat: decline"),
-    ],
-)
-async def test_a_question_is_cancelled_and_declined(
-    client: str, turn: dict[str, Any], result: str
-) -> None:
-    _, done = await lead(client, {"say": "reserve"}, turn)
-    assert ("tool", result) in said(done)
-
-
-async def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(client: str) -> None:
-    _, refused, done = await lead(
+async def test_a_question_is_an_interrupt_whose_answer_resumes_the_tool(client: str) -> None:
+    """An answer that does not fit is refused; the transcript, which the client sends again, adds nothing."""
+    first, asked, refused, done, last = await lead(
         client,
+        {"say": "one"},
         {"say": "reserve"},
         {"resume": "resolved", "payload": {"row": 99}},
         {"resume": "resolved", "payload": {"row": 9}},
+        {"say": "two"},
     )
+    assert said(first) == [("user", "one"), ("assistant", "You said one.")]
+    assert first["interrupts"] == []
+    [interrupt] = asked["interrupts"]
+    assert interrupt["responseSchema"]["required"] == ["row"]
     assert "422" in refused["error"]
     assert ("tool", "Row 9 on AB1") in said(done)
-
-
-async def test_the_transcript_that_a_client_sends_again_adds_nothing(client: str) -> None:
-    turns = await lead(client, {"say": "one"}, {"say": "two"}, {"say": "three"})
-    assert said(turns[-1]) == [
+    assert done["interrupts"] == []
+    assert [each for each in said(last) if each[0] == "user"] == [
         ("user", "one"),
-        ("assistant", "You said one."),
+        ("user", "reserve"),
         ("user", "two"),
-        ("assistant", "You said two."),
-        ("user", "three"),
-        ("assistant", "You said three."),
     ]
+    assert said(last)[-1] == ("assistant", "You said two.")
+
+
+async def test_a_question_is_cancelled_and_declined(client: str) -> None:
+    _, cancelled, _, declined = await lead(
+        client,
+        {"say": "reserve"},
+        {"resume": "cancelled"},
+        {"say": "reserve"},
+        {"resume": "cancelled", "metadata": {"action": "decline"}},
+    )
+    assert ("tool", "No seat: cancel") in said(cancelled)
+    assert ("tool", "No seat: decline") in said(declined)

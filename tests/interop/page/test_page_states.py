@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, ViewportSize, expect
+from playwright.async_api import Browser, Route, expect
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
@@ -18,17 +18,11 @@ from anabranch.testing import MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.durable.stores import Modelled
-from tests.interop.browsing import Tab, launched, tab
+from tests.interop.browsing import FITS, LOOKS, NARROW, Look, Tab, audited, tab
 from tests.interop.page_scenes import scenes
 
 SEATS = re.compile("How many seats")
 CARD = re.compile("Pick a card")
-
-
-@pytest.fixture
-async def browser() -> AsyncGenerator[Browser]:
-    async with launched() as found:
-        yield found
 
 
 async def fill_seats(opened: Tab) -> None:
@@ -44,10 +38,10 @@ async def test_branches_stand_side_by_side_with_what_became_of_them(browser: Bro
         await expect(opened.messages.get_by_text("The judge prefers the train")).to_be_visible()
         branches = page.get_by_role("region", name=re.compile(r"^Branch \d"))
         await expect(branches).to_have_count(2)
-        left, right = [await each.bounding_box() for each in await branches.all()]
-        assert left is not None
-        assert right is not None
-        assert (left["y"], left["x"] + left["width"] <= right["x"]) == (right["y"], True)
+        left, right = await branches.evaluate_all(
+            "all => all.map(each => each.getBoundingClientRect().toJSON())"
+        )
+        assert (left["top"], left["right"] <= right["left"]) == (right["top"], True)
         await expect(page.get_by_label("Result")).to_contain_text("Option 1")
         await opened.press(page.get_by_role("button", name="Open branch").first)
         first = opened.messages.get_by_role("article", name="Branch")
@@ -216,7 +210,7 @@ async def test_every_kind_of_field_is_asked_among_several_questions(browser: Bro
             first, second = opened.question("Everything"), opened.question("One thing")
             await expect(first.get_by_label("Moment")).to_have_value("2026-12-01T10:30")
             await expect(first.get_by_label("Hue")).to_have_value("b")
-            assert await first.get_by_label("Hue").locator("option").count() == 3
+            await expect(first.get_by_label("Hue").locator("option")).to_have_count(3)
             await expect(first.get_by_label("Note")).to_have_js_property("tagName", "TEXTAREA")
             await expect(first.get_by_label("X", exact=True)).not_to_be_checked()
             await expect(first.get_by_label("Y", exact=True)).to_be_checked()
@@ -346,13 +340,19 @@ async def test_a_whole_conversation_needs_no_mouse(browser: Browser) -> None:
         await keys.type("01122026")
         await keys.press("Enter")
         await expect(opened.messages.get_by_text("Two seats are yours")).to_be_visible()
+        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
         await tab_to("Message")
         await opened.type("thanks")
         await expect(opened.messages.get_by_text("You are welcome")).to_be_visible()
-        await page.get_by_role("treeitem", selected=True).focus()
+        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        rows = page.get_by_role("treeitem")
+        last = rows.filter(has_text="You are welcome")
+        await expect(last).to_have_attribute("aria-selected", "true")
+        await last.focus()
         await keys.press("Home")
-        await expect(page.get_by_role("treeitem").first).to_be_focused()
+        await expect(rows.first).to_be_focused()
         await keys.press("ArrowDown")
+        await expect(rows.nth(1)).to_be_focused()
         await keys.press("Enter")
         await expect(page.get_by_text("You continue from here")).to_be_visible()
         await tab_to("Continue from here")
@@ -360,56 +360,42 @@ async def test_a_whole_conversation_needs_no_mouse(browser: Browser) -> None:
         await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("shape", "width"), [("wide", 1200), ("narrow", 375)])
-async def test_an_audit_finds_nothing_serious_in_any_state(
-    browser: Browser, scheme: Any, shape: str, width: int
-) -> None:
-    size: ViewportSize = {"width": width, "height": 800}
-    async with scenes() as address:
-        context = await browser.new_context(color_scheme=scheme, viewport=size, bypass_csp=True)
-        async with tab(context, address) as opened:
-            page = opened.page
-
-            async def audited(state: str) -> None:
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width, state
-                assert await opened.serious() == [], state
-                await opened.screen(f"{state}-{scheme}-{shape}")
-
-            await expect(page.get_by_role("button", name="/book")).to_be_visible()
-            await audited("welcome")
-            await opened.say("book a flight")
-            await expect(opened.question(SEATS)).to_be_visible()
-            await audited("question")
-            await opened.question(SEATS).get_by_role("button", name="Accept").click()
-            await expect(opened.question(SEATS).get_by_label("Seats", exact=True)).to_be_focused()
-            await audited("refused")
-            await fill_seats(opened)
-            await opened.question(SEATS).get_by_role("button", name="Accept").click()
-            await expect(opened.messages.get_by_text("Two seats are yours")).to_be_visible()
-            await audited("answered")
-            await opened.say("Think of two ways to get there")
-            await expect(opened.messages.get_by_text("The judge prefers")).to_be_visible()
-            await audited("branches")
-            await opened.say("watch the gate")
-            await expect(page.get_by_text("Boarding")).to_be_visible()
-            await audited("running")
-            await page.get_by_role("button", name="Stop").click()
-            await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-            await opened.press(opened.messages.get_by_role("button", name="Label").last)
-            await expect(page.get_by_role("dialog")).to_be_visible()
-            await audited("labels")
+@LOOKS
+async def test_an_audit_finds_nothing_serious_in_any_state(browser: Browser, look: Look) -> None:
+    async with scenes() as address, audited(browser, address, look) as (opened, audit):
+        page = opened.page
+        await expect(page.get_by_role("button", name="/book")).to_be_visible()
+        await audit("welcome")
+        await opened.say("book a flight")
+        await expect(opened.question(SEATS)).to_be_visible()
+        await audit("question")
+        await opened.question(SEATS).get_by_role("button", name="Accept").click()
+        await expect(opened.question(SEATS).get_by_label("Seats", exact=True)).to_be_focused()
+        await audit("refused")
+        await fill_seats(opened)
+        await opened.question(SEATS).get_by_role("button", name="Accept").click()
+        await expect(opened.messages.get_by_text("Two seats are yours")).to_be_visible()
+        await audit("answered")
+        await opened.say("Think of two ways to get there")
+        await expect(opened.messages.get_by_text("The judge prefers")).to_be_visible()
+        await audit("branches")
+        await opened.say("watch the gate")
+        await expect(page.get_by_text("Boarding")).to_be_visible()
+        await audit("running")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        await opened.press(opened.messages.get_by_role("button", name="Label").last)
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await audit("labels")
+        await page.keyboard.press("Escape")
+        if look == NARROW:
+            await page.get_by_role("button", name="Tree").click()
+            await expect(page.get_by_role("tree")).to_be_in_viewport()
+            await audit("tree")
             await page.keyboard.press("Escape")
-            if shape == "narrow":
-                await page.get_by_role("button", name="Tree").click()
-                await expect(page.get_by_role("tree")).to_be_in_viewport()
-                await audited("tree")
-                await page.keyboard.press("Escape")
-                await page.get_by_role("button", name="Conversations").click()
-                await expect(
-                    page.get_by_role("button", name="New conversation")
-                ).to_be_in_viewport()
-                await audited("conversations")
+            await page.get_by_role("button", name="Conversations").click()
+            await expect(page.get_by_role("button", name="New conversation")).to_be_in_viewport()
+            await audit("conversations")
 
 
 @tool
@@ -441,10 +427,10 @@ async def test_a_tool_that_sleeps_and_a_question_in_time_say_until_when(browser:
             await expect(page.get_by_text(re.compile(r"waits until .*\d"))).to_be_visible()
             await expect(page.locator(".status")).to_have_text(re.compile(r"^Waits until .*\d"))
             await page.reload()
-        async with tab(browser, page.url, viewport={"width": 375, "height": 800}) as narrow:
+        async with tab(browser, page.url, viewport=NARROW["viewport"]) as narrow:
             status = narrow.page.locator(".status")
             await expect(status).to_have_text(re.compile(r"^Waits until .*\d"))
-            assert await narrow.page.evaluate("document.documentElement.scrollWidth") <= 375
+            await narrow.until(FITS)
             await narrow.screen("sleeping-narrow")
         await page.get_by_role("button", name="Stop").click()
         await expect(opened.messages.get_by_text("Stopped by you.")).to_be_visible()

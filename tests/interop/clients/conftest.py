@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driven import VERSIONS
-from tests.interop.processes import EXAMPLES, HERE, SERVE, serving
+from tests.interop.clients.driven import VERSIONS
+from tests.interop.processes import CLIENTS, EXAMPLES, SERVE, serving
 
-TARGETS = [EXAMPLES / "pick_card.py", HERE / "served.py"]
+TARGETS = [EXAMPLES / "pick_card.py", CLIENTS / "served.py"]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What works in which framework: each line is a test, run with each framework that the line names.
 
-The table of ``docs/in-other-agents.md`` is made of it: ``python -m tests.interop.adapters.matrix``.
+The table of ``docs/in-other-agents.md`` is made of it: ``python -m tests.interop.frameworks.matrix``.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def table() -> str:
 def page_with_table() -> str:
     """Return the page with this table in place of the one that it has."""
     text = PAGE.read_text(encoding="utf-8")
-    mark = "<!-- the table of tests/interop/adapters/matrix.py -->\n"
+    mark = "<!-- the table of tests/interop/frameworks/matrix.py -->\n"
     before, _, after = text.partition(mark)
     rest = after.lstrip("\n").split("\n")
     while rest[0].startswith("|"):

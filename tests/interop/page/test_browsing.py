@@ -6,9 +6,6 @@ from playwright.async_api import Browser, Route
 
 from tests.interop.browsing import Tab, tab
 from tests.interop.page_scenes import scenes
-from tests.interop.test_page import browser
-
-__all__ = ["browser"]
 
 THREADS = "**/threads"
 

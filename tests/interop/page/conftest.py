@@ -1,0 +1,22 @@
+"""What the tests of the page share: one browser for all of them."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.interop.browsing import launched
+
+
+@pytest.fixture(scope="session")
+async def started() -> AsyncGenerator[Browser]:
+    async with launched() as found:
+        yield found
+
+
+@pytest.fixture
+async def browser(started: Browser) -> AsyncGenerator[Browser]:
+    """A browser without any open page."""
+    yield started
+    for context in started.contexts:
+        await context.close()

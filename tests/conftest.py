@@ -11,6 +11,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.hangs import Hangs
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.randomised import LONG, SEED, repeating
+from tests.spreading import Spread, long_files_first
 from tests.templates import copied_tables, make_template
 
 __all__ = ["nothing_done"]  # a fixture
@@ -77,8 +79,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"to repeat: {repeating(test)}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
+    """Distribute files and parts of files, unless another distribution was asked for."""
+    return Spread(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests to the long run."""
+    """Leave the long tests to the long run, and order the others for the workers."""
+    if _is_worker(config):
+        long_files_first(items)
     if not LONG:
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)

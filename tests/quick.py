@@ -48,7 +48,7 @@ def main() -> int:
         print("No Python file differs from main.")
         return 0
     names = [str(file) for file in files]
-    checks = [
+    checks: list[list[str | Path]] = [
         [BIN / "ruff", "format", "--check", *names],
         [BIN / "ruff", "check", *names],
         [BIN / "lint-imports", "--no-logo"],

@@ -1,76 +1,33 @@
-"""The order of the tests, and the parts in which workers take them: a file, a page, or the tests of one function.
+"""The parts in which workers take the tests: a file, a page of the docs, or a single test of a long file.
 
-A worker takes the next part when it has almost nothing left to do. So what lasts longest comes first, and a
-file that would hold one worker long after the others have ended is taken in parts; nothing that its tests share
-may depend on their order.
+The last part decides when a run ends. So the tests of a long file are spread over the workers, one by
+one, and come first; nothing that they share may depend on their order.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped] # pyright: ignore[reportMissingTypeStubs] - it has no types
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped] # it has no types
 
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["Spread", "longest_first"]
+__all__ = ["Spread", "long_files_first"]
 
 PAGES = "docs/test_pages.py"
 """Its tests are the examples of the pages; those of one page build on each other."""
 
-LONGEST = (
-    "tests/owners/test_routes.py",
+LONG_FILES = (
     PAGES,
+    "tests/engines/test_engines.py",
+    "tests/laws/test_law_1_one_result_over_every_edge.py",
+    "tests/stores/test_conformance.py",
+    "tests/owners/test_routes.py",
     "tests/owners/test_served_tools.py",
     "tests/owners/test_agent_tools.py",
-    "tests/engines/test_engines.py",
-    "tests/engines/test_waiting.py",
-    "tests/faults/test_chaos.py",
-    "tests/laws/test_law_1_one_result_over_every_edge.py",
-    "tests/chat/test_web_deferred.py",
-    "tests/chat/test_web_combinations.py",
-    "tests/chat/test_web_dies_anywhere.py",
-    "tests/chat/test_web_waits_die_anywhere.py",
-    "tests/chat/test_web_inbox_dies_anywhere.py",
-    "tests/chat/test_web_accounts.py",
-    "tests/chat/test_web_owners.py",
-    "tests/attacks/test_whatever_a_body_raises.py",
-    "tests/attacks/test_foreign_schemas.py",
-    "tests/chat/test_web_killed.py",
-    "tests/chat/test_web_processes.py",
-    "tests/chat/test_worker_processes.py",
-    "tests/stores/test_conformance.py",
-    "tests/engine/test_schedules.py",
 )
-"""The files that last longest, from the first on; a new one is found with ``--durations``."""
-
-BY_FUNCTION = frozenset(
-    {
-        "tests/attacks/test_foreign_schemas.py",
-        "tests/attacks/test_whatever_a_body_raises.py",
-        "tests/chat/test_web_accounts.py",
-        "tests/chat/test_web_combinations.py",
-        "tests/chat/test_web_deferred.py",
-        "tests/chat/test_web_dies_anywhere.py",
-        "tests/chat/test_web_owners.py",
-        "tests/faults/test_chaos.py",
-        "tests/laws/test_law_1_one_result_over_every_edge.py",
-        "tests/stores/test_conformance.py",
-    }
-)
-"""Files of which any worker may run any function."""
-
-SINGLY = frozenset(
-    {
-        "tests/engines/test_engines.py",
-        "tests/engines/test_waiting.py",
-        "tests/owners/test_agent_tools.py",
-        "tests/owners/test_routes.py",
-        "tests/owners/test_served_tools.py",
-    }
-)
-"""Files of which any worker may run any test."""
+"""The files whose tests take most together, as the report of a run shows."""
 
 
 def part_of(nodeid: str) -> str:
@@ -78,14 +35,12 @@ def part_of(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file == PAGES:
         return f"{file}::{test.partition('[')[2].partition(':')[0]}"
-    if file in SINGLY:
-        return nodeid
-    return nodeid.partition("[")[0] if file in BY_FUNCTION else file
+    return nodeid if file in LONG_FILES else file
 
 
-def longest_first(items: list[pytest.Item]) -> None:
-    """Put the tests of the longest files first; all others stay in their order."""
-    place = {file: number for number, file in enumerate(LONGEST)}
+def long_files_first(items: list[pytest.Item]) -> None:
+    """Put the tests of the long files first; all others stay in their order."""
+    place = {file: number for number, file in enumerate(LONG_FILES)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
 from tests.randomised import SEED, times
 
 SCHEDULES = times(400, gate=100)
-pytestmark = pytest.mark.lasting
+pytestmark = pytest.mark.timeout(120)
 BATCH = 25
 
 

@@ -53,7 +53,7 @@ async def used(here: TwoPeople) -> tuple[ToolSurface, Person, Person]:
     return tools, ann, bo
 
 
-@pytest.mark.lasting
+@pytest.mark.timeout(120)
 async def test_nothing_of_one_person_reaches_another_by_a_tool_of_the_agent(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

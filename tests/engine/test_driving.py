@@ -23,6 +23,7 @@ from anabranch._engine import (
     current_call,
     current_scope,
 )
+from anabranch._engine.clock import SystemClock
 from anabranch.errors import BranchTokenError, StepFailed
 from anabranch.limits import Limits
 from anabranch.testing import ManualClock
@@ -159,17 +160,23 @@ async def test_operations_that_a_cancelled_round_did_not_come_to_are_not_called_
         async with world.call(body, world.journal()) as call:
             return await call.round()
 
-    for ticks in range(1, 12):
+    async def cancel_after(ticks: int) -> None:
         running = asyncio.ensure_future(run())
         for _ in range(ticks):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.wait([running])
-    del running
+
+    for ticks in range(1, 12):
+        await cancel_after(ticks)
     gc.collect()
 
 
 async def test_without_a_clock_a_call_has_the_systems() -> None:
+    passed = asyncio.Event()
+    SystemClock().call_at(0.0, passed.set)
+    await passed.wait()
+
     async def body(_: Branch) -> bool:
         return now() > 1_700_000_000
 

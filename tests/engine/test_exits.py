@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import types
+from collections.abc import Generator
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from anabranch._engine.exits import Guarded, error_instead
+from anabranch._engine.exits import EXIT_AS_ERROR, Guarded, as_error, error_instead
 
 
 async def leaves() -> str:
@@ -27,6 +31,60 @@ async def test_an_exit_of_a_guarded_coroutine_that_is_sent_to_is_an_error() -> N
     guarded = Guarded(leaves())
     with pytest.raises(RuntimeError, match=r"sys\.exit\(3\) was called"):
         guarded.send(None)
+
+
+@types.coroutine
+def waits() -> Generator[None]:
+    yield
+
+
+async def stays() -> None:
+    await waits()
+
+
+async def leaves_when_it_is_cancelled(error: BaseException) -> None:
+    try:
+        await waits()
+    except ValueError:
+        raise error from None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(3), r"sys\.exit\(3\) was called"),
+        (GeneratorExit("x"), r"GeneratorExit\(x\) was raised, which is no Exception"),
+        (KeyboardInterrupt(), r"KeyboardInterrupt\(\) was raised, which is no Exception"),
+    ],
+    ids=["SystemExit", "GeneratorExit", "KeyboardInterrupt"],
+)
+def test_an_exit_that_code_raises_is_an_error(error: BaseException, said: str) -> None:
+    guarded = Guarded(leaves_when_it_is_cancelled(error))
+    guarded.send(None)
+    with pytest.raises(RuntimeError, match=said):
+        guarded.throw(ValueError())
+    with pytest.raises(RuntimeError, match=said), EXIT_AS_ERROR:
+        raise error
+
+
+@pytest.mark.parametrize("thrown", [GeneratorExit, KeyboardInterrupt])
+def test_an_exit_that_comes_from_outside_stays_as_it_is(thrown: type[BaseException]) -> None:
+    guarded = Guarded(stays())
+    guarded.send(None)
+    with pytest.raises(thrown):
+        guarded.throw(thrown())
+
+
+@pytest.mark.parametrize("error", [None, ValueError("x"), asyncio.CancelledError()], ids=repr)
+def test_what_ends_a_call_and_nothing_else_stays_as_it_is(error: Any) -> None:
+    assert error_instead(error) is None
+
+
+def test_an_error_stands_for_itself_and_for_a_cancellation_a_sentence() -> None:
+    error = ValueError("x")
+    assert as_error(error) is error
+    cancelled = as_error(asyncio.CancelledError())
+    assert str(cancelled) == "The call was cancelled from within, and has ended."
 
 
 def test_what_the_handler_of_a_signal_raises_stays_as_it_is(

@@ -139,6 +139,13 @@ def test_an_answer_is_recorded_where_a_question_is_open() -> None:
     assert journal.pending == {}
 
 
+def test_the_size_of_answers_is_that_of_all_that_the_client_has_given() -> None:
+    journal = Journal("call_1", 1.0)
+    journal.entries["t/ask.1"] = Entry("elicit", "print", "yes", public=True)
+    journal.entries["t/step.1"] = Entry("step", "print", "the server's")
+    assert journal.size_with({"t/ask.2": Answer([1])}) == len('["yes",[1]]')
+
+
 def test_answers_to_questions_that_are_not_open_are_ignored() -> None:
     journal = Journal("call_1", 1.0)
     journal.entries["t/ask.1"] = Entry("elicit", "print", "first")

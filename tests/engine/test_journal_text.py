@@ -76,6 +76,7 @@ def test_no_more_is_inflated_than_the_limit() -> None:
     """A token of 4 KB that holds 4 MB."""
     text = render([1, "private"], [[], [["ask", "elicit", "x" * 4_000_000]]])
     assert len(text) < 10_000
+    assert exceeds(text, len(text) - 1)
     assert exceeds(text, 4_000_000)
     assert not exceeds(text, 4_000_200)
     with pytest.raises(ValueError, match="inflates to more than 1000 bytes"):

@@ -102,6 +102,27 @@ async def test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undo
     assert book.undone_steps == []
 
 
+async def test_a_live_run_that_is_left_while_nothing_can_be_written_is_not_undone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unreachable(Book):
+        async def failing(self, error: dict[str, Any] | None) -> None:
+            raise OSError("out of reach")
+
+    site = Site()
+    world = World(recorder=Unreachable())
+
+    async def body(_: Branch) -> None:
+        await step(site.build, undo=site.raze)
+        await ask("go on")
+
+    async with world.call(body, world.journal()) as call:
+        async for _ in call.asks():
+            break
+    assert site.done == ["build"]
+    assert "call 'call_1' was left, and could not be undone yet" in caplog.text
+
+
 @dataclass
 class Slow(Book):
     """A recorder that takes its time over what came of ``t/slow.1``."""

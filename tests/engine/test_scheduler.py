@@ -93,6 +93,22 @@ async def test_an_operation_that_was_made_and_not_awaited_is_closed() -> None:
     await owner.scheduler.cancel_and_wait()
 
 
+async def test_the_first_operation_that_is_refused_already_says_so_of_several() -> None:
+    scheduler = FakeOwner().scheduler
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+
+    async def operation() -> None:
+        await done
+
+    plain = scheduler.made(operation())
+    assert scheduler.refusal_of([plain]) is None
+    refused = [scheduler.made(operation(), ValueError(text)) for text in ("one", "two")]
+    assert str(scheduler.refusal_of([done, plain, *refused])) == "one"
+    assert scheduler.refusal_of([done, plain]) is None
+    await asyncio.gather(plain, *refused)
+
+
 async def test_a_strand_that_goes_on_after_its_suspension_is_reported() -> None:
     owner = FakeOwner()
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch._engine import Branch, Waiting, scheduler
+from anabranch._engine import Branch, Journal, Waiting, current_call, current_scope, scheduler
 from anabranch.errors import SuspensionError
 from tests.engine.harness import (
     World,
@@ -123,6 +123,18 @@ async def test_a_question_in_a_finally_block_belongs_to_a_later_round() -> None:
 
     run = await rounds(body)
     assert (run.value, run.brackets, DONE) == ("A", [["a"], ["b"]], ["B"])
+
+
+async def test_a_draw_in_a_finally_block_is_recorded_when_the_body_really_ends() -> None:
+    async def body(_: Branch) -> Any:
+        try:
+            return await ask("a")
+        finally:
+            DONE.append(str(current_call().operations.random(current_scope()).random()))
+
+    run = await rounds(body)
+    assert "seed" not in {entry.kind for entry in Journal.loads(run.states[0]).entries.values()}
+    assert (run.value, len(DONE), len(set(DONE))) == ("A", 2, 1)
 
 
 async def test_a_branch_in_a_finally_block_is_not_entered_while_the_round_ends() -> None:

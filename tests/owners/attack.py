@@ -1,12 +1,13 @@
 """What one person can find out of another's, or change: every operation, driven with the other's ids.
 
 An id of another person must be answered as one that was never used, and no answer may have a word of
-what they wrote, or an id of theirs.
+what they wrote, or an id of theirs. The gate tries each operation and each of its parameters once, with
+the id that belongs there; the long run tries each form of an operation with ids of every kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.owners.people import (
     replaced,
     with_text,
 )
-from tests.randomised import SEED, times
+from tests.randomised import LONG, SEED, times
 
 __all__ = ["Attack", "use", "use_the_rest"]
 
@@ -71,12 +72,12 @@ class Attack:
         self._every = {each for kind in self._kinds for each in kind}
         self._random = Random(SEED)
         self._sent: set[str] = set()
-        self._prober = self._stranger()
-        self._later: list[tuple[str, dict[str, Any], Parameter]] = []
+        self._later: list[tuple[str, Mapping[str, Any], Parameter]] = []
 
-    async def run(self, only: Collection[str] = ()) -> list[str]:
+    async def run(self, only: Collection[str] = (), *, as_used: Collection[str] = ()) -> list[str]:
         """Drive every operation, or some; return what was found.
 
+        Those of ``as_used`` are done as each of the two has done them, and with no other ids.
         What takes any text is done last, since it may be a name: then there is something of that name.
         """
         every = self._surface.operations()
@@ -86,7 +87,8 @@ class Attack:
             for given in own or [{}]:
                 self._look(operation, await self._do(operation, given), "as before")
         for operation, known in operations.items():
-            await self._with_each_id(operation, known)
+            if operation not in as_used:
+                await self._with_each_id(operation, known)
             for theirs in first_of(self._owner.done(operation)):
                 await self._as_the_owner(theirs)
         for operation, given, place in self._later:
@@ -106,63 +108,74 @@ class Attack:
     async def _with_each_id(self, operation: str, known: Sequence[Parameter]) -> None:
         """Put ids of the owner into one parameter after the other; the rest is the other's own."""
         own = [each.given for each in first_of(self._other.done(operation))]
+        tried: set[Parameter] = set()
         for given in own or [{}]:
             for place in dict.fromkeys([*(place for place, _ in leaves(given)), *known]):
-                if await self._takes_any(operation, given, place):
-                    self._later.append((operation, given, place))
-                    continue
-                for name in self._chosen():
-                    await self._compare(operation, given, place, name)
+                if LONG or place not in tried:
+                    tried.add(place)
+                    await self._with_ids_at(operation, given, place)
 
-    async def _takes_any(self, operation: str, given: Mapping[str, Any], place: Parameter) -> bool:
-        """Whether a text that was never used is accepted there."""
-        sent = with_text(given, place, never(self._kinds[0][0], self._random))
-        for person in (self._prober, self._other):
-            if (await self._do(operation, sent, person)).is_done:
-                return True
-        return False
+    async def _with_ids_at(
+        self, operation: str, given: Mapping[str, Any], place: Parameter
+    ) -> None:
+        """Compare ids of the owner there; where any text is accepted, leave that for later."""
+        for name in self._ids_at(operation, place):
+            unknown = never(name, self._random)
+            nowhere = await self._do(operation, with_text(given, place, unknown))
+            if nowhere.is_done:
+                self._later.append((operation, given, place))
+                return
+            there = await self._do(operation, with_text(given, place, name))
+            self._compare(operation, place, (there, name), (nowhere, unknown))
 
-    def _chosen(self) -> Iterator[str]:
-        """Some ids of each kind, others each time."""
-        for kind in self._kinds:
-            yield from self._random.sample(kind, min(len(kind), times(1)))
+    def _ids_at(self, operation: str, place: Parameter) -> list[str]:
+        """Return the id that the owner has given there, if any; else, and in the long run, some of each kind."""
+        own = self._owns_at(operation, place)
+        return own if own and not LONG else list(dict.fromkeys([*own, *self._chosen()]))
+
+    def _owns_at(self, operation: str, place: Parameter) -> list[str]:
+        """Return the first id that the owner has given there, if any, be it refused."""
+        uses = [use for use in self._owner.uses if use.operation == operation]
+        given = (leaf for use in uses for leaf in leaves(use.given))
+        return [text for at, text in given if at == place and text in self._every][:1]
+
+    def _chosen(self) -> list[str]:
+        """Return some ids of each kind, others each time."""
+        some = times(1)
+        return [
+            each for kind in self._kinds for each in self._random.sample(kind, min(len(kind), some))
+        ]
 
     def _some(self, operation: str, place: Parameter) -> list[str]:
-        """An id that the owner has given there, and some others."""
-        own = [
-            text
-            for use in self._owner.done(operation)
-            for at, text in leaves(use.given)
-            if at == place
-        ]
-        chosen = [*self._chosen()]
-        others = self._random.sample(chosen, min(len(chosen), times(2)))
-        return list(dict.fromkeys([*[each for each in own if each in self._every][:1], *others]))
-
-    async def _compare(
-        self, operation: str, given: Mapping[str, Any], place: Parameter, name: str
-    ) -> None:
-        """Drive an operation with an id of the owner, and with one that was never used."""
-        unknown = never(name, self._random)
-        there = await self._do(operation, with_text(given, place, name))
-        nowhere = await self._do(operation, with_text(given, place, unknown))
-        where = f"with {name} as {'.'.join(map(str, place))}"
-        self._differ(operation, where, (there, [name]), (nowhere, [unknown]))
-        self._look(operation, there, where, [name])
+        """Return the id that the owner has given there, and some others; in the gate one."""
+        own, chosen = self._owns_at(operation, place), self._chosen()
+        others = self._random.sample(chosen, min(len(chosen), times(2, gate=1)))
+        return list(dict.fromkeys([*own, *others]))[: None if LONG else 1]
 
     async def _compare_as_strangers(
         self, operation: str, given: Mapping[str, Any], place: Parameter, name: str
     ) -> None:
-        """Do the same as two who have done nothing before, if it needs nothing of the other's own."""
+        """Compare as two who have done nothing before, if that needs nothing of the other's own."""
         unknown, one, another = never(name, self._random), self._stranger(), self._stranger()
         nowhere = await self._do(operation, with_text(given, place, unknown), another)
         if not nowhere.is_done:
-            await self._compare(operation, given, place, name)
-            return
+            one = self._other
+            nowhere = await self._do(operation, with_text(given, place, unknown))
         there = await self._do(operation, with_text(given, place, name), one)
+        self._compare(operation, place, (there, name), (nowhere, unknown))
+
+    def _compare(
+        self,
+        operation: str,
+        place: Parameter,
+        there: tuple[Answer, str],
+        nowhere: tuple[Answer, str],
+    ) -> None:
+        """Compare the answer to an id of the owner with that to one that was never used."""
+        (answer, name), (other, unknown) = there, nowhere
         where = f"with {name} as {'.'.join(map(str, place))}"
-        self._differ(operation, where, (there, [name]), (nowhere, [unknown]))
-        self._look(operation, there, where, [name])
+        self._differ(operation, where, (answer, [name]), (other, [unknown]))
+        self._look(operation, answer, where, [name])
 
     async def _as_the_owner(self, theirs: Use) -> None:
         """Do what the owner has done, as one who has done nothing before."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,8 @@ from tests.owners.attack import Attack, use, use_the_rest
 from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
 from tests.owners.web import IN_BRANCH, MOUNTED, ToolSurface
-from tests.owners.web_story import TwoPeople, two_people
+from tests.owners.web_story import TwoPeople
+from tests.randomised import LONG
 
 STORY = "tests/owners/test_agent_tools.py"
 
@@ -41,6 +41,7 @@ async def use_every_tool(tools: ToolSurface, me: Person) -> None:
     await use_the_rest(tools, me, STORY, beside=["branch_return"])
 
 
+@pytest.fixture(scope="module")
 async def used(here: TwoPeople) -> tuple[ToolSurface, Person, Person]:
     """The tools that ``GET /tools`` lists, and both people who have used them all, Ann first."""
     listed = await here.web.do(here.bo, f"GET {MOUNTED}/tools", {})
@@ -53,21 +54,21 @@ async def used(here: TwoPeople) -> tuple[ToolSurface, Person, Person]:
     return tools, ann, bo
 
 
-@pytest.mark.timeout(120)
 async def test_nothing_of_one_person_reaches_another_by_a_tool_of_the_agent(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: TwoPeople, used: tuple[ToolSurface, Person, Person]
 ) -> None:
     """Every tool, in a conversation and in a branch, with ids of the routes and of the tools."""
-    async with two_people(url, tmp_path, monkeypatch) as here:
-        tools, ann, bo = await used(here)
-        before = rows_about(rows_of(url), [ann.word])
-        found = await Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses])).run()
-        assert not found, "\n".join(found)
-        after = rows_of(url)
-        assert not (gone := before - after), f"changed: {gone}"
-        assert not (new := rows_about(after, [ann.word]) - before), f"stored again: {new}"
-        again = await use(tools, ann, "memory_search", {"query": "regatta"})
-        assert ann.word in again.text
+    tools, ann, bo = used
+    before = rows_about(rows_of(here.url), [ann.word])
+    in_branch = [each for each in tools.operations() if each.endswith(IN_BRANCH)]
+    attack = Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses]))
+    found = await attack.run(as_used=[] if LONG else in_branch)
+    assert not found, "\n".join(found)
+    after = rows_of(here.url)
+    assert not (gone := before - after), f"changed: {gone}"
+    assert not (new := rows_about(after, [ann.word]) - before), f"stored again: {new}"
+    again = await use(tools, ann, "memory_search", {"query": "regatta"})
+    assert ann.word in again.text
 
 
 def of_all(branches: BranchService, principal: str) -> BranchService:
@@ -75,12 +76,13 @@ def of_all(branches: BranchService, principal: str) -> BranchService:
 
 
 async def test_without_the_owner_of_branches_it_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: TwoPeople,
+    used: tuple[ToolSurface, Person, Person],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with two_people(f"sqlite:///{tmp_path}/chat.db", tmp_path, monkeypatch) as here:
-        tools, ann, bo = await used(here)
-        monkeypatch.setattr(BranchService, "of", of_all)
-        attack = Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses]))
-        found = "\n".join(await attack.run(["branch_status"]))
-        assert "as branch_id answers" in found
-        assert "that this one exists" in found
+    tools, ann, bo = used
+    monkeypatch.setattr(BranchService, "of", of_all)
+    attack = Attack(tools, ann, bo, ids_of(ann, [*here.bo.uses, *bo.uses]))
+    found = "\n".join(await attack.run(["branch_status"]))
+    assert "as branch_id answers" in found
+    assert "that this one exists" in found

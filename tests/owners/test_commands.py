@@ -20,7 +20,7 @@ from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
 from tests.owners.terminal import TerminalSurface
 from tests.owners.web import MOUNTED, said
-from tests.owners.web_story import TwoPeople, two_people
+from tests.owners.web_story import TwoPeople
 
 SERVE = {"serve", "web", "dev", "worker"}
 """They serve people, who are told apart by what is served: see the tests beside this one."""
@@ -82,77 +82,54 @@ def test_every_command_with_a_store_is_known_here() -> None:
     )
 
 
-async def test_a_chat_in_a_terminal_has_none_of_the_conversations_of_principals(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every command of the chat, with every kind of id."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ANABRANCH_DATA", str(tmp_path))
-    async with two_people(url, tmp_path, monkeypatch) as here:
-        ids, store = ids_of(here.ann, here.bo.uses), open_tree_store(url)
-        before = rows_about(rows_of(url), [here.ann.word])
-        terminal = TerminalSurface(store)
-        found = await Attack(terminal, here.ann, Person(None, "gull"), ids).run()
-        await store.close()
-        assert not found, "\n".join(found)
-        assert not before - rows_of(url)
-        here.gates.closed[here.ann.word].set()
-
-
 async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
-    url: str,
+    here: TwoPeople,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with two_people(url, tmp_path, monkeypatch) as here:
-        lines = tmp_path / "lines"
-        lines.write_text("/tree\n")
-        run = partial(command, capsys, "chat", "--store", url, "--script", str(lines))
-        before = rows_about(rows_of(url), [here.ann.word])
-        asked = here.story.asked
-        status, shown = await run("--thread", asked)
-        assert status == 2
-        assert f"The conversation {asked!r} belongs to somebody" in shown
-        status, shown = await run("--thread", "last")
-        assert (status, "There is no conversation yet." in shown) == (2, True)
-        assert not before - rows_of(url)
-        status, shown = await command(
-            capsys, "chat", "--store", url, "--thread", asked[:-1], "-p", "hello"
-        )
-        assert here.ann.word not in shown, "the beginning of an id is another id"
-        here.gates.closed[here.ann.word].set()
+    url = here.url
+    lines = tmp_path / "lines"
+    lines.write_text("/tree\n")
+    run = partial(command, capsys, "chat", "--store", url, "--script", str(lines))
+    before = rows_about(rows_of(url), [here.ann.word])
+    asked = here.story.asked
+    status, shown = await run("--thread", asked)
+    assert status == 2
+    assert f"The conversation {asked!r} belongs to somebody" in shown
+    status, shown = await run("--thread", "last")
+    assert (status, "There is no conversation yet." in shown) == (2, True)
+    assert not before - rows_of(url)
+    status, shown = await command(
+        capsys, "chat", "--store", url, "--thread", asked[:-1], "-p", "hello"
+    )
+    assert here.ann.word not in shown, "the beginning of an id is another id"
 
 
 async def test_the_commands_of_the_operator_show_what_is_anybodys_and_change_what_they_name(
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    here: TwoPeople, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with two_people(url, tmp_path, monkeypatch) as here:
-        ids = ids_of(here.ann, here.bo.uses)
-        known = {kind: values[0] for kind, values in ids.items()}
-        known |= {"held": here.story.held, "target": TARGET, "text": "regatta"}
-        known["thread-"] = here.story.asked
-        [seen] = here.ann.done(f"GET {MOUNTED}/memories/{{id}}")
-        known["mem_"] = seen.given["path"]["id"]
-        known["call_"] = next(each for each in ids["call_"] if ":" not in each)
-        before = rows_about(rows_of(url), [here.ann.word])
-        for name, given in READ.items():
-            words = [*name.split(), *(known[each] for each in given), "--store", url]
-            status, shown = await command(capsys, *words)
-            assert status == REFUSED.get(name, 0), f"{name}: {shown}"
-            assert_unchanged(before, rows_of(url), name)
-            if name in {"tree list", "tree show", "memory search", "calls show"}:
-                assert here.ann.word in shown, f"{name} is the operator's"
-        known |= await of_bo(here)
-        for name, given in CHANGE.items():
-            words = [*name.split(), *(known.get(each, each) for each in given), "--store", url]
-            status, shown = await command(capsys, *words)
-            assert status == REFUSED.get(name, 0), f"{name}: {shown}"
-            assert_unchanged(before, rows_of(url), name)
-        here.gates.closed[here.ann.word].set()
+    url = here.url
+    ids = ids_of(here.ann, here.bo.uses)
+    known = {kind: values[0] for kind, values in ids.items()}
+    known |= {"held": here.story.held, "target": TARGET, "text": "regatta"}
+    known["thread-"] = here.story.asked
+    [seen] = here.ann.done(f"GET {MOUNTED}/memories/{{id}}")
+    known["mem_"] = seen.given["path"]["id"]
+    known["call_"] = next(each for each in ids["call_"] if ":" not in each)
+    before = rows_about(rows_of(url), [here.ann.word])
+    for name, given in READ.items():
+        words = [*name.split(), *(known[each] for each in given), "--store", url]
+        status, shown = await command(capsys, *words)
+        assert status == REFUSED.get(name, 0), f"{name}: {shown}"
+        assert_unchanged(before, rows_of(url), name)
+        if name in {"tree list", "tree show", "memory search", "calls show"}:
+            assert here.ann.word in shown, f"{name} is the operator's"
+    known |= await of_bo(here)
+    for name, given in CHANGE.items():
+        words = [*name.split(), *(known.get(each, each) for each in given), "--store", url]
+        status, shown = await command(capsys, *words)
+        assert status == REFUSED.get(name, 0), f"{name}: {shown}"
+        assert_unchanged(before, rows_of(url), name)
 
 
 async def of_bo(here: TwoPeople) -> dict[str, str]:
@@ -176,9 +153,8 @@ async def of_bo(here: TwoPeople) -> dict[str, str]:
 
 
 async def test_what_an_operators_model_learns_of_a_persons_branch_is_that_persons(
-    url: str,
+    here: TwoPeople,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lesson = {"title": "Boats", "description": "Before a regatta", "content": "Look at the wind."}
@@ -188,16 +164,31 @@ async def test_what_an_operators_model_learns_of_a_persons_branch_is_that_person
     ]
     script = tmp_path / "replies.json"
     script.write_text(json.dumps(replies))
-    async with two_people(url, tmp_path, monkeypatch) as here:
-        before = rows_of(url)
-        words = ["memory", "distill", "--model", f"script:{script}", "--store", url]
-        status, shown = await command(capsys, *words)
-        assert status == 0, shown
-        gone = rows_about(before, [here.ann.word]) - rows_of(url)
-        assert {row.split()[0] for row in gone} == {"anabranch_memory_queue"}
-        learned = [row for row in rows_of(url) - before if lesson["content"] in row]
-        assert sorted(row.split(" owner=")[1].split()[0] for row in learned) == ["ann", "bo"]
-        here.gates.closed[here.ann.word].set()
+    url = here.url
+    before = rows_of(url)
+    words = ["memory", "distill", "--model", f"script:{script}", "--store", url]
+    status, shown = await command(capsys, *words)
+    assert status == 0, shown
+    gone = rows_about(before, [here.ann.word]) - rows_of(url)
+    assert {row.split()[0] for row in gone} == {"anabranch_memory_queue"}
+    learned = [row for row in rows_of(url) - before if lesson["content"] in row]
+    assert sorted(row.split(" owner=")[1].split()[0] for row in learned) == ["ann", "bo"]
+
+
+async def test_a_chat_in_a_terminal_has_none_of_the_conversations_of_principals(
+    here: TwoPeople, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of the chat, with every kind of id."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANABRANCH_DATA", str(tmp_path))
+    url = here.url
+    ids, store = ids_of(here.ann, here.bo.uses), open_tree_store(url)
+    before = rows_about(rows_of(url), [here.ann.word])
+    terminal = TerminalSurface(store)
+    found = await Attack(terminal, here.ann, Person(None, "gull"), ids).run()
+    await store.close()
+    assert not found, "\n".join(found)
+    assert not before - rows_of(url)
 
 
 def assert_unchanged(before: Counter[str], after: Counter[str], name: str) -> None:

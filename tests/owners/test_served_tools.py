@@ -84,8 +84,11 @@ async def both(tools: McpSurface) -> tuple[Calls, Calls]:
 
 @pytest.mark.parametrize(
     ("where", "mode"),
-    [("sqlite", HANDSHAKE), ("postgresql", MODERN)],
-    ids=["sqlite-handshake", "postgresql-modern"],
+    [
+        pytest.param("sqlite", MODERN, id="sqlite-modern"),
+        pytest.param("sqlite", HANDSHAKE, id="sqlite-handshake", marks=pytest.mark.long),
+        pytest.param("postgresql", MODERN, id="postgresql-modern", marks=pytest.mark.long),
+    ],
 )
 async def test_nothing_of_one_caller_reaches_another_by_a_tool(
     where: str, mode: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -123,6 +126,7 @@ BranchService.of = lambda self, principal: self
 """
 
 
+@pytest.mark.long
 async def test_without_the_owner_it_is_found(tmp_path: Path) -> None:
     """A server in whose process branches and notes are those of all."""
     target = tmp_path / "forgetful.py"

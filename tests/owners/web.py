@@ -63,6 +63,11 @@ class Gates:
     def __init__(self) -> None:
         self.closed: dict[str, asyncio.Event] = {}
 
+    def open(self) -> None:
+        """Open every gate."""
+        for gate in self.closed.values():
+            gate.set()
+
     def tool(self) -> Any:
         @tool
         async def hold(ctx: BranchContext, place: str) -> str:
@@ -146,12 +151,20 @@ def routes_of(routes: Iterable[BaseRoute], prefix: str = "") -> dict[str, Route]
 
 
 class WebSurface:
-    """The routes of an application."""
+    """The routes of an application.
+
+    Attributes:
+        app: the application in which it is mounted.
+    """
 
     def __init__(self, served: Served, reads: Reads) -> None:
         self._client = served.client
         self._reads = reads
-        self._routes = routes_of(served.app.routes)
+        self.app = served.app
+
+    @property
+    def _routes(self) -> dict[str, Route]:
+        return routes_of(self.app.routes)
 
     def operations(self) -> Mapping[str, Sequence[Parameter]]:
         """The routes, with what they are known to read."""

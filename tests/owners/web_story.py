@@ -31,6 +31,7 @@ class TwoPeople:
     A tool of Ann's runs until her gate is opened.
     """
 
+    url: str
     web: WebSurface
     ann: Person
     bo: Person
@@ -54,7 +55,10 @@ async def two_people(
             await use_the_rest(web, each, STORY)
         assert not web.unread(), f"{web.unread()} read a body, and not by read_body: see {STORY}"
         gates.closed[bo.word].set()
-        yield TwoPeople(web, ann, bo, story, gates)
+        try:
+            yield TwoPeople(url, web, ann, bo, story, gates)
+        finally:
+            gates.open()
 
 
 class WebStory:

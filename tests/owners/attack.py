@@ -83,6 +83,7 @@ class Attack:
         every = self._surface.operations()
         operations = {name: known for name, known in every.items() if not only or name in only}
         for operation in operations:
+            own: list[Mapping[str, Any]]
             own = [each.given for each in first_of(self._other.done(operation))]
             for given in own or [{}]:
                 self._look(operation, await self._do(operation, given), "as before")

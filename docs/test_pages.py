@@ -1,13 +1,12 @@
 """Every example of README.md and docs/ is run, in order, page by page."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sybil import Example
 
-from tests.docs.pages import PACKAGES, PAGES, ROOT, environment, parse, workplace
-from tests.docs.warm import warm_command
+from tests.docs.pages import PAGES, ROOT, parse, workplace
+from tests.preloaded import Preloaded
 
 EXAMPLES = [
     pytest.param(example, id=f"{page.relative_to(ROOT)}:{example.line}")
@@ -21,28 +20,19 @@ def folders() -> dict[str, Path]:
     return {}
 
 
-@pytest.fixture(scope="session")
-def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The source of an ``anabranch`` program that starts at once."""
-    folder = tmp_path_factory.mktemp("warm")
-    with warm_command(
-        folder, {**environment(folder), "PYTHONPATH": f"{PACKAGES}:{ROOT}"}
-    ) as source:
-        yield source
-
-
 @pytest.fixture
 def at_work(
     request: pytest.FixtureRequest,
     folders: dict[str, Path],
-    command: str,
+    preloaded: Preloaded,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Run in the page's own folder, which holds the example tools."""
     page = request.getfixturevalue("example").path
     if page not in folders:
-        folders[page] = workplace(tmp_path_factory.mktemp("page"), command)
+        anabranch, python = preloaded.program("-m", "anabranch"), preloaded.program()
+        folders[page] = workplace(tmp_path_factory.mktemp("page"), anabranch, python)
     monkeypatch.chdir(folders[page])
     monkeypatch.syspath_prepend(str(folders[page]))
 

@@ -21,6 +21,7 @@ from tests.diary import nothing_done
 from tests.hangs import Hangs
 from tests.patience import PATIENCE
 from tests.postgres import Server
+from tests.preloaded import Preloaded, cold
 from tests.randomised import LONG, SEED, repeating
 from tests.spreading import Spread, long_files_first
 from tests.templates import copied_tables, make_template
@@ -115,6 +116,21 @@ def _patient_rounds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quiescence, "PATIENCE", PATIENCE)
         patch.setattr(scheduler, "CANCEL_TIMEOUT", PATIENCE)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded() -> Iterator[Preloaded]:
+    """Python processes that tests start are forks of one that has imported the command line."""
+    way = Preloaded(os.environ)
+    with way.installed():
+        yield way
+
+
+@pytest.fixture(name="cold")
+def cold_start() -> Iterator[None]:
+    """Processes that the test starts are new interpreters."""
+    with cold():
         yield
 
 

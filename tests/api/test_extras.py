@@ -87,6 +87,7 @@ def test_a_missing_module_of_ours_is_not_called_an_extra() -> None:
         raise ModuleNotFoundError(name="x")
 
 
+@pytest.mark.usefixtures("cold")
 def test_a_command_without_its_extra_says_what_to_install() -> None:
     """In a process where AG-UI cannot be found, as on a machine without the extra."""
     program = (

@@ -1,4 +1,4 @@
-"""Compiled code for the processes that tests start, and a server that the tests of ``call`` share."""
+"""A server that the tests of ``call`` share."""
 
 import os
 import signal
@@ -12,20 +12,6 @@ import pytest
 SERVED = Path(__file__).with_name("served.py")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def bytecode(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Processes share compiled code, even where the environment says to write none.
-
-    Otherwise each of them compiles every library again, which takes longer than all the rest.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
-            patch.delenv("PYTHONDONTWRITEBYTECODE")
-            folder = pytestconfig.cache.mkdir("bytecode") if pytestconfig.cache else None
-            patch.setenv("PYTHONPYCACHEPREFIX", str(folder or ""))
-        yield
-
-
 @pytest.fixture(scope="session")
 def served() -> Path:
     """The TARGET as a file."""
@@ -33,7 +19,7 @@ def served() -> Path:
 
 
 @pytest.fixture(scope="session")
-def url(bytecode: None) -> Iterator[str]:
+def url() -> Iterator[str]:
     """The URL of the TARGET's tools, served by the real command, which Ctrl-C ends."""
     command = [sys.executable, "-m", "anabranch", "serve", str(SERVED), "--transport", "http"]
     environment = {**os.environ, "ANABRANCH_KEYS": "k" * 32}

@@ -23,12 +23,13 @@ SCREENS = Path(__file__).parents[2] / "build" / "screens"
 """Where the screens are stored that tests have seen, for people to look at."""
 
 AT_TERMINAL = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
-    " os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
+    "import os, runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " os.close(os.open(os.ttyname(0), os.O_RDWR)); del sys.argv[0];"
+    " runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
-"""The first of a session to open a terminal gets it: Ctrl-C is then a signal there, and heeded.
+"""Runs the module that is named at the terminal that is its stdin.
 
-A shell starts what runs in its background deaf to Ctrl-C, and the tests may be run there.
+The first of a session to open a terminal gets it: Ctrl-C is then a signal there, and heeded.
 """
 
 
@@ -141,7 +142,7 @@ def terminal(
     merged = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **(environment or {})}
     merged.pop("ANABRANCH_MODEL", None)
     with subprocess.Popen(
-        [sys.executable, "-c", AT_TERMINAL, sys.executable, "-m", "anabranch", *arguments],
+        [sys.executable, "-c", AT_TERMINAL, "anabranch", *arguments],
         stdin=slave,
         stdout=slave if whole else subprocess.PIPE,
         stderr=slave,

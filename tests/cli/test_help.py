@@ -81,6 +81,7 @@ def test_the_examples_in_the_help_of_a_command_can_be_typed(command: tuple[str, 
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
+@pytest.mark.usefixtures("cold")
 def test_help_and_completion_need_no_extra_and_say_how_to_install_it() -> None:
     helps = [[*command, "--help"] for command in COMMANDS]
     scripts = [["completion", shell] for shell in SHELLS]

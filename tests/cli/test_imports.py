@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.preloaded import cold
+
 TREE_LIST = ("tree", "list")
 SERVERS = {"fastmcp", "mcp", "mcp_types", "starlette", "uvicorn"}
 PROMPTS = {"prompt_toolkit", "questionary", "textual"}
@@ -25,12 +27,13 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
     store = f"sqlite:///{tmp_path_factory.mktemp('store')}/threads.db"
     # The first use of a store creates its tables, which takes alembic.
     subprocess.run([sys.executable, "-c", COMMAND, *TREE_LIST, "--store", store], check=True)
-    started = {
-        (): _start(f"import anabranch; {REPORT}"),
-        ("--help",): _start(COMMAND, "--help"),
-        ("--version",): _start(COMMAND, "--version"),
-        TREE_LIST: _start(COMMAND, *TREE_LIST, "--store", store),
-    }
+    with cold():
+        started = {
+            (): _start(f"import anabranch; {REPORT}"),
+            ("--help",): _start(COMMAND, "--help"),
+            ("--version",): _start(COMMAND, "--version"),
+            TREE_LIST: _start(COMMAND, *TREE_LIST, "--store", store),
+        }
     yield {
         arguments: set(process.communicate()[1].split()) for arguments, process in started.items()
     }

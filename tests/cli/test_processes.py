@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,7 @@ META = {
 class Started:
     """A command that runs: ``done`` waits for its end."""
 
-    def __init__(
-        self, *arguments: str, before: Callable[[], None] | None = None, **more: str
-    ) -> None:
+    def __init__(self, *arguments: str, **more: str) -> None:
         self.process = subprocess.Popen(
             [*ANABRANCH, *arguments],
             stdin=subprocess.PIPE,
@@ -37,7 +35,6 @@ class Started:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             env={**os.environ, **more},
-            preexec_fn=before,  # noqa: PLW1509 - nothing here has threads yet
         )
 
     def done(self) -> tuple[int, Any, str]:
@@ -72,16 +69,11 @@ def commands(served: Path, folder: Path) -> Iterator[dict[str, Started]]:
     }
     for era in ("modern", "handshake"):
         wait = ["call", target, "wait", f"notes={folder / era}", "--era", era]
-        started[era] = Started(*wait, before=heed_interrupts)
+        started[era] = Started(*wait)
     yield started
     for command in started.values():
         with command.process as process:  # closes its pipes, and waits
             process.kill()
-
-
-def heed_interrupts() -> None:
-    """A shell starts its background jobs with Ctrl-C ignored, and the tests may be one of them."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_file_is_called_over_stdio_with_the_callers_model(commands: dict[str, Started]) -> None:

@@ -43,8 +43,6 @@ def started(*command: str) -> Generator[Server]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
-        start_new_session=True,  # else a terminal's Ctrl-C is ignored where the tests run so
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as server:
         try:
             yield server

@@ -89,7 +89,7 @@ def at_work(folder: Path, *arguments: str, size: Size = SMALL) -> Generator[Scre
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
     variables = {**environment(folder), "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm-256color"}
     with subprocess.Popen(
-        [sys.executable, "-c", AT_TERMINAL, sys.executable, "-m", "anabranch", *arguments],
+        [sys.executable, "-c", AT_TERMINAL, "anabranch", *arguments],
         cwd=folder,
         stdin=slave,
         stdout=slave,

@@ -656,6 +656,7 @@ async def test_while_the_server_runs_expired_calls_are_undone() -> None:
             await undone.wait()
 
 
+@pytest.mark.usefixtures("cold")
 def test_without_the_extra_all_else_can_be_imported_and_what_needs_it_says_so() -> None:
     code = """
 import sys

@@ -41,6 +41,7 @@ def test_several_names_make_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_model("ollama:qwen3, ollama:llama3") is not None
 
 
+@pytest.mark.usefixtures("cold")
 def test_without_the_extra_the_error_says_what_to_install() -> None:
     """In a process where pydantic-ai cannot be found, as on a machine without the extra."""
     program = (
@@ -58,6 +59,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     )
 
 
+@pytest.mark.usefixtures("cold")
 def test_opening_no_provider_model_imports_no_provider_package() -> None:
     program = (
         "import sys, anabranch.models\n"

@@ -1,0 +1,77 @@
+"""A process that starts from the preloaded one is, for its caller, as one that starts in the ordinary way."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.preloaded import Preloaded, cold
+
+PROGRAMS = {
+    "arguments": "import sys; print(sys.argv, sys.path, __name__, sys.stdin.read())",
+    "variables": "import os; print(os.environ['PYTEST_CURRENT_TEST'])",
+    "folder": "import os; print(os.getcwd())",
+    "streams": "import sys; print(sys.stdin, sys.stdout, sys.stderr, sys.stdout.line_buffering)",
+    "status": "import sys; sys.exit(3)",
+    "message": "import sys; sys.exit('no')",
+    "failure": "import json; json.loads('{')",
+    "interrupt": "raise KeyboardInterrupt",
+    "thread": "import threading; threading.Thread(target=lambda: print('end')).start()",
+    "at exit": "import atexit; atexit.register(print, 'left')",
+    "killed": "import os; os.kill(os.getpid(), 9)",
+    "signals": "import signal; print({s: signal.getsignal(s) for s in (2, 13, 15)})",
+    "session": "import os; print(os.getsid(0) == os.getpid())",
+    "child": "import os, sys, subprocess; print(subprocess.run([sys.executable, '-c',"
+    " f'import os; print(os.getppid() == {os.getpid()})'], capture_output=True).stdout)",
+}
+
+
+def run(*arguments: str, folder: Path, session: bool) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        input="typed",
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=session,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_ends_as_in_a_new_interpreter(
+    program: str, session: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(program)
+    for arguments in (["script.py", "one"], ["-m", "script", "one"]):
+        warm = run(*arguments, folder=tmp_path, session=session)
+        with cold():
+            assert run(*arguments, folder=tmp_path, session=session) == warm
+
+
+def test_a_process_has_imported_the_command_line_and_so_has_its_child() -> None:
+    imported = "import sys; print('anabranch.cli' in sys.modules)"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imported!r}])"
+    for program in (imported, nested):
+        assert subprocess.check_output([sys.executable, "-c", program]) == b"True\n"
+
+
+def test_a_process_can_be_stopped_by_a_signal_to_its_group() -> None:
+    program = [sys.executable, "-c", "print('here', flush=True); import time; time.sleep(600)"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait() == -signal.SIGTERM
+
+
+def test_a_preloaded_process_that_has_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    way = Preloaded({**os.environ, "PYTHONHOME": "/nowhere"})
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    with pytest.raises(RuntimeError, match="has died"), way.installed():
+        subprocess.run([sys.executable, "-c", ""], check=False)

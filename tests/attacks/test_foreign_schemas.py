@@ -1,13 +1,11 @@
-"""Hostile JSON Schemas: whatever another server writes into one, a check of it ends soon.
+"""Hostile JSON Schemas: whatever another server writes into one, a check of it ends.
 
-Time is that of this thread's processor, so that a busy machine fails no test.
+Without the bounds of the checks most of these would take years, and until the timeout of the tests.
 """
 
 import math
 import socket
-import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
@@ -18,7 +16,6 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from mcp.server.lowlevel import Server
 
 from anabranch._foreign_schema import (
-    SHARE,
     UnusableSchemaError,
     check_schema,
     matches,
@@ -36,15 +33,6 @@ from tests.randomised import examples
 
 ENDLESS = "^(a+)+$"
 NEARLY = "a" * 40 + "!"
-SOON = 8 * SHARE + 5
-"""Seconds of processor time: a schema and a value have a share each, and the rest is generous."""
-
-
-@contextmanager
-def soon() -> Generator[None]:
-    begun = time.thread_time()
-    yield
-    assert time.thread_time() - begun < SOON
 
 
 def doubled(keyword: str, leaf: dict[str, Any], levels: int = 60) -> dict[str, Any]:
@@ -106,12 +94,12 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_check_ends_soon(case: str) -> None:
+def test_a_check_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch._foreign_schema.SHARE", 0.02)
     schema, value = HOSTILE[case]
-    with soon(), suppress(UnusableSchemaError):
+    with suppress(UnusableSchemaError):
         misfit(schema, value)
-    with soon():
-        misfits({"properties": {"x": schema}}, {"x": value})
+    misfits({"properties": {"x": schema}}, {"x": value})
 
 
 @pytest.mark.parametrize(
@@ -152,23 +140,22 @@ def test_no_reference_leads_out_of_the_process() -> None:
             listener.accept()
 
 
-def test_a_form_at_the_terminal_ends_soon() -> None:
+def test_the_check_of_a_form_at_the_terminal_ends() -> None:
     field = Field.model_validate({"type": "string", "pattern": ENDLESS})
-    with soon(), pytest.raises(ValueError, match="must match"):
+    with pytest.raises(ValueError, match="must match"):
         field.read(NEARLY, required=True)
     assert field.read("aaa", required=True) == "aaa"
 
 
-def test_the_types_of_an_argument_are_found_soon() -> None:
+def test_the_types_of_an_argument_are_found() -> None:
     definitions = {
         f"d{each}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in range(50)]}
         for each in range(50)
     }
     fields: dict[str, Any] = {"x": {"$ref": "#/$defs/d0"}, "y": True}
     schema = {"properties": fields, "$defs": definitions}
-    with soon():
-        assert read_pairs(["x=5", "y=five"], schema) == {"x": 5, "y": "five"}
-        assert len(schema_words(fields["x"], definitions)) < 10_000_000
+    assert read_pairs(["x=5", "y=five"], schema) == {"x": 5, "y": "five"}
+    assert len(schema_words(fields["x"], definitions)) < 10_000_000
 
 
 async def test_a_result_of_another_server_holds_nothing_up() -> None:
@@ -188,8 +175,7 @@ async def test_a_result_of_another_server_holds_nothing_up() -> None:
     store = open_tree_store("memory:")
     async with RemoteTools(server) as remote:
         agent = Agent(store, model, tools=[remote])
-        with soon():
-            end = await agent.say((await agent.begin()).id, "Look")
+        end = await agent.say((await agent.begin()).id, "Look")
     (result,) = (await store.path(end.id)).results.values()
     assert result.is_error
     assert "does not match" in text_of(result.content)
@@ -267,7 +253,7 @@ WILD = combined(
 
 
 @given(ENDING.filter(lambda each: isinstance(each, dict)), VALUES)
-@examples(300)
+@examples(300, gate=40)
 def test_without_patterns_and_references_the_bounded_check_finds_what_jsonschema_does(
     schema: dict[str, Any], value: Any
 ) -> None:
@@ -281,21 +267,19 @@ def test_without_patterns_and_references_the_bounded_check_finds_what_jsonschema
     VALUES | NUMBERS | st.lists(NUMBERS, max_size=3),
     st.dictionaries(st.sampled_from(["$schema", "$id"]), ADDRESSES),
 )
-@examples(300)
-def test_whatever_a_schema_is_the_check_ends_soon_and_raises_nothing_else(
+@examples(300, gate=40)
+def test_whatever_a_schema_is_the_check_ends_and_raises_nothing_else(
     definitions: dict[str, Any], schema: Any, value: Any, addresses: dict[str, str]
 ) -> None:
     whole = {**addresses, "$defs": definitions, "allOf": [schema]}
-    with soon(), suppress(UnusableSchemaError):
+    with suppress(UnusableSchemaError):
         check_schema(whole)
         misfit(whole, value)
-    with soon():
-        misfits({"properties": {"x": whole}, "$defs": definitions}, {"x": value})
+    misfits({"properties": {"x": whole}, "$defs": definitions}, {"x": value})
 
 
 @given(PATTERNS, st.text("ab", max_size=2_000) | st.text(max_size=50))
-@examples(300)
-def test_whatever_a_pattern_is_it_is_matched_soon(pattern: str, text: str) -> None:
-    with soon():
-        matches(pattern, text)
-        matches(pattern, text + "!")
+@examples(300, gate=40)
+def test_whatever_a_pattern_is_the_match_ends(pattern: str, text: str) -> None:
+    matches(pattern, text)
+    matches(pattern, text + "!")

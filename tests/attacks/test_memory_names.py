@@ -45,7 +45,7 @@ words = st.sampled_from(
 lessons = st.lists(words, min_size=1, max_size=8)
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(st.lists(names.filter(bool), min_size=2, max_size=2, unique=True))
 def test_no_two_principals_are_one_person(principals: list[str]) -> None:
     one, other = (Scopes(project="web").of(each).at("person") for each in principals)
@@ -53,7 +53,7 @@ def test_no_two_principals_are_one_person(principals: list[str]) -> None:
     assert Scope.model_validate(one.model_dump()) == one, "it is a name that is valid by itself"
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(names)
 def test_a_name_is_stored_as_it_is_or_refused(name: str) -> None:
     try:
@@ -64,7 +64,7 @@ def test_a_name_is_stored_as_it_is_or_refused(name: str) -> None:
     assert Scopes(team=name).at("team") == scope
 
 
-@examples(25)
+@examples(25, gate=8)
 @given(st.lists(names.filter(bool), min_size=2, max_size=4, unique=True))
 async def test_no_one_finds_what_another_has_recorded(principals: list[str]) -> None:
     store = open_memory_store("memory:")
@@ -78,7 +78,7 @@ async def test_no_one_finds_what_another_has_recorded(principals: list[str]) -> 
     await store.close()
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(lessons, words, st.data())
 def test_a_lesson_with_another_word_is_not_the_same(
     lesson: list[str], word: str, data: st.DataObject
@@ -91,7 +91,7 @@ def test_a_lesson_with_another_word_is_not_the_same(
     assert is_opposite(said, other) == is_opposite(other, said)
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(lessons)
 def test_a_lesson_is_itself_however_it_is_set_and_not_its_denial(lesson: list[str]) -> None:
     said = " ".join(lesson)
@@ -102,7 +102,7 @@ def test_a_lesson_is_itself_however_it_is_set_and_not_its_denial(lesson: list[st
         assert not is_same(said, denial)
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_can_be_compared(one: str, other: str) -> None:
     assert is_same(one, one)

@@ -26,7 +26,7 @@ LINES = st.text(st.sampled_from("ab1 =:;'\"-_/.\\%{[üß\t"), max_size=60)
 PASSWORDS = st.from_regex(r"[a-z]{4}[a-zA-Z0-9_.!+-]{2,20}[0-9][a-z]", fullmatch=True)
 
 
-@examples(300)
+@examples(300, gate=60)
 @given(st.lists(LINES), st.sampled_from(FORMS), PASSWORDS, st.lists(LINES))
 def test_a_secret_among_other_lines_is_found(
     above: list[str], form: str, secret: str, below: list[str]
@@ -45,6 +45,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("piece", PIECES)
 def test_the_time_of_the_search_grows_with_the_text_alone(piece: str) -> None:
     def seconds(size: int) -> float:

@@ -149,7 +149,7 @@ async def attack(url: str, source: random.Random) -> None:
                 assert ";" in said or "another release" in said, (changes, said)
 
 
-@pytest.mark.parametrize("number", range(times(16)))
+@pytest.mark.parametrize("number", range(times(16, gate=6)))
 async def test_a_file_that_was_changed(number: int, template: Path, tmp_path: Path) -> None:
     file = tmp_path / "calls.db"
     shutil.copy(template, file)
@@ -165,7 +165,7 @@ async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("number", range(times(4)))
+@pytest.mark.parametrize("number", range(times(4, gate=1)))
 async def test_a_schema_of_postgres_that_was_changed(number: int, postgres: Server) -> None:
     url = postgres.new_url()
     store = open_store(url)
@@ -174,7 +174,7 @@ async def test_a_schema_of_postgres_that_was_changed(number: int, postgres: Serv
     await attack(url, random.Random(f"{SEED} {number}"))
 
 
-@pytest.mark.parametrize("number", range(times(4)))
+@pytest.mark.parametrize("number", range(times(4, gate=2)))
 async def test_a_new_file_with_tables_of_another_program(number: int, tmp_path: Path) -> None:
     url, source = f"sqlite:///{tmp_path}/calls.db", random.Random(f"{SEED} {number}")
     altered = Altered(url, source)

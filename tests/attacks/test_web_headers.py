@@ -110,7 +110,7 @@ async def cookie_of(app: Any) -> bytes:
     return headers[b"set-cookie"].partition(b"; ")[0]
 
 
-@examples(300)
+@examples(300, gate=40)
 @example([b'prefs={"a":1}'], [])
 @given(COOKIES, COOKIES)
 def test_cookies_of_others_are_not_read(before: list[bytes], after: list[bytes]) -> None:
@@ -124,7 +124,7 @@ def test_cookies_of_others_are_not_read(before: list[bytes], after: list[bytes])
     assert asyncio.run(attempt()) == (200, 401)
 
 
-@examples(500)
+@examples(500, gate=40)
 @example([(b"host", HOST), (b"origin", b"http://[")], "/threads", b"")
 @example([(b"host", HOST), (b"cookie", b'prefs={"a":1}')], "/threads", b"")
 @given(
@@ -137,7 +137,7 @@ def test_without_the_token_every_request_is_refused(
     assert 400 <= status < 500
 
 
-@examples(500)
+@examples(500, gate=40)
 @given(
     st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=6), PATHS, st.binary(max_size=20)
 )

@@ -1,7 +1,8 @@
 """Whatever a tool raises, wherever, ends its call with an error, and the server goes on.
 
-Each place of ``raising.py`` is tried with each exception over each edge. That the process is still
-there is what the last call of a test shows; a test that fails here may end pytest with it.
+Each place of ``raising.py`` is tried with each exception in this process, and over each edge in the long
+run; the gate tries some of the places over the edges. That the process is still there is what the last
+call of a test shows; a test that fails here may end pytest with it.
 """
 
 import asyncio
@@ -26,6 +27,19 @@ from tests.mcp.harness import text_of as text_in
 from tests.sagas.harness import accepted, call_saga, resume_saga
 
 pytestmark = pytest.mark.usefixtures("quiet", "impatient", "unretrieved")
+
+FIRST = {
+    "body",
+    "after a question",
+    "thread of an undo",
+    "cleanup after suspension",
+    "validator of an answer",
+}
+"""The places that differ over the edges: what is raised leaves the body, or the edge's own work."""
+AT_AN_EDGE = pytest.mark.parametrize(
+    "where",
+    [pytest.param(each, marks=() if each in FIRST else pytest.mark.long) for each in PLACES],
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +81,7 @@ def accept(_: object) -> types.ElicitResult:
 
 @pytest.mark.parametrize("store", [None, "memory:"])
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("where", PLACES)
+@AT_AN_EDGE
 async def test_over_mcp_it_is_a_result_that_says_so(
     where: str, era: str, store: str | None
 ) -> None:
@@ -94,7 +108,7 @@ async def test_arguments_and_values_that_raise_are_results_too(era: str) -> None
         assert not (await client.call_tool("raises", arguments("", ""))).is_error
 
 
-@pytest.mark.parametrize("where", PLACES)
+@AT_AN_EDGE
 async def test_a_saga_ends_with_an_error(where: str) -> None:
     async with connected(serving(raises), ERAS[1], Answers(accept)) as client:
         for what in RAISED:
@@ -108,7 +122,7 @@ async def test_a_saga_ends_with_an_error(where: str) -> None:
         assert not saga.get("isError")
 
 
-@pytest.mark.parametrize("where", PLACES)
+@AT_AN_EDGE
 async def test_an_agents_turn_goes_on_with_the_error(where: str) -> None:
     for what in RAISED:
 
@@ -168,9 +182,26 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("where", ["busy()", "ctx.gather(busy())", "ctx.step(busy)"])
-@pytest.mark.parametrize("how", ["spin()", "signal.raise_signal(SIGNAL)"])
-@pytest.mark.parametrize("handler", SIGNALS.values(), ids=SIGNALS)
+WHERE = ("busy()", "ctx.gather(busy())", "ctx.step(busy)")
+HOW = ("spin()", "signal.raise_signal(SIGNAL)")
+IN_THE_GATE = [("spin()", WHERE[0]), (HOW[1], WHERE[1]), ("spin()", WHERE[2])]
+
+
+@pytest.mark.parametrize(
+    ("handler", "how", "where"),
+    [
+        pytest.param(
+            SIGNALS[name],
+            how,
+            where,
+            id=f"{name}-{how}-{where}",
+            marks=() if (how, where) == first else pytest.mark.long,
+        )
+        for name, first in zip(SIGNALS, IN_THE_GATE, strict=True)
+        for how in HOW
+        for where in WHERE
+    ],
+)
 async def test_what_a_signal_raises_still_ends_the_process(
     where: str, how: str, handler: str
 ) -> None:

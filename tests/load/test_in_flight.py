@@ -1,9 +1,5 @@
-"""A thousand calls at the same time on one process: each gets its own result, and none fails.
+"""Many calls at the same time on one process: each gets its own result, and none fails."""
 
-``ANABRANCH_IN_FLIGHT`` sets another number; without it there are fewer where a store is used.
-"""
-
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +10,10 @@ import pytest
 from anabranch import BranchContext, tool
 from tests.load.calls import GO
 from tests.mcp.harness import HANDSHAKE, MODERN, Answers, accept, connected, serving, text_of
+from tests.randomised import LONG
 
-AT_ONCE = int(os.environ.get("ANABRANCH_IN_FLIGHT", "1000"))
-STORED = min(AT_ONCE, int(os.environ.get("ANABRANCH_IN_FLIGHT", "200")))
+AT_ONCE = 1000 if LONG else 50
+STORED = 200 if LONG else 20
 """With a store each of them holds a lease, and renews it all the time."""
 
 

@@ -1,15 +1,11 @@
 """Law 7: no byte a client sends can change what was asked, forge an answer to an unasked question,
 or make a second effect happen.
 
-A client has three ways in: the state that it sends back, the answers next to it, and, in the
-handshake era, its replies to requests. Each is attacked here. ``ANABRANCH_EXAMPLES`` multiplies
-the numbers. Known: without a store a state is not single-use, so an *older* state opens the call
+A client has three ways in: the state that it sends back, which ``tests/sagas/test_attacks.py`` forges;
+the answers next to it, and, in the handshake era, its replies to requests, which are attacked here. Known: without a store a state is not single-use, so an *older* state opens the call
 as it was then; within one line of states each effect happens once.
 """
 
-import base64
-import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +30,7 @@ from tests.mcp.harness import (
     meddling,
     serving,
 )
-from tests.randomised import examples, times
+from tests.randomised import examples
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ANSWERS = Answers(lambda _: None, lambda _: None)
@@ -75,109 +71,6 @@ def target(effects: list[str], name: str = "target") -> Tool[dict[str, Any]]:
         return {"one": one, "two": two.text, "inside": inside, "link": link.action}
 
     return body
-
-
-# -- the state ---------------------------------------------------------------------------------
-
-
-def _flipped(state: str, chance: random.Random) -> str:
-    """One bit of the sealed bytes."""
-    body = state.removeprefix("v1.")
-    raw = bytearray(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
-    return "v1." + base64.urlsafe_b64encode(bytes(raw)).decode().rstrip("=")
-
-
-def _replaced(state: str, chance: random.Random) -> str:
-    place = chance.randrange(len(state))
-    return state[:place] + chance.choice("AZaz09-_.=+/ é\x00") + state[place + 1 :]
-
-
-def _cut(state: str, chance: random.Random) -> str:
-    start = chance.randrange(len(state))
-    return state[:start] + state[start + chance.randrange(1, 9) :]
-
-
-def _inserted(state: str, chance: random.Random) -> str:
-    place = chance.randrange(len(state) + 1)
-    return state[:place] + chance.choice(["A", "=", ".", " ", "\n", state]) + state[place:]
-
-
-def _swapped(state: str, chance: random.Random) -> str:
-    one, two = sorted(chance.sample(range(len(state)), 2))
-    return state[:one] + state[two] + state[one + 1 : two] + state[one] + state[two + 1 :]
-
-
-MUTATIONS: list[Callable[[str, random.Random], str]] = [
-    _flipped,
-    _replaced,
-    _cut,
-    _inserted,
-    _swapped,
-]
-
-ONE = {"action": "accept", "content": {"n": 1}}
-TWO = {"role": "assistant", "content": {"type": "text", "text": "two"}, "model": "m"}
-
-
-async def _states(client: Client, name: str = "target", **arguments: Any) -> list[str]:
-    """The states of the first two rounds."""
-    first = await call_once(client, name, arguments)
-    second = await call_once(
-        client,
-        name,
-        arguments,
-        state=first["requestState"],
-        responses={"one": ONE, "two": TWO},
-    )
-    return [first["requestState"], second["requestState"]]
-
-
-async def _assert_refused(client: Client, state: str, how: str) -> None:
-    with pytest.raises(MCPError) as refused:
-        await call_once(client, "target", {}, state=state, responses={"one": ONE, "two": TWO})
-    error = refused.value.error
-    assert (error.code, error.message, error.data) == (
-        -32602,
-        "Invalid or expired requestState",
-        {"reason": "invalid_request_state"},
-    ), how
-
-
-async def test_no_changed_state_is_opened_and_nothing_runs() -> None:
-    effects: list[str] = []
-    chance = random.Random("law 7")
-    async with connected(serving(target(effects)), MODERN, ANSWERS) as client:
-        states = await _states(client)
-        effects.clear()
-        for number in range(times(3000)):
-            state = chance.choice(states)
-            mutate = chance.choice(MUTATIONS)
-            changed = mutate(state, chance)
-            if changed not in states:
-                await _assert_refused(client, changed, f"{number}: {mutate.__name__} {changed!r}")
-    assert effects == []
-
-
-async def test_no_mixture_of_states_is_opened_and_nothing_runs() -> None:
-    effects: list[str] = []
-    chance = random.Random("law 7")
-    server = serving(target(effects), target(effects, "other"))
-    async with connected(server, MODERN, ANSWERS) as client:
-        mine = await _states(client)
-        others = await _states(client, goal="that") + await _states(client, "other")
-        async with connected(serving(target([]), keys=["k" * 32]), MODERN, ANSWERS) as elsewhere:
-            others += await _states(elsewhere)
-        effects.clear()
-        for state in others:
-            await _assert_refused(client, state, "whole")
-        for number in range(times(500)):
-            one, two = chance.choice(mine), chance.choice(others + mine)
-            place = chance.randrange(4, min(len(one), len(two)) - 4)
-            mixed = one[:place] + two[place:]
-            if mixed not in mine:
-                await _assert_refused(client, mixed, f"{number}: {mixed!r}")
-    assert effects == []
 
 
 # -- the answers -------------------------------------------------------------------------------
@@ -371,7 +264,7 @@ _RESPONSES = st.one_of(
 )
 
 
-@examples(60, phases=[Phase.explicit, Phase.generate, Phase.shrink])
+@examples(60, gate=25, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 @given(st.lists(st.tuples(st.integers(0, 9), _RESPONSES), min_size=3, max_size=10))
 async def test_only_asked_questions_are_answered_and_each_effect_of_a_line_happens_once(
     moves: list[tuple[int, dict[str, Any]]],

@@ -97,6 +97,7 @@ async def test_arguments_may_be_left_out() -> None:
     assert "initial_arg: Field required" in result["content"][0]["text"]
 
 
+@pytest.mark.long
 async def test_a_server_can_be_started_without_them() -> None:
     command = ["-m", "anabranch", "serve", str(ROOT / "examples" / "deploy.py"), "--no-sagas"]
     process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)

@@ -1,7 +1,7 @@
 """When a round ends: what concurrent code asks comes out together, and nothing comes too early.
 
-Each scenario runs on a loop that is never idle: a server listens and an unrelated task ticks.
-The brackets are the questions of each round.
+Waits that the random programs of ``test_schedules.py`` do not have. Each runs on a loop that is
+never idle: a server listens and an unrelated task ticks. The brackets are the questions of each round.
 """
 
 from __future__ import annotations
@@ -19,22 +19,9 @@ import pytest
 from anabranch._engine import Branch
 from anabranch.errors import NonDeterminismError
 from tests.engine.harness import ask, ask_here, bound, rounds
+from tests.engine.loops import LOOPS
 from tests.patience import PATIENCE
 from tests.sockets import listening
-
-
-def eager_loop() -> asyncio.AbstractEventLoop:
-    """A loop whose tasks start before ``create_task`` returns."""
-    loop = asyncio.new_event_loop()
-    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - since Python 3.12
-    return loop
-
-
-LOOPS: dict[str, dict[str, Any]] = {"asyncio": {"debug": True}}
-if sys.platform != "win32":
-    LOOPS["uvloop"] = {"use_uvloop": True}
-if sys.version_info >= (3, 12):
-    LOOPS["eager"] = {"loop_factory": eager_loop}
 
 
 @pytest.fixture(params=LOOPS)
@@ -71,71 +58,6 @@ def scenario(*brackets: str) -> Callable[[Scenario], Scenario]:
         return body
 
     return remember
-
-
-@scenario("a", "b")
-async def sequential(url: str, _: Branch) -> Any:
-    return [await ask("a"), await ask("b")]
-
-
-@scenario("a b c")
-async def anyio_tg(url: str, _: Branch) -> Any:
-    heard: list[Any] = []
-
-    async def one(question: str) -> None:
-        heard.append(await ask(question))
-
-    async with anyio.create_task_group() as group:
-        for question in "abc":
-            group.start_soon(one, question)
-    return heard
-
-
-@scenario("a b c")
-async def gather(url: str, _: Branch) -> Any:
-    return await asyncio.gather(ask("a"), ask_here("b"), ask("c"))
-
-
-@scenario("a b")
-async def stdlib_tg(url: str, _: Branch) -> Any:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ask("a")), group.create_task(ask_here("b"))]
-    return [task.result() for task in tasks]
-
-
-@scenario("a b c d", "e")
-async def nested(url: str, _: Branch) -> Any:
-    async def pair(*questions: str) -> list[Any]:
-        heard: dict[str, Any] = {}
-
-        async def one(question: str) -> None:
-            heard[question] = await ask(question)
-
-        async with anyio.create_task_group() as group:
-            for question in questions:
-                group.start_soon(one, question)
-        return [heard[question] for question in questions]
-
-    first, second = await asyncio.gather(pair("a", "b"), pair("c", "d"))
-    return [*first, *second, await ask("e")]
-
-
-@scenario("a1 b1", "a2 b2")
-async def two_deep(url: str, _: Branch) -> Any:
-    async def chain(letter: str) -> list[Any]:
-        return [await ask(f"{letter}1"), await ask(f"{letter}2")]
-
-    a, b = await asyncio.gather(chain("a"), chain("b"))
-    return [a[0], b[0], a[1], b[1]]
-
-
-@scenario("a b")
-async def sleep_io(url: str, _: Branch) -> Any:
-    async def late() -> Any:
-        await asyncio.sleep(0.07)
-        return await ask("b")
-
-    return await asyncio.gather(ask("a"), late())
 
 
 @scenario("a b")
@@ -176,29 +98,11 @@ async def httpx_pool_queue(url: str, _: Branch) -> Any:
 
 
 @scenario("a b")
-async def to_thread(url: str, _: Branch) -> Any:
-    async def working() -> Any:
-        await asyncio.to_thread(_work)
-        return await ask("b")
-
-    return await asyncio.gather(ask("a"), working())
-
-
-@scenario("a b")
 async def executor_future(url: str, _: Branch) -> Any:
     """The future of an executor, awaited without a coroutine in between."""
 
     async def working() -> Any:
         await asyncio.get_running_loop().run_in_executor(None, _work)
-        return await ask("b")
-
-    return await asyncio.gather(ask("a"), working())
-
-
-@scenario("a b")
-async def anyio_thread(url: str, _: Branch) -> Any:
-    async def working() -> Any:
-        await anyio.to_thread.run_sync(_work)
         return await ask("b")
 
     return await asyncio.gather(ask("a"), working())
@@ -217,28 +121,6 @@ async def subprocess_io(url: str, _: Branch) -> Any:
     return await asyncio.gather(ask("a"), running())
 
 
-@scenario("a")
-async def fail_after(url: str, _: Branch) -> Any:
-    with anyio.fail_after(PATIENCE):
-        return [await ask("a")]
-
-
-@scenario("a")
-async def wait_for(url: str, _: Branch) -> Any:
-    return [await asyncio.wait_for(ask("a"), 30)]
-
-
-@scenario("a")
-async def stdlib_timeout(url: str, _: Branch) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        return [await ask("a")]
-
-
-@scenario("a")
-async def shield(url: str, _: Branch) -> Any:
-    return [await asyncio.shield(ask("a"))]
-
-
 @scenario("a b", "c")
 async def shielded_gather(url: str, _: Branch) -> Any:
     """A future behind a future: shield over gather, and over itself."""
@@ -247,75 +129,9 @@ async def shielded_gather(url: str, _: Branch) -> Any:
 
 
 @scenario("a b")
-async def wait_first(url: str, _: Branch) -> Any:
-    tasks = [asyncio.create_task(ask(question)) for question in "ab"]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    return [await task for task in tasks]
-
-
-@scenario("a b")
 async def as_completed_operations(url: str, _: Branch) -> Any:
     """asyncio.as_completed starts from a set; operations have their ids from before that."""
     return sorted([await done for done in asyncio.as_completed([ask("a"), ask("b")])])
-
-
-@scenario("a", "b")
-async def event_between(url: str, _: Branch) -> Any:
-    event = asyncio.Event()
-
-    async def first() -> Any:
-        heard = await ask("a")
-        event.set()
-        return heard
-
-    async def second() -> Any:
-        await event.wait()
-        return await ask("b")
-
-    return await asyncio.gather(first(), second())
-
-
-@scenario("a", "b")
-async def lock_between(url: str, _: Branch) -> Any:
-    lock = anyio.Lock()
-
-    async def one(question: str) -> Any:
-        async with lock:
-            return await ask(question)
-
-    return await asyncio.gather(one("a"), one("b"))
-
-
-@scenario("a", "b")
-async def queue_between(url: str, _: Branch) -> Any:
-    queue: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def first() -> Any:
-        heard = await ask("a")
-        await queue.put("b")
-        return heard
-
-    async def second() -> Any:
-        return await ask(await queue.get())
-
-    return await asyncio.gather(first(), second())
-
-
-@scenario("a", "b")
-async def memstream(url: str, _: Branch) -> Any:
-    send, receive = anyio.create_memory_object_stream[str](0)
-
-    async def first() -> Any:
-        async with send:
-            heard = await ask("a")
-            await send.send("b")
-        return heard
-
-    async def second() -> Any:
-        async with receive:
-            return await ask(await receive.receive())
-
-    return await asyncio.gather(first(), second())
 
 
 @scenario("a", "b")
@@ -349,15 +165,6 @@ async def future_between(url: str, _: Branch) -> Any:
     return await asyncio.gather(first(), second())
 
 
-@scenario("a", "b")
-async def async_gen(url: str, _: Branch) -> Any:
-    async def questions() -> AsyncIterator[Any]:
-        for question in "ab":
-            yield await ask(question)
-
-    return [heard async for heard in questions()]
-
-
 @scenario("a", "b c")
 async def async_gen_at_a_lock(url: str, _: Branch) -> Any:
     """What an async generator waits for can be seen, too; and through ``__await__``."""
@@ -384,11 +191,6 @@ async def async_gen_at_a_lock(url: str, _: Branch) -> Any:
         return await ask("c")
 
     return await asyncio.gather(first(), second(), third())
-
-
-@scenario("a b")
-async def busy_server(url: str, _: Branch) -> Any:
-    return await asyncio.gather(ask("a"), ask("b"))
 
 
 @scenario("a b")
@@ -433,13 +235,6 @@ async def foreign_event(url: str, _: Branch) -> Any:
         return await ask("b")
 
     return await asyncio.gather(asking(), waiting())
-
-
-@scenario("a b")
-async def detached_task(url: str, _: Branch) -> Any:
-    helper = asyncio.create_task(ask_here("a"))
-    heard = await ask("b")
-    return [await helper, heard]
 
 
 @scenario("a b")

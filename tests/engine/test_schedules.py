@@ -15,13 +15,18 @@ import pytest
 
 from anabranch._engine import Branch, Journal, Waiting, quiescence, scheduler
 from tests.engine.harness import World, loudly
+from tests.engine.loops import LOOPS
 from tests.engine.schedules import BACKGROUND, Interpreter, Tree, expected, grow, value_of
 from tests.patience import PATIENCE
 from tests.randomised import SEED, times
 
-SCHEDULES = times(400, gate=100)
-pytestmark = pytest.mark.timeout(120)
+SCHEDULES = times(400, gate=50)
 BATCH = 25
+
+
+@pytest.fixture(params=LOOPS)  # not in debug mode, in which programs take four times as long
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return "asyncio", {**LOOPS[request.param], "debug": False}
 
 
 class Schedule:
@@ -110,13 +115,15 @@ async def test_each_round_asks_what_the_model_says_whatever_the_timing(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SCHEDULES // 4, BATCH))
 async def test_each_round_asks_something_whatever_goes_on_beside_it(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiescence, "SETTLE", 0.01)
     monkeypatch.setattr(quiescence, "GRACE", 0.01)
-    monkeypatch.setattr(quiescence, "PATIENCE", 0.2)
+    # Some rounds wait that long, and a machine that is busy for longer would fail: not in the gate.
+    monkeypatch.setattr(quiescence, "PATIENCE", 2.0)
     numbers = range(first, min(first + BATCH, SCHEDULES // 4))
     await run_all([Schedule(number, beside=True) for number in numbers], monkeypatch)
 
@@ -132,5 +139,6 @@ async def run_all(schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def left_timers() -> list[asyncio.TimerHandle]:
-    loop: Any = asyncio.get_running_loop()
-    return [handle for handle in loop._scheduled if not handle.cancelled()]
+    """Those of asyncio's own loop; others do not show them."""
+    scheduled = getattr(asyncio.get_running_loop(), "_scheduled", [])
+    return [handle for handle in scheduled if not handle.cancelled()]

@@ -226,23 +226,6 @@ async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(
     assert await brackets(body) == [["a", "b", "c"]]
 
 
-async def test_a_step_in_the_background_is_not_cut_off() -> None:
-    done: list[str] = []
-
-    async def effect() -> None:
-        await asyncio.sleep(0.1)
-        done.append("done")
-
-    async def body(_: Branch) -> Any:
-        task = asyncio.create_task(step(effect))
-        heard = await ask("a")
-        await task
-        return heard
-
-    assert await brackets(body) == [["a"]]
-    assert done == ["done"]
-
-
 # -- needed: until the bound -----------------------------------------------------------------
 
 

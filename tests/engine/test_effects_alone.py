@@ -10,11 +10,10 @@ from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.functions import step_fingerprint
-from anabranch._engine.journal import Entry, Journal
+from anabranch._engine.journal import Journal
 from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
-from anabranch.errors import SerializationError, StepFailed
 from anabranch.limits import UNLIMITED
 from anabranch.testing import ManualClock
 from tests.engine.harness import Book
@@ -93,55 +92,6 @@ async def test_an_effect_runs_once_and_is_written_before_its_value_is_seen() -> 
     again = Bench(Journal.loads(bench.journal.dumps()))
     assert await again.step(do, "a") == "A"
     assert (done, bench.scheduler.busy) == (["a"], 0)
-
-
-async def test_what_cannot_be_written_is_not_seen() -> None:
-    bench = Bench()
-    bench.book.is_closed = True
-    with pytest.raises(asyncio.CancelledError):
-        await bench.step(do, "a")
-    assert (done, [str(error) for error in bench.scheduler.aborted]) == ([], ["the book is closed"])
-
-
-async def test_the_record_of_another_run_is_what_is_seen() -> None:
-    bench = Bench()
-    bench.book.entries["t/step.1"] = Entry("step", step_fingerprint(do, ("a",)), "theirs")
-    assert await bench.step(do, "a", undo=undo) == "theirs"
-    assert [due.step_id for due in bench.journal.compensations] == ["t/step.1"]
-
-
-async def test_a_failure_is_recorded_and_is_not_undone() -> None:
-    async def fail() -> None:
-        raise OSError("no")
-
-    bench = Bench()
-    with pytest.raises(StepFailed):
-        await bench.step(fail, undo=undo)
-    assert bench.journal.compensations == []
-
-
-async def test_a_value_that_cannot_be_recorded_fails_the_call() -> None:
-    async def thing() -> Any:
-        return object()
-
-    bench = Bench()
-    with pytest.raises(SerializationError):
-        await bench.step(thing)
-    assert isinstance(bench.cursor.fault, SerializationError)
-    with pytest.raises(SerializationError):
-        await bench.step(do, "a")
-    assert done == []
-
-
-async def test_undos_run_in_reverse_order_and_are_written() -> None:
-    bench = Bench()
-    for name in ("a", "b"):
-        await bench.step(do, name, undo=undo)
-    assert await bench.compensations.run() == []
-    assert done == ["a", "b", "undo B", "undo A"]
-    assert bench.book.undone_steps == ["t/step.2", "t/step.1"]
-    await bench.compensations.run_late()
-    assert len(done) == 4
 
 
 async def test_nothing_begins_once_the_run_is_closing() -> None:

@@ -11,9 +11,10 @@ from anabranch.folding import BranchService
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 from tests.folding.killed_process import SETTINGS
+from tests.randomised import SEED, times
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(times(20, gate=1)))
 async def test_after_a_kill_all_are_found_budgets_add_up_and_timeouts_fire(
     seed: int, tmp_path: Path
 ) -> None:
@@ -21,7 +22,7 @@ async def test_after_a_kill_all_are_found_budgets_add_up_and_timeouts_fire(
     command = [sys.executable, "-m", "tests.folding.killed_process", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: ASYNC220 - to kill
         assert process.stdout is not None
-        for _ in range(random.Random(seed).randrange(1, 600)):
+        for _ in range(random.Random(f"{SEED}/{seed}").randrange(1, 600)):
             process.stdout.readline()
         process.kill()
 

@@ -238,20 +238,6 @@ async def test_a_branch_without_budget_for_its_next_request_says_what_it_has() -
     await chat.check()
 
 
-async def test_the_last_step_may_call_branch_return() -> None:
-    def decide(request: SampleRequest) -> Reply:
-        said = heard(request)
-        if said == "Go":
-            return create(budget=400)
-        if said.startswith("(forced to return)"):
-            return returns("Two of three.")
-        return calls(("l", "look", {"what": "more"})) if in_branch(request) else said
-
-    chat = await talk(decide, look)
-    assert (await chat.say("Go")).text.startswith("Two of three.")
-    await chat.check()
-
-
 async def test_a_branch_that_can_say_nothing_more_ends_with_what_it_has_said_last() -> None:
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
@@ -440,17 +426,6 @@ class Memories:
     async def queue(self, branch: Branch, transcript: str) -> bool:
         self.queued = [*self.queued, (branch, transcript)]
         return True
-
-
-async def test_a_branch_begins_with_memories_and_leaves_one() -> None:
-    memories = Memories()
-    chat = await talk(script(create(), returns("ok", extract_memory=True), "done"), memory=memories)
-    await chat.say("Go")
-    [start] = await chat.of_kind("branch")
-    assert '{"title": "Counting", "content": "Count twice."}' in start.text
-    [(queued, transcript)] = memories.queued
-    assert queued.result == "ok"
-    assert "ok" in transcript
 
 
 async def test_the_memory_learns_from_what_was_done_in_the_branch() -> None:

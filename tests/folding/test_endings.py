@@ -313,13 +313,6 @@ async def test_a_branch_out_of_time_is_learned_from_with_what_was_done() -> None
     assert f"result: x: {SEEN}" in transcript
 
 
-async def test_without_being_asked_nothing_is_learned() -> None:
-    memories = Learning()
-    chat = await talk(hungry(returns("Two.")), look, memory=memories)
-    await chat.say("Go")
-    assert memories.queued == []
-
-
 @pytest.mark.parametrize("how", ["charge", "force", "expire", "time_out", "parent", "return"])
 async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
     memories, clock = Learning(), ManualClock()

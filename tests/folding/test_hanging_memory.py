@@ -126,10 +126,6 @@ async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_lea
     assert memory.asked == 3  # for two, and from one
 
 
-async def test_by_default_it_is_waited_for_two_seconds() -> None:
-    assert FoldingSettings().memory_timeout_seconds == 2
-
-
 async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

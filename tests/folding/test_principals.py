@@ -88,33 +88,3 @@ async def test_the_branches_of_another_principal_are_unknown(era: str) -> None:
         assert (record["status"], record["session_id"]) == ("active", made["session_id"])
         returned = await owner.call("branch_return", message="done", **session)
         assert returned["branch_id"] == made["branch_id"]
-
-
-@pytest.mark.parametrize("era", list(ERAS))
-async def test_the_same_name_is_another_session_for_each_principal(era: str) -> None:
-    async with served(BranchService()) as url:
-        one, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")
-        named = {"session_id": "main"}
-        first = await one.call("branch_create", **TASK, **named)
-        assert (await other.call("branch_status", **named))["status"] == "none"
-        assert "FOLD006" in await other.call("branch_return", message="mine", **named)
-        second = await other.call("branch_create", **TASK, **named)
-        assert (second["session_id"], second["depth"]) == ("main", 1)
-        assert (await one.call("branch_status", **named))["id"] == first["branch_id"]
-        inner = await one.call("branch_create", **TASK, **named)
-        assert inner["depth"] == 2
-
-
-async def test_a_name_cannot_be_made_to_look_like_that_of_another_principal() -> None:
-    branches = BranchService()
-    made = (await branches.of("ida").create("d", "p", session_id="main")).branch
-    for caller in (branches.of(""), branches.of("bob")):
-        assert await caller.status(session_id=made.session_id) is None
-        with pytest.raises(UnknownBranchError):
-            await caller.status(branch_id=made.id)
-    assert (await branches.status(session_id=made.session_id)) == made, "the host sees all"
-    assert await branches.of("ida").status(session_id="main") == made
-    plain = (await branches.of("").create("d", "p", session_id="main")).branch
-    assert plain.session_id == "main"
-    with pytest.raises(UnknownBranchError):
-        await branches.of("ida").status(branch_id=plain.id)

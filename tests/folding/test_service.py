@@ -18,7 +18,6 @@ from anabranch.folding import (
     BranchService,
     BudgetExhaustedError,
     CreationRateError,
-    FoldingDepthError,
     FoldingError,
     FoldingSettings,
     InjectedItem,
@@ -189,16 +188,6 @@ async def test_a_used_up_budget_forces_a_return_with_what_there_is() -> None:
         assert status in message
 
 
-async def test_one_warning_is_given_at_80_percent() -> None:
-    folding = Folding()
-    branch = await folding.create(budget=100)
-    for _ in range(3):
-        await folding.service.charge(28, branch_id=branch.id)
-    await folding.service.charge(1, branch_id=branch.id)
-    assert folding.happened.count("budget_warning") == 1
-    assert (await folding.service.charge(0, branch_id=branch.id)).warned
-
-
 async def test_the_parent_is_warned_when_a_child_has_used_its_tokens() -> None:
     folding = Folding()
     outer = await folding.create(budget=1_000)
@@ -283,23 +272,6 @@ async def test_a_child_has_no_more_time_than_its_parent() -> None:
     assert inner.deadline == outer.deadline
 
 
-async def test_a_parent_and_its_child_whose_time_is_over_are_closed_once_and_charged_once() -> None:
-    folding = Folding()
-    outer = await folding.create(timeout_seconds=10, session_id="one")
-    inner = await folding.create(timeout_seconds=10, session_id="one")
-    assert inner.parent_id == outer.id
-    folding.clock.advance(10)
-    following = await folding.create(session_id="one")
-    assert following.parent_id is None
-    closed = [event.branch.id for event in folding.events if not event.branch.is_open]
-    assert sorted(closed) == sorted([outer.id, inner.id])
-    session = await folding.store.transaction(lambda rows: rows.session("one"))
-    spent = await folding.service.status(branch_id=outer.id)
-    assert session is not None
-    assert spent is not None
-    assert (session.budget_used, session.open) == (spent.budget_used, 1)
-
-
 async def test_a_pass_closes_what_is_overdue_and_deletes_what_is_old() -> None:
     """Excludes finished branches that are never archived and never deleted."""
     folding = Folding(archive_after_seconds=50, delete_after_seconds=100)
@@ -320,14 +292,6 @@ async def test_a_pass_closes_what_is_overdue_and_deletes_what_is_old() -> None:
 
 
 # -- limits ----------------------------------------------------------------------------------
-
-
-async def test_branches_are_nested_no_deeper_than_allowed() -> None:
-    folding = Folding(max_depth=2)
-    outer = await folding.create()
-    inner = await folding.create(parent_branch_id=outer.id, budget=2_000)
-    deeper = folding.create(parent_branch_id=inner.id, budget=1_000)
-    assert "max_depth=2" in await refusal(deeper, FoldingDepthError, "FOLD004")
 
 
 async def test_a_session_has_no_more_open_branches_than_allowed_at_the_same_time() -> None:
@@ -436,21 +400,6 @@ def test_the_table_alone_decides_which_state_follows(before: Status, after: Stat
         with pytest.raises(TransitionError, match="FOLD005"):
             branch.to(after)
     assert branch.is_open == (before in OPEN)
-
-
-async def test_exactly_one_of_a_return_a_budget_and_a_timeout_closes_a_branch() -> None:
-    """Excludes ends that fire together, each pass the check of the status, and count twice."""
-    folding = Folding()
-    branch = await folding.create(budget=100, timeout_seconds=10)
-    folding.clock.advance(10)
-    await asyncio.gather(
-        folding.service.complete("done", branch_id=branch.id),
-        folding.service.charge(1_000, branch_id=branch.id),
-        folding.service.expire(),
-        folding.service.force(branch.id, "no longer needed"),
-        return_exceptions=True,
-    )
-    assert folding.happened == ["created", "timeout"]
 
 
 async def test_a_session_that_ends_closes_its_branches_from_the_inside() -> None:

@@ -87,23 +87,6 @@ async def test_from_creation_to_return(host: Host) -> None:
     assert (await host.call("branch_status", session_id=session))["status"] == "none"
 
 
-async def test_a_used_up_budget_forces_a_return(host: Host) -> None:
-    created = await host.call("branch_create", **TASK, budget=100)
-    forced = await host.call("branch_report", tokens=100, branch_id=created["branch_id"])
-    assert (forced["status"], forced["result"]) == ("failed", None)
-    assert forced["error"].startswith("budget exhausted: ")
-    late = await host.refusal("branch_return", message="x", branch_id=created["branch_id"])
-    assert "FOLD003" in late
-
-
-async def test_what_is_refused_has_a_code(host: Host) -> None:
-    assert "FOLD010" in await host.refusal("branch_create", **TASK, budget=0)
-    assert "FOLD018" in await host.refusal("branch_create", description="x", prompt="")
-    assert "FOLD001" in await host.refusal("branch_status", branch_id="br_unknown")
-    assert "FOLD006" in await host.refusal("branch_return", message="x")
-    assert "prompt" in await host.refusal("branch_create", description="x")
-
-
 async def test_siblings_and_parallel_agents(host: Host) -> None:
     """Excludes that the branches of agents which work in parallel are nested in each other."""
     first = await host.call("branch_create", **TASK)

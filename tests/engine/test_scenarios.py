@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import httpx2
 import pytest
 

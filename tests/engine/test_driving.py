@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -540,25 +539,6 @@ async def test_a_hundred_calls_on_one_loop_do_not_see_each_other() -> None:
             [f"{number} last"],
         ]
     assert [run.value for run in together[:3]] == [run.value for run in alone]
-
-
-@pytest.mark.parametrize("seed", range(20))
-async def test_answers_in_random_subsets_and_orders_give_the_same_result(seed: int) -> None:
-    dice = random.Random(seed)
-
-    async def inner(root: Branch) -> Any:
-        first = await ask(f"{root.path} first")
-        return [first, *await gather([ask(f"{root.path} {n}") for n in range(3)])]
-
-    async def body(_: Branch) -> Any:
-        parts = await gather([branch(inner), branch(inner), ask("beside"), step(str, 1)])
-        return [*parts, await ask("last")]
-
-    def sometimes(question: str) -> Answer | None:
-        return loudly(question) if dice.random() < 0.4 else None
-
-    run = await rounds(body, sometimes)
-    assert run.value == (await rounds(body)).value, f"seed {seed}"
 
 
 async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as_forgotten() -> (

@@ -6,7 +6,6 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Message, ToolError, tool
-from anabranch._engine import Journal, current_call
 from anabranch.messages import SampleRequest
 from anabranch.testing import MockClient, run_tool
 
@@ -118,19 +117,3 @@ async def test_siblings_do_not_hear_each_other(replay: bool) -> None:
 
     client = MockClient(samples=echo)
     assert await run_tool(outer, {}, client, replay=replay) == [["a0", "a1"], ["b0", "b1"]]
-
-
-@pytest.mark.requirement("law.4")
-async def test_a_folded_branch_leaves_one_entry_in_the_journal() -> None:
-    """Law 4, in the journal: its inner entries are replaced by one."""
-    journals: list[Journal] = []
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.branch(inside, Verdict(good=True))
-        journals.append(current_call().journal)
-
-    await run_tool(outer, {}, MockClient(samples=echo, elicits=lambda _: {}))
-    assert list(journals[-1].entries) == ["outer/inside#1"]
-    assert SECRET not in journals[-1].dumps()
-    assert journals[-1].entries["outer/inside#1"].tokens

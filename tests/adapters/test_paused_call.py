@@ -255,14 +255,6 @@ async def test_a_call_of_another_version_waits_for_it() -> None:
     assert (await old.advance(call, accept(2), "ann", "1"))["text"] == "accept"
 
 
-async def test_a_call_that_another_caller_answers_stays_as_it_was(store: CallStore | None) -> None:
-    adapted = AdaptedTool(book, Rounds(keys=[KEY], store=store))
-    call = await adapted.begin({}, "ann", "1")
-    with pytest.raises(InvalidTokenError):
-        await adapted.advance(call, accept(2), "bob", "1")
-    assert (await adapted.advance(call, accept(2), "ann", "1"))["text"] == "accept"
-
-
 async def test_a_call_whose_time_is_over_ends(store: CallStore | None) -> None:
     """Chosen: nothing can continue it, so that the agent would wait for ever."""
     clock = ManualClock()

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from anabranch import (
     Accepted,
     BranchContext,
-    NonDeterminismError,
     ToolError,
     tool,
 )
@@ -490,31 +489,3 @@ async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
         desk.clock.advance(10)
         with pytest.raises(StoreError, match="run out"):
             lease.check()
-
-
-# -- a call that does not fit its tool -----------------------------------------------------------
-
-
-@tool(name="found")
-async def founded_otherwise(ctx: BranchContext) -> str:
-    """Ask something else than the tool did that built things."""
-    await ctx.step(build, "a", undo=raze)
-    await ctx.elicit(Number, "shall it stand?")
-    return "stands"
-
-
-async def test_what_does_not_fit_its_tool_is_undone_by_the_code_that_did_it(
-    store: CallStore,
-) -> None:
-    desk = Desk(found, always(n=0))
-    first = asking(await desk.request(desk.service(store)))
-    changed = Desk(founded_otherwise, always(n=0))
-    changed.clock = desk.clock
-    with pytest.raises(NonDeterminismError):
-        await changed.request(changed.service(store), first.request_state, numbered(first, 0))
-    desk.clock.advance(31)
-    assert await reaper(changed, store).expire() == 0
-    assert town.done == BUILT
-    desk.clock.advance(31)
-    assert await reaper(desk, store).expire() == 1
-    assert town.done == [*BUILT, *RAZED]

@@ -64,34 +64,6 @@ def shapes(messages: list[ai.ModelMessage]) -> list[list[tuple[str, Any]]]:
     ]
 
 
-async def test_a_conversation_arrives_with_its_system_prompt_first() -> None:
-    model, asked = replying(ai.ModelResponse(parts=[ai.TextPart("fine")]))
-    reply = await ProviderModel(model).sample(
-        asking(user("hi"), assistant("hello"), user("how?"), system_prompt="Be kind.")
-    )
-    assert reply.text == "fine"
-    assert shapes(asked[0][0]) == [
-        [("SystemPromptPart", "Be kind.")],
-        [("UserPromptPart", "hi")],
-        [("TextPart", "hello")],
-        [("UserPromptPart", "how?")],
-    ]
-
-
-async def test_tools_choice_and_token_limit_arrive() -> None:
-    model, asked = replying(ai.ModelResponse(parts=[ai.ToolCallPart("look", {"at": 1}, "id7")]))
-    reply = await ProviderModel(model).sample(
-        asking(user("go"), tools=(LOOK,), tool_choice="required")
-    )
-    info: AgentInfo = asked[0][1]
-    assert [(t.name, t.description, t.parameters_json_schema) for t in info.function_tools] == [
-        ("look", "Look.", {"type": "object", "properties": {}})
-    ]
-    assert info.model_settings == {"max_tokens": 50, "tool_choice": "required"}
-    assert [(c.id, c.name, c.arguments) for c in reply.tool_calls] == [("id7", "look", {"at": 1})]
-    assert reply.stop_reason == "toolUse"
-
-
 @pytest.mark.parametrize(
     "profile",
     [
@@ -257,11 +229,6 @@ async def test_a_hint_chooses_among_several_models(preferences: Any, chosen: str
     small, _ = replying(ai.ModelResponse(parts=[ai.TextPart("S")], model_name="small"), "small")
     request = asking(user("hi"), model_preferences=preferences)
     assert (await ProviderModel(large, small).sample(request)).model == chosen
-
-
-async def test_any_model_of_the_library_will_do() -> None:
-    reply = await ProviderModel(TestModel(custom_output_text="tested")).sample(asking(user("hi")))
-    assert (reply.text, reply.stop_reason) == ("tested", "endTurn")
 
 
 async def test_a_model_that_is_open_already_answers_samples() -> None:

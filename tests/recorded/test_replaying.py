@@ -110,30 +110,6 @@ async def test_other_arguments_of_a_step_are_a_drift() -> None:
     )
 
 
-async def test_a_step_that_is_gone_is_a_drift() -> None:
-    @other
-    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.branch(look, city)
-        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
-
-    outcome = await replayed(await waiting(), changed)
-    assert outcome.drift == Drift(at="trip/reserve.1", recorded="step", now="not reached")
-
-
-async def test_a_new_step_before_the_question_is_a_drift() -> None:
-    @other
-    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
-        """Plan."""
-        await ctx.step(reserve, city, undo=release)
-        await ctx.branch(look, city)
-        await ctx.step(reserve, "Linz", name="another")
-        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
-
-    outcome = await replayed(await waiting(), changed)
-    assert outcome.drift == Drift(at="seats", recorded="elicit", now="not reached")
-
-
 async def test_another_result_is_a_drift() -> None:
     @other
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:

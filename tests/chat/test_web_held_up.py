@@ -1,0 +1,273 @@
+"""Wherever a process stops in its work on a conversation, another one takes over; then the first goes on.
+
+To others, a process that was killed and one that is suspended are the same. So each play is of both: one
+process stops before it writes something; another takes its runs over and ends them, as after a crash; and then
+the first wakes up, and finishes what it was about to do. Both times the conversation has come to the same as
+without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+import pytest
+
+from anabranch import BranchContext, tool
+from anabranch.agents import BranchSelf, Folding
+from anabranch.chat._web.answer_checks import AnswerRefusedError
+from anabranch.chat._web.conversation import Conversation
+from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.open_work import open_work
+from anabranch.chat._web.thread_lease import SECONDS, BusyError
+from anabranch.errors import StoreError
+from anabranch.folding import BranchService
+from anabranch.messages import ElicitReply, SampleRequest
+from anabranch.stores import open_branch_store, open_run_events
+from anabranch.stores._calls import Calls
+from anabranch.stores._database import Database
+from anabranch.stores._trees import Trees
+from anabranch.stores._urls import read_url
+from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.tree import HEAD, Thread
+from tests.agents.harness import heard
+from tests.agents.test_shared_branches import shape
+from tests.chat.test_web_shared_branches import Noting, check_branches, ids_of
+from tests.chat.web import SEAT
+from tests.diary import DONE, forget, note
+from tests.randomised import LONG, SEED
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
+
+DAY = 86_400.0
+GAP = "Calls.record"
+"""The write of the effect of a step, which happens again if it is not recorded."""
+CUT = {"Events._append", "Trees.set_results"}
+"""Writes that fail when their process wakes up, since the database has closed the connection."""
+POLL = "Database.version"
+"""A question whether others have written, which SQLite's writer is asked."""
+
+
+@tool
+async def book(ctx: BranchContext) -> str:
+    """Book."""
+    return await ctx.step(note, "booked", undo=forget)
+
+
+@tool(elicits=[SEAT])
+async def seat(ctx: BranchContext) -> str:
+    """Hold a seat, ask for a row, and book it."""
+    await ctx.step(note, "held", undo=forget)
+    await ctx.log("info", "a seat is held")
+    answer = await ctx.elicit(SEAT, "Which row?")
+    return await ctx.step(note, answer.action)
+
+
+@tool
+async def remind(ctx: BranchContext) -> str:
+    """Note something, and remind of it after a day."""
+    await ctx.step(note, "milk", undo=forget)
+    await ctx.sleep(DAY)
+    return await ctx.step(note, "woken")
+
+
+USES: dict[str, Any] = {
+    "book it": ("use", "book", {}),
+    "fork": ("use", "branch_self", {"prompts": ["book", "ask"], "allow_work": True}),
+    "(self-prompt): book": ("use_b", "book", {}),
+    "(self-prompt): ask": ("use_s", "seat", {}),
+    "fold": ("use", "branch_create", {"description": "A task", "prompt": "Do it."}),
+}
+
+
+IN_BRANCHES = ["fork", "fold"]
+
+
+def decide(request: SampleRequest) -> Any:
+    said = heard(request)
+    return calls(USES[said], text="Let me see.") if said in USES else f"You said {said}."
+
+
+Place: TypeAlias = tuple[str, int]
+"""A write of a process: the method of the store, and which of its calls."""
+
+
+class Held(Database):
+    """The connections of one process, of which one write holds it up, and then each request that follows."""
+
+    def __init__(self, url: str, at: Place | None = None) -> None:
+        super().__init__(read_url(url))
+        self.writes: Counter[str] = Counter()
+        self.reached, self.goes_on = asyncio.Event(), asyncio.Event()
+        self._at = at
+
+    async def write(self, work: Any, *, lasting: bool = True) -> Any:
+        self._count(work)
+        return await super().write(work, lasting=lasting)
+
+    async def write_single(self, work: Any) -> Any:
+        self._count(work)
+        return await super().write_single(work)
+
+    def _count(self, work: Any) -> None:
+        name = name_of(work)
+        self.writes[name] += 1
+        if (name, self.writes[name]) == self._at:
+            self.reached.set()
+
+    async def _do(self, workers: Any, work: Any, *, lasting: bool = True) -> Any:
+        if self.reached.is_set() and not self.goes_on.is_set():
+            await self.goes_on.wait()
+            if name_of(work) in CUT:  # its connection was closed meanwhile
+                raise StoreError("The store cannot be reached.")
+        return await super()._do(workers, work, lasting=lasting)
+
+
+def name_of(work: Any) -> str:
+    """Return the method of the store that asks for some work."""
+    return str(work.__qualname__).partition(".<locals>")[0]
+
+
+class Process:
+    """One of two processes over the same file, each with a person who chooses another row."""
+
+    def __init__(self, database: Database, engine: Noting, row: int) -> None:
+        self.row = row
+        self.clock = ManualClock()
+        self.engine = engine
+        self.trees = Trees(database)
+        self.branches = open_branch_store(self.trees)
+        service = BranchService(self.branches, clock=self.clock)
+        self.conversations = Conversations(
+            self.trees,
+            MockModel(decide),
+            [book, seat, remind, BranchSelf(), Folding(service)],
+            calls=Calls(database),
+            engine=engine,
+            clock=self.clock,
+        )
+
+    async def lead(self, text: str) -> None:
+        """Say something, and take all that follows from it to its end."""
+        with suppress(BusyError):
+            await (await self.conversation()).say(text, "said")
+        idle = 0
+        while idle < 4:
+            await self.conversations.upkeep.call_workers()
+            idle = 0 if self.engine.wakes else idle + 1
+            if self.engine.wakes:
+                wake = min(self.engine.wakes, key=lambda each: each.not_before)
+                self.engine.wakes.remove(wake)
+                self.clock.advance(max(0.0, wake.not_before - self.clock.now()))
+                await self.conversations.advance(wake)
+            elif asked := await self.conversations.questions.open_in("t1"):
+                name = asked[0].interrupt_id
+                chosen = ElicitReply(action="accept", content={"row": self.row})
+                with suppress(AnswerRefusedError):
+                    conversation = await self.conversation()
+                    await conversation.answer({name: chosen}, f"{self.row} {name}")
+            else:
+                self.clock.advance(SECONDS)
+
+    async def conversation(self) -> Conversation:
+        """The conversation, which begins if it has not yet."""
+        begun = await self.conversations.begin(Thread("t1", self.clock.now()))
+        found = begun or await self.conversations.find("t1", None)
+        assert found is not None
+        return found
+
+
+@asynccontextmanager
+async def processes(
+    url: str, at: Place | None = None
+) -> AsyncGenerator[tuple[Process, Process, Held]]:
+    engine, held = Noting(), Held(url, at)
+    one, two = Process(held, engine, 1), Process(Database(read_url(url)), engine, 2)
+    async with AsyncExitStack() as stack:
+        for each in (one, two):
+            stack.push_async_callback(each.trees.close)
+            stack.push_async_callback(each.conversations.close)
+        stack.callback(held.goes_on.set)
+        yield one, two, held
+
+
+async def said_in(process: Process, *, in_branches: bool) -> Any:
+    """Check what is stored, and what a page has been shown; return what the tree says.
+
+    Of nodes ``in_branches``, a page may miss those that a process had stored and not reported. A worker
+    that wakes up before it stores a result there adds its failure to the branch: no play stops it there.
+    """
+    tree = await process.trees.tree("t1")
+    conversation = await process.conversation()
+    events = [json.loads(each) for each in await conversation.log.read(0)]
+    nodes, shown = [node.id for node in tree.nodes], ids_of(events, "anabranch.node")
+    assert len(set(shown)) == len(shown)
+    assert {*shown} <= {*nodes}
+    if not in_branches:
+        assert sorted(shown) == sorted(nodes)
+        check_branches(events)
+    assert len(set(notices := ids_of(events, "anabranch.notice"))) == len(notices)
+    results = [each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_RESULT"]
+    assert len(set(results)) == len(results)
+    ends = [each.get("outcome") for each in events if each["type"] in {"RUN_FINISHED", "RUN_ERROR"}]
+    assert ends[-1] == {"type": "success"}
+    assert tree.refs[HEAD] in nodes
+    assert await process.conversations.agent.cut_off("t1") is None
+    stored = open_run_events(process.trees)
+    assert await open_work(stored, process.clock.now(), 9) == []
+    assert await stored.holder("t1", 0.0) is None
+    return without_ids(shape(tree))
+
+
+def without_ids(said: Any) -> Any:
+    """Replace what differs: rows, the ids of branches, and those of calls that a person has made."""
+    return re.sub(r"(node|br)_[\w-]+|[12]", "id", repr(said))
+
+
+async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str]]:
+    """Have the first process stop; return what was said without it, and after it went on, and what was done."""
+    DONE.clear()
+    async with processes(url, at) as (one, two, held):
+        first = asyncio.ensure_future(one.lead(text))
+        reached = asyncio.ensure_future(held.reached.wait())
+        await asyncio.wait({first, reached}, return_when=asyncio.FIRST_COMPLETED)
+        if not held.reached.is_set():  # what is reported at once may have been stored together
+            await first
+        two.clock.advance(one.clock.now() - two.clock.now() + 2 * SECONDS)
+        await two.lead(text)
+        said = [await said_in(two, in_branches=text in IN_BRANCHES)]
+        one.clock.advance(two.clock.now() - one.clock.now())
+        held.goes_on.set()
+        async with one.clock.running(0.01):
+            await first
+        await two.lead(text)
+        return [*said, await said_in(two, in_branches=text in IN_BRANCHES)], sorted(DONE)
+
+
+@pytest.mark.parametrize("text", ["hello", "/book", "book it", "/seat", "/remind", *IN_BRANCHES])
+async def test_a_conversation_comes_to_the_same_wherever_a_process_stops(
+    tmp_path: Path, text: str
+) -> None:
+    async with processes(f"sqlite:///{tmp_path}/calm.db") as (one, _, held):
+        await one.lead(text)
+        calm, done = await said_in(one, in_branches=False), sorted(DONE)
+    places = [(name, n + 1) for name in sorted(held.writes) for n in range(held.writes[name])]
+    left_out = {
+        POLL,
+        "Trees.create_thread",
+        *(["Trees.set_results"] if text in IN_BRANCHES else []),
+    }
+    places = [place for place in places if place[0] not in left_out]
+    if not LONG:
+        places = Random(f"{SEED} {text}").sample(places, 4)
+    for number, place in enumerate(places):
+        said, what = await play(f"sqlite:///{tmp_path}/{number}.db", text, place)
+        assert said == [calm, calm], place
+        assert what == done or (place[0] == GAP and set(what) == set(done)), place

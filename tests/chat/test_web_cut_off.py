@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,21 +14,19 @@ import pytest
 from anabranch import BranchContext, tool
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import RunEvents
-from anabranch.agents import Agent
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
-from anabranch.chat._web.log_writer import LogWriter, encoded
+from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.revival import APART, Revival
-from anabranch.chat._web.run_input import Message, node_id, started
-from anabranch.chat._web.thread_lease import SECONDS, ThreadLease
+from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
-from tests.chat.test_web_events import Failing, named, names_in
+from tests.chat.test_web_events import named
 
 RENEWED_EVERY = SECONDS / 3
 STEP = 0.0005
@@ -114,12 +110,6 @@ class Chat:
         await self.events.close()
         await self.trees.close()
 
-    async def take_over(self, by: str, until: float) -> None:
-        """Have another process work on the run, until a time."""
-        owner = await self.events.holder("t1", 0.0)
-        assert owner is not None
-        assert await self.events.take_over("t1", owner, by, math.inf, until)
-
     async def kinds(self) -> list[str]:
         return [node.kind for node in (await self.trees.tree("t1")).nodes]
 
@@ -142,28 +132,6 @@ def whole(events: list[bytes], trees: list[str]) -> bool:
     assert runs[-1]["outcome"] == {"type": "success"}
     assert len(shown_in(events)) == len(trees)
     return trees == ["user", "assistant", "results"]
-
-
-async def test_what_a_run_has_done_is_not_undone_by_a_process_that_has_lost_it(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    chat = Chat(url)
-    async with chat.begun() as conversation:
-        await conversation.say("/book", "r1")
-        await chat.hall.working.wait()
-        await chat.take_over("r1/1.another", 1e12)
-        chat.clock.advance(RENEWED_EVERY)
-        while "another worker has taken it over" not in caplog.text:  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0)
-        chat.hall.may_end.set()  # an effect in flight is waited for
-        while not conversation.is_idle:  # noqa: ASYNC110 - as a page that asks again
-            await asyncio.sleep(0)
-        [call] = await chat.calls.calls(9)
-        assert (chat.hall.done, call.state) == (["reserve"], "ready")
-        await chat.take_over("r1/2", 1.0)  # that one has died; at 0 its lease would be free
-        async with chat.clock.running(STEP):
-            assert whole(await ended(conversation), await chat.kinds())
-        assert chat.hall.done == ["reserve"]
 
 
 @pytest.mark.parametrize("method", ["open_round", "end_round", "record"])
@@ -191,22 +159,6 @@ async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> Non
         async with chat.clock.running(STEP):
             assert whole(await ended(conversation), await chat.kinds())
         assert chat.hall.done == ["reserve"]
-
-
-async def test_nodes_that_a_process_has_not_reported_before_it_died_are_reported(url: str) -> None:
-    chat = Chat(url)
-    chat.hall.may_end.set()
-    agent = Agent(chat.trees, MockModel(lambda _: "unused"))
-    async with chat.begun() as conversation:
-        message = Message("/book")
-        begins = encoded(started("t1", "r1", message))
-        assert await chat.events.begin("t1", "r1/0.dead", 0.0, begins, at=0.0, key="r1")
-        said = agent.dependencies.node("t1", None, "user", message.text)
-        await agent.add([replace(said, id=node_id("t1", "r1"))])
-        async with chat.clock.running(STEP):
-            events = await ended(conversation)
-        assert node_id("t1", "r1") in shown_in(events)
-        assert whole(events, await chat.kinds())
 
 
 # -- leases, by whatever clock -------------------------------------------------------------------
@@ -238,48 +190,8 @@ async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> No
     await events.close()
 
 
-async def lost(
-    lease: RenewedLease, events: Any, clock: ManualClock, is_lost: asyncio.Event
-) -> None:
-    """Have another process take the lease over, and its owner notice it."""
-    await events.take_over("t", lease.owner, "r/1.another", math.inf, 1e12)
-    clock.advance(RENEWED_EVERY)
-    await is_lost.wait()
-
-
 async def taking(events: RunEvents, lease: RenewedLease, until: float) -> bool:
     return await events.lease("t", lease.owner, 0.0, until)
-
-
-async def test_what_is_reported_under_a_lost_lease_is_not_stored() -> None:
-    clock, events, is_lost = ManualClock(), open_run_events("memory:"), asyncio.Event()
-    failing: Any = Failing(events, "after")
-    writer = LogWriter(failing, clock)
-    ours, others = ThreadLog(writer, "t"), ThreadLog(writer, "other")
-    lease = RenewedLease(
-        events,
-        "t",
-        clock,
-        worker="r/0",
-        seconds=SECONDS,
-        kind="thread",
-        on_lost=is_lost.set,
-    )
-    async with lease:
-        assert await lease.take_by(partial(taking, events, lease))
-        ours.add(named("ours"), lease=lease)
-        others.add(named("other"))
-        while not failing.failures:  # noqa: ASYNC110 - the store works in a thread
-            await asyncio.sleep(0)
-        await lost(lease, events, clock, is_lost)
-        ours.add(named("late"), lease=lease, release=True)
-        async with clock.running(1.0):
-            await ours.flush()
-            await others.flush()
-    assert await names_in(events, await events.last("t")) == ["ours"]
-    assert await events.last("other") == 1
-    assert await events.holder("t", 0.0) == "r/1.another"
-    await events.close()
 
 
 async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
@@ -295,4 +207,33 @@ async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
     assert await events.holder("t", 0.0) == lease.owner
     assert await right.hand_over(lease, [], is_called=True) == OpenRun("r", 1)
     assert await events.holder("t", 0.0) == "r/1"
+    await events.close()
+
+
+class Unread:
+    """Run events that cannot be followed at first."""
+
+    def __init__(self, events: RunEvents) -> None:
+        self._events = events
+        self.has_failed = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._events, name)
+
+    def follow(self, run: str, after: int) -> Any:
+        if self.has_failed.is_set():
+            return self._events.follow(run, after)
+        self.has_failed.set()
+        raise StoreError("The store cannot be reached.")
+
+
+async def test_who_waits_for_a_stop_does_so_after_a_read_of_the_events_has_failed() -> None:
+    clock, events = ManualClock(), open_run_events("memory:")
+    unread: Any = Unread(events)
+    log = ThreadLog(LogWriter(unread, clock), "t")
+    waiting = asyncio.ensure_future(ThreadLease(unread, log, "t", clock).asked_to_stop(0))
+    await unread.has_failed.wait()
+    await log.put(STOP)
+    async with clock.running(1.0):
+        await waiting
     await events.close()

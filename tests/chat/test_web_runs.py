@@ -172,18 +172,6 @@ async def test_a_message_can_follow_any_node() -> None:
     assert two["parent_id"] == first
 
 
-async def test_a_run_that_is_repeated_is_the_same_run() -> None:
-    """A client whose connection broke sends its request again."""
-    async with browsing() as client:
-        first = await run(client, message("hello"))
-        assert await run(client, message("hello")) == first
-        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
-        assert [node["kind"] for node in nodes] == ["user", "assistant"]
-        await run(client, message("hello", run="r2"))
-        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
-        assert len(nodes) == 4
-
-
 async def test_requests_at_once_find_the_same_conversation() -> None:
     """A page asks for the tree and the open questions at the same time."""
 

@@ -340,20 +340,6 @@ async def left_by_the_dead(here: Machines, wake: Wake, attempt: int) -> None:
     await events.close()
 
 
-async def test_a_branch_whose_process_has_died_is_called_for_again(url: str) -> None:
-    here = Machines(url, branching())
-    async with here.process() as one:
-        await here.begun(one)
-        first, second = await children(here, one)
-        await left_by_the_dead(here, first, 1)
-        await one.advance(second)
-        assert here.engine.wakes == []
-        await one.upkeep.call_workers()
-        assert {each.call for each in here.engine.wakes} == {first.call}
-        await here.drive(one)
-        assert await outcome(one) == "success"
-
-
 async def test_a_branch_over_which_many_processes_died_is_given_up(url: str) -> None:
     here = Machines(url, branching())
     async with here.process() as one:
@@ -405,21 +391,6 @@ async def test_calls_that_are_lost_are_made_again(url: str) -> None:
         await one.upkeep.call_workers()
         await here.drive(one)
         assert await outcome(one) == "success"
-
-
-async def test_an_answer_that_comes_while_another_branch_works_is_taken_up(url: str) -> None:
-    asks = calls(("ask", "ask", {"name": "A"}))
-    here = Machines(url, branching(one=asks))
-    async with here.process() as one:
-        conversation = await here.begun(one)
-        first, second = await children(here, one)
-        await one.advance(first)
-        [question] = await here.asked(one)
-        await conversation.answer({question.id: number(4)}, "r2")
-        await one.advance(second)
-        await here.drive(one)
-        assert await outcome(one) == "success"
-        assert "A=4" in str(await events_of(one))
 
 
 @tool(name="book")

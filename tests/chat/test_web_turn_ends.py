@@ -299,18 +299,6 @@ async def test_an_answer_that_was_stopped_before_a_worker_had_it_is_taken_up_by_
     assert [each["kind"] for each in tree["nodes"]].count("question") == 1
 
 
-async def test_a_turn_is_tried_again_once() -> None:
-    flaky = Flaky(ModelError(BUSY), "Hello.", "Once more.")
-    async with browsing(replies=flaky.model) as client:
-        await run(client, message("hello"))
-        [at] = (await tree_of(client))["ends"]
-        tree = await retried(client, at)
-        again = await client.post("/threads/t1/retry", json={"node_id": at})
-        assert (again.status_code, tree["ends"]) == (422, {})
-        assert again.json()["error"] == f"No turn ended without a reply at {at!r}."
-        assert (await tree_of(client))["nodes"] == tree["nodes"]
-
-
 async def test_a_turn_is_tried_again_in_one_of_two_processes() -> None:
     """Each has found the end when it may begin."""
     trees = Passing()

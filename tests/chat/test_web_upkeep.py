@@ -13,13 +13,12 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.thread_lease import WAITS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.errors import StoreError
-from anabranch.messages import ElicitReply, ToolUseBlock
+from anabranch.messages import ToolUseBlock
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from anabranch.tree import Thread
 from tests.chat import web
-from tests.chat.test_web_versions import book_1, book_2
 
 
 class Refusing(InProcessEngine):
@@ -129,26 +128,3 @@ async def test_a_run_that_waits_for_a_version_is_called_for_by_one_wake(url: str
         assert (first.turn, first.version) == ("r1/0~other~", "other")
         assert again == first
         assert desk.engine.cancelled == []
-
-
-async def test_a_run_that_comes_to_wait_for_a_version_calls_for_it_by_a_wake_of_its_own(
-    url: str,
-) -> None:
-    """It may have waited for it under the same name before, and an engine takes that wake for done."""
-    async with at_desk(url, book_1, "1") as old, at_desk(url, book_2, "2") as new:
-        begun = await old.process.begin(Thread("t1", 0.0))
-        assert begun is not None
-        await begun.say("/book", "r1")
-        await old.process.advance(old.engine.wakes.pop())
-        [question] = await new.process.questions.open_in("t1")
-        found = await new.process.find("t1", None)
-        assert found is not None
-        await found.answer(
-            {question.interrupt_id: ElicitReply(action="accept", content={"n": 3})}, "r2"
-        )
-        await new.process.advance(new.engine.wakes.pop())
-        [wake] = new.engine.wakes
-        assert (wake.turn, wake.version) == ("r2/0~1~", "1")
-        [again] = await new.look()
-        assert (again.turn, again.version) == (wake.turn, wake.version)
-        assert wake.not_before not in {0.0, again.not_before}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,20 +15,18 @@ from anabranch._engine.clock import SystemClock, pause
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.branch_work import MOST_ATTEMPTS
-from anabranch.chat._web.conversation import RUNS
-from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.open_run import OpenRun
-from anabranch.chat._web.run_input import HEAD, Message, ends_of_all_open, message_in, started
+from anabranch.chat._web.run_input import HEAD, Message, message_in, started
 from anabranch.chat._web.run_work import CUT_OFF, GIVEN_UP
-from anabranch.engines import InProcessEngine, Wake
+from anabranch.engines import InProcessEngine
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
-from tests.chat.web import events_in, message, reserve, resume, run, types_of
+from tests.chat.web import events_in, message, reserve, run, types_of
 
 
 def model() -> MockModel:
@@ -74,34 +71,6 @@ async def died(url: str, run_id: str, attempt: int = 0) -> AsyncGenerator[Any]:
     await events.close()
 
 
-async def test_another_process_works_on_what_one_accepts(url: str) -> None:
-    engine = InProcessEngine()
-    async with (
-        process(url, engine=engine, concurrency=None) as front,
-        process(url, engine=engine, replies=model()),
-    ):
-        asked = await run(front, message("reserve"))
-        [interrupt] = asked[-1]["outcome"]["interrupts"]
-        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"row": 3}}
-        events = await run(front, resume(entry))
-    assert "Row 3 on AB1" in str(events)
-    assert events[-1]["outcome"] == {"type": "success"}
-
-
-async def test_a_run_waits_in_the_store_until_there_is_a_worker(url: str) -> None:
-    async with process(url, concurrency=None) as front:
-        await accepted(front, message("hello"))
-        assert (await front.get("/threads/t1/tree")).json()["running"] is True
-        refused = await front.post("/agui", json=message("more", run="r2"))
-        assert refused.status_code == 409
-    async with died(url, "r1"):
-        pass
-    async with process(url, replies=model()) as worker:
-        events = await ended(worker)
-    assert said(events) == "You said hello."
-    assert types_of(events)[-1] == "RUN_FINISHED"
-
-
 async def test_a_reply_that_was_cut_off_is_given_again(url: str) -> None:
     """Its process died in mid-stream: the page drops what it had shown of it."""
     async with process(url, concurrency=None) as front:
@@ -139,14 +108,6 @@ async def test_a_run_whose_worker_ends_goes_on_in_another(url: str) -> None:
     assert types_of(events).count("RUN_STARTED") == 1
 
 
-async def test_a_run_that_no_worker_has_taken_can_be_stopped(url: str) -> None:
-    async with process(url, concurrency=None) as front:
-        await accepted(front, message("hello"))
-        assert (await front.post("/threads/t1/stop", json={})).json() == {"stopped": True}
-        assert (await ended(front))[-1]["outcome"] == {"type": "cancelled"}
-        assert (await front.post("/threads/t1/stop", json={})).json() == {"stopped": False}
-
-
 async def test_a_run_over_which_many_processes_died_is_given_up(url: str) -> None:
     async with process(url, concurrency=None) as front:
         await accepted(front, message("hello"))
@@ -174,22 +135,6 @@ async def test_tools_that_were_cut_off_do_not_run_again_without_a_store_of_calls
         await trees.close()
     async with process(url, replies=model(), tools=[work]) as worker:
         assert (await ended(worker))[-1]["message"] == CUT_OFF
-
-
-async def test_a_wake_that_comes_late_or_for_no_thread_does_nothing() -> None:
-    trees = open_tree_store("memory:")
-    conversations = Conversations(trees, model())
-    thread = await conversations.agent.begin()
-    for call in (thread.id, thread.id, "none"):
-        await conversations.advance(Wake(call, "r1", RUNS))
-    assert await open_last(conversations, thread.id) == 0
-    await trees.close()
-
-
-async def open_last(conversations: Conversations, thread_id: str) -> int:
-    found = await conversations.find(thread_id, None)
-    assert found is not None
-    return await found.log.last()
 
 
 async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
@@ -224,41 +169,11 @@ def test_an_owner_names_its_run(owner: str, run: OpenRun) -> None:
     assert OpenRun.of(owner) == run
 
 
-def test_a_run_whose_worker_is_gone_has_one_attempt_more() -> None:
-    assert OpenRun("r1", 1, "dead").next == OpenRun("r1", 2)
-    assert OpenRun("r1", 1).next == OpenRun("r1", 1)
-    assert OpenRun("r1", until=5.0).next == OpenRun("r1", until=5.0)
-
-
 @pytest.mark.parametrize("at", [HEAD, None, "node_1"], ids=["head", "root", "node"])
 def test_a_message_is_the_input_of_its_run(at: Any) -> None:
     given = Message("hello\nthere", at)
     assert message_in(encoded(started("t1", "r1", given))) == given
     assert message_in(encoded(started("t1", "r2"))) is None
-
-
-def test_only_what_is_open_is_ended() -> None:
-    events = [
-        {"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"},
-        {"type": "TEXT_MESSAGE_END", "messageId": "a"},
-        {"type": "TEXT_MESSAGE_START", "messageId": "b", "role": "assistant"},
-        {"type": "SUBAGENT_STARTED", "subagentRunId": "one", "name": "branch"},
-        {"type": "SUBAGENT_STARTED", "subagentRunId": "two", "name": "branch"},
-        {
-            "type": "SUBAGENT_FINISHED",
-            "subagentRunId": "one",
-            "outcome": {"type": "success"},
-        },
-    ]
-    ends = ends_of_all_open([json.dumps(each, separators=(",", ":")).encode() for each in events])
-    assert [json.loads(encoded(each)) for each in ends] == [
-        {"type": "TEXT_MESSAGE_END", "messageId": "b"},
-        {
-            "type": "SUBAGENT_FINISHED",
-            "subagentRunId": "two",
-            "outcome": {"type": "suspended"},
-        },
-    ]
 
 
 async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> None:
@@ -270,45 +185,6 @@ async def test_the_engine_that_cannot_be_reached_costs_time_only(url: str) -> No
         pass
     async with process(url, tools=[reserve], replies=model()) as worker:
         assert said(await ended(worker)) == "You said hello."
-
-
-class Counted:
-    """Counts how often a lease is passed on."""
-
-    def __init__(self, events: Any) -> None:
-        self._events = events
-        self.passed_on = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._events, name)
-
-    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
-        self.passed_on += owner != other
-        return bool(await self._events.take_over(run, owner, other, now, until))
-
-    async def take(self, *names: Any, **options: Any) -> Any:
-        taken = await self._events.take(*names, **options)
-        self.passed_on += taken is not None
-        return taken
-
-
-@pytest.mark.parametrize("own_engine", [True, False])
-async def test_a_run_is_handed_over_only_where_another_process_may_take_it(
-    url: str, monkeypatch: pytest.MonkeyPatch, own_engine: bool
-) -> None:
-    """A person waits for the first word: where it is known who works, nothing is asked of the store."""
-    counted: list[Counted] = []
-
-    def opened(store: Any) -> Any:
-        counted.append(Counted(open_run_events(store)))
-        return counted[-1]
-
-    monkeypatch.setattr("anabranch.chat._web.conversations.open_run_events", opened)
-    engine = None if own_engine else InProcessEngine()
-    async with process(url, engine=engine, replies=model()) as one:
-        events = await run(one, message("hello"))
-    assert said(events) == "You said hello."
-    assert counted[0].passed_on == (0 if own_engine else 2)
 
 
 async def test_a_run_that_waits_in_its_process_for_a_turn_of_its_own_goes_on_in_another(

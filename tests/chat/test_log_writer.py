@@ -121,23 +121,6 @@ async def test_pieces_of_a_text_that_wait_together_are_one_event(watched: Any) -
     await watched.close()
 
 
-async def test_what_is_added_while_a_batch_is_stored_is_the_next(watched: Any) -> None:
-    one, two, _ = logs(watched)
-    watched.open.clear()
-    one.add([notice("first")])
-    flushed = asyncio.ensure_future(one.flush())
-    await watched.entered.wait()
-    one.add([notice("second"), piece("x")])
-    two.add([notice("third")])
-    assert not one.is_written
-    watched.open.set()
-    await flushed
-    await two.flush()
-    assert watched.batches == [{"a": 1}, {"a": 2, "b": 1}]
-    assert await one.last() == 3
-    await watched.close()
-
-
 async def test_only_text_waits_and_no_one_else_for_it(
     watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,26 +152,6 @@ async def test_text_is_stored_when_the_rest_is_over(
         async with aclosing(log.follow(0)) as following:  # which calls for nothing, as flush() does
             assert (await anext(following))[:2] == (1, [encoded(piece("x"))])
     assert watched.batches == [{"a": 1}, {"b": 1}]
-    await watched.close()
-
-
-async def test_who_waits_for_a_batch_that_is_stored_calls_for_no_other(
-    watched: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_writer, "LEAST_REST", 3600.0)
-    one, two, three = logs(watched)
-    watched.open.clear()
-    one.add([notice("first")])
-    await watched.entered.wait()
-    flushed = asyncio.ensure_future(one.flush())
-    two.add([piece("rests")])
-    await asyncio.sleep(0)
-    watched.open.set()
-    await flushed
-    three.add([notice("someone waits for this")])
-    await three.flush()
-    assert watched.batches == [{"a": 1}, {"c": 1}]
-    await two.flush()
     await watched.close()
 
 
@@ -231,18 +194,6 @@ async def test_the_end_of_a_run_is_its_own(watched: Any) -> None:
     names = [json.loads(each)["name"] for each in await one.read(0)]
     assert names == ["begun", "in a branch", "end", "next"]
     assert lost == []
-    await watched.close()
-
-
-async def test_the_end_of_a_run_is_stored_with_what_it_has_reported(watched: Any) -> None:
-    clock = ManualClock()
-    one, _, _ = logs(watched, clock)
-    run = await lease_on(watched, "a", clock, [])
-    one.add([piece("said")], lease=run)
-    one.add([notice("end")], lease=run, release=True)
-    await one.flush()
-    assert watched.batches == [{"a": 2}]
-    assert await watched.holder("a", 0.0) is None
     await watched.close()
 
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from anabranch import BranchContext, Capabilities, Limits, tool
-from anabranch.agents import Agent, QuestionExpiredError, RemoteTools, TimeOver
+from anabranch.agents import Agent, RemoteTools, TimeOver
 from anabranch.agents._tool_questions import reply_of
 from anabranch.chat import Session, SessionDependencies
 from anabranch.messages import SampleRequest
@@ -19,8 +19,8 @@ from anabranch.testing import calls as calling
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_sleeping import DAY
-from tests.chat.test_web_timed_questions import ROW, seat
-from tests.chat.web import SEAT, browsing, message, model, reserve, resume, run
+from tests.chat.test_web_timed_questions import seat
+from tests.chat.web import SEAT, browsing, message, reserve, resume, run
 from tests.diary import DONE
 from tests.durable.stores import Modelled
 from tests.mcp.harness import serving
@@ -146,21 +146,6 @@ async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_
         clock.advance(DAY)
         response = await client.post(f"{path}/answers", json=answer)
         assert (response.status_code, response.json()["reason"]) == (410, "expired")
-
-
-async def test_an_agent_that_is_too_late_reads_that() -> None:
-    """Another process has gone on without an answer since the question was looked up."""
-    clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
-    options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
-    async with browsing(store=trees, **options) as client:
-        interrupt, _ = await asked(client, "/seat")
-    agent = Agent(trees, model(), **options)
-    clock.advance(DAY)
-    node = await trees.node(interrupt["id"])
-    assert node is not None
-    await agent.go_on(node)
-    with pytest.raises(QuestionExpiredError, match=r"The time for an answer .* is over"):
-        await agent.add_answer(node.id, ROW)
 
 
 async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:

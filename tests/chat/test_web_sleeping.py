@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from ag_ui.core import CustomEvent
 
 from anabranch import BranchContext, tool
-from anabranch.chat._web.conversation import RUNS, Conversation
+from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import cancel, open_work
 from anabranch.chat._web.thread_lease import BusyError
@@ -175,19 +174,6 @@ async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -
     assert DONE == ["milk", "woken"]
 
 
-async def test_a_run_that_is_woken_before_its_time_goes_on_waiting(url: str) -> None:
-    machines = Machines(url)
-    at = machines.clock.now() + WEEK
-    async with machines.process() as process:
-        await machines.begun(process, "remind")
-        for number in range(8):
-            machines.clock.advance(600.0)
-            await process.advance(Wake("t1", f"early {number}", RUNS))
-            assert await machines.work() == [("r1", "asleep", 0, at)]
-            assert machines.engine.wakes[-1].not_before == at
-    assert DONE == ["milk"]
-
-
 async def test_a_run_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
     machines = Machines(url)
     async with machines.process() as process:
@@ -205,33 +191,6 @@ async def test_a_run_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
     assert DONE == ["milk", "woken"]
 
 
-async def test_a_tool_that_sleeps_again_and_again_waits_each_time(url: str) -> None:
-    machines = Machines(url)
-    begun = machines.clock.now()
-    async with machines.process() as process:
-        conversation = await machines.begun(process, "poll")
-        for number in range(1, 4):
-            assert machines.engine.wakes[-1].not_before == begun + 3600.0 * number
-            machines.clock.advance(3600.0)
-            await process.advance(machines.engine.wakes[-1])
-        assert await ends_of(conversation) == ["success"]
-    assert DONE == ["first", "second", "third"]
-
-
-async def test_two_tools_that_sleep_wait_for_the_earlier_one(url: str) -> None:
-    machines = Machines(url)
-    begun = machines.clock.now()
-    async with machines.process() as process:
-        conversation = await machines.begun(process, "remind poll")
-        assert machines.engine.wakes[-1].not_before == begun + 3600.0
-        while await conversation.is_running():
-            machines.clock.advance(machines.engine.wakes[-1].not_before - machines.clock.now())
-            await process.advance(machines.engine.wakes[-1])
-        assert machines.clock.now() == begun + WEEK
-        assert await ends_of(conversation) == ["success"]
-    assert sorted(DONE) == ["first", "milk", "second", "third", "woken"]
-
-
 async def test_a_run_outlives_its_old_events(url: str) -> None:
     """A week after the last event of a thread its events are pruned, unless a run is open there."""
     machines = Machines(url)
@@ -243,22 +202,6 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
         machines.clock.advance(30 * DAY)
         await process.advance(machines.engine.wakes[-1])
         assert await ends_of(conversation) == ["success"]
-    assert DONE == ["milk", "woken"]
-
-
-async def test_a_run_that_waits_beside_many_events_goes_on(url: str) -> None:
-    """Those of its branches, or of a tool that sleeps again and again: more than a run is to hold."""
-    machines = Machines(url)
-    async with machines.process() as process:
-        vars(vars(process)["_events"])["_held"] = 10
-        conversation = await machines.begun(process, "remind")
-        for _ in range(50):
-            conversation.log.add([CustomEvent(name="many", value=None)])
-            await conversation.log.flush()
-        machines.clock.advance(WEEK)
-        await process.advance(machines.engine.wakes[-1])
-        [end] = await conversation.log.read(await conversation.log.last() - 1)
-        assert (json.loads(end)["type"], json.loads(end)["runId"]) == ("RUN_FINISHED", "r1")
     assert DONE == ["milk", "woken"]
 
 

@@ -11,7 +11,7 @@ from anabranch.messages import SampleReply
 from anabranch.testing import calls
 from tests.agents.test_waiting_branches import deciding, forks
 from tests.chat.test_web_shared_branches import Machines, check_branches, events_of, open_calls
-from tests.chat.test_web_sleeping import DAY, WEEK, poll, remind
+from tests.chat.test_web_sleeping import WEEK, poll, remind
 from tests.chat.test_web_timed_questions import ROW, seat
 from tests.diary import DONE
 
@@ -60,39 +60,6 @@ async def ends(process: Conversations) -> list[str]:
     found = await events_of(process)
     check_branches(found)
     return [each["outcome"]["type"] for each in found if each["type"] == "RUN_FINISHED"]
-
-
-async def test_a_branch_goes_on_when_the_time_of_its_question_is_over(url: str) -> None:
-    here = Sleeping(url, use("seat"))
-    async with here.process(seat, remind) as one, here.process(seat, remind) as two:
-        await here.begun(one)
-        await here.due(one, two)
-        assert await ends(one) == ["interrupt"]
-        assert await here.at(two, DAY - 1.0) == 0
-        await here.at(two, 1.0)
-        assert await ends(one) == ["interrupt", "success"]
-        assert (await open_calls(here), here.engine.wakes) == ([], [])
-    assert DONE == ["held", "any row"]
-
-
-async def test_an_answer_to_a_branch_is_taken_up_while_another_sleeps(url: str) -> None:
-    here = Sleeping(url, use("seat"), use("remind"))
-    async with here.process(seat, remind) as one:
-        conversation = await here.begun(one)
-        at = here.clock.now() + WEEK
-        await here.due(one)
-        assert await ends(one) == ["interrupt"]
-        assert not await conversation.is_running()
-        await here.answer(one)
-        assert sorted(DONE) == ["held", "milk", "row 7"]
-        assert await conversation.is_running()
-        assert sorted(await open_calls(here)) == [("", "in branches", 0), ("branch", "asleep", 0)]
-        assert await here.at(one, WEEK - 1.0) == 2  # those of the question, which is answered
-        assert {each.not_before for each in here.engine.wakes} == {at}
-        await here.at(one, 1.0)
-        assert await ends(one) == ["interrupt", "success"]
-        assert (await open_calls(here), here.engine.wakes) == ([], [])
-    assert sorted(DONE) == ["held", "milk", "row 7", "woken"]
 
 
 async def test_an_answer_is_taken_up_at_once_in_a_branch_that_sleeps(url: str) -> None:

@@ -8,7 +8,6 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import ElicitReply
@@ -89,53 +88,6 @@ async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, sa
         assert await process.questions.open_in("t1") == []
         await process.advance(wake)
         assert await machines.held() is None
-    assert DONE == ["held", "any row"]
-
-
-async def test_a_question_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
-    machines = Machines(url)
-    async with machines.process(TOOLS) as process:
-        conversation = await machines.begun(process, "seat")
-        machines.engine.wakes.clear()
-        machines.clock.advance(DAY)
-        await process.upkeep.call_workers()
-        [wake] = machines.engine.wakes
-        await process.advance(wake)
-        assert await ends_of(conversation) == ["interrupt", "success"]
-    assert DONE == ["held", "any row"]
-
-
-@both_orders
-async def test_an_answer_in_time_counts_however_late_it_is_taken_up(url: str, said: str) -> None:
-    machines = Machines(url)
-    async with machines.process(TOOLS) as process:
-        conversation = await machines.begun(process, said)
-        machines.clock.advance(DAY - 1.0)
-        question = (await asked(conversation))["id"]
-        await conversation.answer({question: ROW}, "r2")
-        machines.clock.advance(DAY)  # all workers are busy
-        for wake in list(machines.engine.wakes):
-            await process.advance(wake)
-        assert await ends_of(conversation) == ["interrupt", "success"]
-        assert await machines.held() is None
-    assert DONE == ["held", "row 7"]
-
-
-async def test_an_answer_that_comes_too_late_is_refused(url: str) -> None:
-    machines = Machines(url)
-    async with machines.process(TOOLS) as process:
-        conversation = await machines.begun(process, "seat")
-        question = (await asked(conversation))["id"]
-        wake = machines.engine.wakes[-1]
-        machines.clock.advance(DAY)
-        with pytest.raises(AnswerRefusedError, match="time for an answer is over") as refused:
-            await conversation.answer({question: ROW}, "r2")
-        assert refused.value.reason == "expired"
-        await process.advance(wake)
-        with pytest.raises(AnswerRefusedError, match="time for an answer is over") as refused:
-            await conversation.answer({question: ROW}, "r3")
-        assert refused.value.reason == "expired"
-        assert await ends_of(conversation) == ["interrupt", "success"]
     assert DONE == ["held", "any row"]
 
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
-import pytest
 from starlette.requests import Request
 
 from anabranch.memory import Draft, Provenance, ReasoningBank, Scopes
@@ -115,9 +114,3 @@ async def test_a_query_that_is_too_long_is_refused() -> None:
             422,
             "A query has at most 1000 characters.",
         )
-
-
-@pytest.mark.parametrize("path", ["/memories", "/memories/mem_1"])
-async def test_who_is_not_known_is_shown_nothing(path: str) -> None:
-    async with room(authenticate=known) as (client, _):
-        assert (await client.get(path)).status_code == 401

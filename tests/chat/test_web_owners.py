@@ -274,10 +274,7 @@ async def test_a_hook_may_answer_itself_and_must_return_a_name() -> None:
     ],
     ids=["rebound", "cross-origin", "null"],
 )
-@pytest.mark.parametrize(("method", "path"), ROUTES, ids=[" ".join(each) for each in ROUTES])
-async def test_other_sites_reach_no_route(
-    method: str, path: str, headers: dict[str, str], status: int
-) -> None:
+async def test_other_sites_reach_no_route(headers: dict[str, str], status: int) -> None:
     """Not even with the cookie, which a browser would send along."""
     asked: list[str] = []
 
@@ -286,8 +283,10 @@ async def test_other_sites_reach_no_route(
         return "ann"
 
     async with browsing(authenticate=known_by_cookie) as client:
-        response = await client.request(method, path.replace("{id}", "x"), headers=headers, json={})
-        assert response.status_code == status
+        for method, path in ROUTES:
+            place = path.replace("{id}", "x")
+            response = await client.request(method, place, headers=headers, json={})
+            assert response.status_code == status, path
     assert asked == []
 
 

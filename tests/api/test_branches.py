@@ -11,7 +11,6 @@ from anabranch import (
     BranchDepthError,
     Limits,
     Message,
-    StepFailed,
     ToolError,
     assistant,
     tool,
@@ -234,53 +233,6 @@ async def test_an_error_in_a_branch_reaches_its_parent_which_may_go_on(replay: b
     assert len(client.sample_calls) == 3
 
 
-async def test_the_first_error_in_order_is_raised_once_all_have_ended(replay: bool) -> None:
-    """Chosen: which error is raised must not depend on who answers fastest."""
-
-    async def failing(sub: BranchContext, what: str, delay: float) -> None:
-        await sub.sample(what)
-        await asyncio.sleep(delay)
-        raise ToolError(what)
-
-    async def fine(sub: BranchContext) -> None:
-        await sub.sample("fine")
-        await sub.log("info", "fine")
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.gather(
-            ctx.branch(fine), ctx.branch(failing, "slow", 0.003), ctx.branch(failing, "fast", 0)
-        )
-
-    client = MockClient(samples=echo)
-    with pytest.raises(ToolError, match="slow"):
-        await run_tool(outer, {}, client, replay=replay)
-    assert [call.message for call in client.log_calls] == ["fine"]
-
-
-async def test_a_race_returns_the_first_and_withdraws_the_others(replay: bool) -> None:
-    """Contract: race(*ops)."""
-
-    async def model(sub: BranchContext) -> str:
-        return (await sub.sample("quick?")).text
-
-    async def clockwork(sub: BranchContext) -> str:
-        return await sub.step(str, "here at once")
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        winner = await ctx.race(ctx.branch(model), ctx.branch(clockwork))
-        return [winner, (await ctx.sample("and now?")).text]
-
-    async def never_quick(request: SampleRequest) -> str:
-        if request.messages[-1].text == "quick?":
-            await asyncio.Event().wait()
-        return echo(request)
-
-    client = MockClient(samples=never_quick)
-    assert await run_tool(outer, {}, client, replay=replay) == ["here at once", "re: and now?"]
-
-
 async def test_there_must_be_something_to_race() -> None:
     """Chosen: a race of nothing would never end."""
 
@@ -342,26 +294,6 @@ async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bo
     assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == 2
 
 
-async def test_operations_made_first_and_awaited_later_are_not_forgotten(replay: bool) -> None:
-    """Chosen: a round that ends before an operation is awaited warns of nothing."""
-
-    async def inner(sub: BranchContext) -> str:
-        return (await sub.sample("b")).text
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        a, b, c = ctx.sample("a"), ctx.branch(inner), ctx.step(str, "c")
-        d, e = ctx.log("info", "d"), ctx.gather(ctx.sample("e"))
-        said = [(await a).text, await b, await c]
-        await d
-        return [*said, (await e)[0].text]
-
-    client = MockClient(samples=echo)
-    said = await run_tool(outer, {}, client, replay=replay)
-    assert said == ["re: a", "re: b", "c", "re: e"]
-    assert [call.message for call in client.log_calls] == ["d"]
-
-
 @pytest.mark.requirement("pitfall.limits-and-branches")
 @pytest.mark.requirement("pitfall.cancelled-call")
 async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: bool) -> None:
@@ -394,30 +326,3 @@ async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: boo
     with pytest.raises(asyncio.CancelledError):
         await running
     assert happened == ["reserved", "released seat 1"]
-
-
-async def test_a_step_that_failed_inside_a_branch_is_the_same_error_in_every_round(
-    replay: bool,
-) -> None:
-    """Contract: a step that failed raises the same exception type over every edge."""
-
-    def explode() -> None:
-        raise RuntimeError("secret")
-
-    async def inner(sub: BranchContext) -> None:
-        await sub.step(explode)
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        seen: list[str] = []
-        for _ in range(2):
-            with pytest.raises(StepFailed) as raised:
-                await ctx.branch(inner)
-            seen.append(f"{raised.value.step_id} {raised.value.error}")
-            await ctx.sample("next")
-        return seen
-
-    assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == [
-        "outer/inner#1/explode.1 RuntimeError",
-        "outer/inner#2/explode.1 RuntimeError",
-    ]

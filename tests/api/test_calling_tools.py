@@ -9,7 +9,6 @@ from anabranch import (
     Accepted,
     BranchContext,
     BranchDepthError,
-    BranchTokenError,
     CapabilityError,
     Elicitation,
     HandoffTool,
@@ -102,28 +101,6 @@ async def test_a_called_tool_sees_the_callers_conversation_as_its_parents(replay
     assert len(client.sample_calls[1].messages) == 1
 
 
-async def test_the_callers_limits_enclose_the_called_tool(replay: bool) -> None:
-    """Contract: the effective limit is the tightest that encloses the branch."""
-
-    @tool(limits=Limits(max_tokens=10_000))
-    async def greedy(ctx: BranchContext) -> str:
-        return (await ctx.sample("word " * 500)).text
-
-    async def frugal(sub: BranchContext) -> None:
-        await sub.call_tool(greedy)
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        with pytest.raises(BranchTokenError) as raised:
-            await ctx.branch(frugal, max_tokens=100)
-        assert raised.value.budget == 100
-        return await ctx.call_tool(greedy)
-
-    client = MockClient(samples=["x"])
-    assert await run_tool(outer, {}, client, replay=replay) == "x"
-    assert len(client.sample_calls) == 1
-
-
 async def test_a_tools_depth_limit_counts_from_the_tool(replay: bool) -> None:
     """Chosen: how deep a tool may nest is a property of the tool, not of its caller."""
 
@@ -143,35 +120,6 @@ async def test_a_tools_depth_limit_counts_from_the_tool(replay: bool) -> None:
         await run_tool(outer, {"levels": 1}, replay=replay)
     with pytest.raises(BranchDepthError, match="depth 2 would exceed max_depth=1"):
         await run_tool(outer, {"levels": 0}, replay=replay, limits=Limits(max_depth=1))
-
-
-async def test_a_depth_limit_at_a_branch_counts_from_the_tool_it_is_written_in(
-    replay: bool,
-) -> None:
-    """Required: a tool that works when it is called alone works when another tool calls it."""
-
-    async def nested(sub: BranchContext, levels: int) -> int:
-        return await sub.branch(nested, levels - 1, max_depth=2) if levels else sub.depth
-
-    @tool
-    async def callee(ctx: BranchContext, levels: int) -> int:
-        return await ctx.branch(nested, levels, max_depth=2)
-
-    async def caller(sub: BranchContext, levels: int) -> int:
-        return await sub.call_tool(callee, levels=levels)
-
-    @tool
-    async def outer(ctx: BranchContext, levels: int) -> int:
-        return await ctx.branch(caller, levels)
-
-    assert await run_tool(callee, {"levels": 1}, replay=replay) == 2
-    assert await run_tool(outer, {"levels": 1}, replay=replay) == 4
-    with pytest.raises(BranchDepthError, match="depth 3 would exceed max_depth=2"):
-        await run_tool(callee, {"levels": 2}, replay=replay)
-    with pytest.raises(BranchDepthError, match="depth 5 would exceed max_depth=4"):
-        await run_tool(outer, {"levels": 2}, replay=replay)
-    with pytest.raises(BranchDepthError, match="depth 4 would exceed max_depth=3"):
-        await run_tool(outer, {"levels": 1}, replay=replay, limits=Limits(max_depth=3))
 
 
 async def test_what_a_called_tool_requires_is_checked_before_its_body_runs(replay: bool) -> None:

@@ -1,6 +1,5 @@
 """Time and chance: taken from the context they are the same in every replay; else it is noticed."""
 
-import asyncio
 import random
 import time
 import uuid
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, NonDeterminismError, SuspensionError, tool
+from anabranch import BranchContext, NonDeterminismError, SuspensionError, tool
 from anabranch.messages import UrlRequest
 from anabranch.testing import ManualClock, MockClient, SequentialIds, run_tool
 
@@ -118,21 +117,6 @@ async def test_a_tool_that_asks_by_chance_fails_its_authors_own_test() -> None:
         await run_tool(outer, {}, willing())
 
 
-async def test_a_caught_difference_still_ends_the_call() -> None:
-    """Chosen: a wrong answer must not be what swallowing an error leads to."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        try:
-            await ctx.sample(from_random())
-        except NonDeterminismError:
-            return "who cares"
-        return "fine"
-
-    with pytest.raises(NonDeterminismError):
-        await run_tool(outer, {}, willing())
-
-
 @pytest.mark.requirement("bad.swallowed-cancellation")
 async def test_the_error_for_swallowed_cancellation_names_the_step_and_the_remedy() -> None:
     """Required: an error that names the line's step and the remedy."""
@@ -148,45 +132,6 @@ async def test_the_error_for_swallowed_cancellation_names_the_step_and_the_remed
         await run_tool(outer, {}, willing())
     assert raised.value.step_ids == ["outer/elicit.1"]
     assert "Do not catch BaseException" in str(raised.value)
-
-
-async def test_a_question_asked_after_the_round_has_ended_is_not_shown() -> None:
-    """Chosen: cleaning up may try; the tool comes to its question again in the next round."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        try:
-            return (await ctx.elicit(Yes, "Well?")).action
-        except asyncio.CancelledError:
-            return (await ctx.elicit(Yes, "But please?")).action
-
-    client = willing()
-    assert await run_tool(outer, {}, client) == "accept"
-    assert [request.message for request in client.elicit_calls] == ["Well?"]
-
-
-@pytest.mark.requirement("bad.swallowed-cancellation")
-async def test_a_tool_that_never_stops_asking_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Required: a tool that asks after its round ended gets an error naming the step."""
-    monkeypatch.setattr("anabranch._engine.scheduler.CANCEL_TIMEOUT", 0.05)
-    test_is_over = asyncio.Event()
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        while not test_is_over.is_set():
-            try:
-                await ctx.elicit(Yes, "Well?")
-            except BaseException:  # noqa: BLE001, S112 - the mistake under test
-                continue
-        return "at last"
-
-    client = willing()
-    try:
-        with pytest.raises(SuspensionError, match=r"'outer/elicit\.1'"):
-            await run_tool(outer, {}, client)
-    finally:
-        test_is_over.set()
-    assert client.elicit_calls == []
 
 
 async def test_a_context_is_of_no_use_outside_its_call() -> None:
@@ -206,34 +151,3 @@ async def test_a_context_is_of_no_use_outside_its_call() -> None:
         contexts[0].now()
     with pytest.raises(NonDeterminismError, match="use in another call"):
         await run_tool(second, {}, willing())
-
-
-async def test_a_context_is_of_no_use_in_a_thread(replay: bool) -> None:
-    """Chosen: a thread's turn is decided by the machine it runs on."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        with pytest.raises(NonDeterminismError, match="outside any task"):
-            await asyncio.to_thread(ctx.uuid)
-        return ctx.path
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == "outer"
-
-
-async def test_what_a_finally_block_draws_when_its_round_ends_is_drawn_again(
-    replay: bool,
-) -> None:
-    """Chosen: a round that has ended records nothing more, and draws the same."""
-    drawn: list[object] = []
-
-    @tool
-    async def draws_last(ctx: BranchContext) -> bool:
-        """Draw after a question."""
-        try:
-            return isinstance(await ctx.elicit(Yes, "Go?"), Accepted)
-        finally:
-            drawn.append(ctx.uuid())
-
-    assert await run_tool(draws_last, {}, MockClient(elicits=[{"yes": True}]), replay=replay)
-    assert len(drawn) == (2 if replay else 1)
-    assert len(set(drawn)) == 1

@@ -60,23 +60,6 @@ def reply(tokens: int) -> dict[str, JsonValue]:
     return {"content": "ok", "usage": {"output_tokens": tokens}}
 
 
-async def test_a_sample_that_was_sent_is_not_refused_because_another_one_cost_so_much() -> None:
-    """Contract: a replay refuses nothing that was once allowed."""
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> str:
-        both = await ctx.gather(
-            ctx.sample("word " * 40, max_tokens=5), ctx.sample("word " * 40, max_tokens=5)
-        )
-        return " ".join(result.text for result in both)
-
-    asked = await played(
-        outer,
-        [{"outer/sample.1": reply(90)}, {"outer/sample.2": reply(10)}],
-    )
-    assert asked == [["outer/sample.1", "outer/sample.2"], ["outer/sample.2"], ["ok ok"]]
-
-
 async def test_what_is_reserved_for_an_open_sample_counts_when_the_round_is_replayed() -> None:
     """Required: a pending ask's reservation counts again, before the replay comes to it."""
 
@@ -147,18 +130,3 @@ async def test_a_question_that_was_shown_is_not_refused_because_another_one_is_o
     model = "outer/~second#1/sample.1"
     asked = await played(outer, [{model: reply(1)}, {"first": {"action": "decline"}}], host)
     assert asked == [["first", model], ["first"], ["decline refused"]]
-
-
-async def test_answers_to_what_was_not_asked_change_nothing() -> None:
-    """Required: an answer to a question never asked → ignored."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> str:
-        first = await ctx.sample("one")
-        return first.text + (await ctx.sample("two")).text
-
-    early: Answers = {"outer/sample.2": reply(1), "nonsense": {"x": 1}}
-    asked = await played(
-        outer, [early, {"outer/sample.1": reply(1), **early}, {"outer/sample.2": reply(1)}]
-    )
-    assert asked == [["outer/sample.1"], ["outer/sample.1"], ["outer/sample.2"], ["okok"]]

@@ -1,27 +1,11 @@
 """The names that the contract promises."""
 
 import inspect
-from types import ModuleType
 
 import pytest
 
 import anabranch
-import anabranch.testing
 from anabranch import errors
-
-
-@pytest.mark.parametrize("module", [anabranch, anabranch.testing, errors])
-def test_every_public_name_is_there_documented_and_listed_in_order(module: ModuleType) -> None:
-    """Chosen: __all__ is what is promised."""
-    assert list(module.__all__) == sorted(set(module.__all__), key=_as_ruff_sorts)
-    for name in module.__all__:
-        value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isroutine(value):
-            assert inspect.getdoc(value), name
-
-
-def _as_ruff_sorts(name: str) -> tuple[int, str]:
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
 def test_every_error_can_be_imported_from_the_top() -> None:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 
 from anabranch import (
     BranchContext,
-    NonDeterminismError,
     SerializationError,
     StepFailed,
     ToolError,
@@ -74,56 +73,6 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_on_the_loop(
         return [await ctx.step(thread), await ctx.step(loop)]
 
     assert await run_tool(outer, {}, willing(), replay=replay) == [False, True]
-
-
-async def test_undos_receive_the_steps_value_and_run_in_reverse_when_the_call_fails(
-    replay: bool,
-) -> None:
-    """Contract: its undo receives the step's value; undos run in reverse order."""
-    undone: list[object] = []
-
-    def reserve(seat: int) -> Ticket:
-        return Ticket(seat=seat)
-
-    async def release(ticket: Ticket) -> None:
-        undone.append(ticket)
-
-    @tool
-    async def outer(ctx: BranchContext, fail: bool) -> None:
-        await ctx.step(reserve, 1, undo=release)
-        await next_round(ctx)
-        await ctx.step(reserve, 2, undo=undone.append)
-        await next_round(ctx)
-        if fail:
-            raise ToolError("full")
-
-    await run_tool(outer, {"fail": False}, willing(), replay=replay)
-    assert undone == []
-    with pytest.raises(ToolError, match="full"):
-        await run_tool(outer, {"fail": True}, willing(), replay=replay)
-    assert undone == [Ticket(seat=2), Ticket(seat=1)]
-
-
-async def test_an_undo_that_fails_is_noted_and_the_others_run(
-    replay: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Chosen: the error that the caller gets is the call's own."""
-    undone: list[str] = []
-
-    def broken(_: str) -> None:
-        raise RuntimeError("cannot release")
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.step(str, "a", undo=undone.append)
-        await ctx.step(str, "b", undo=broken)
-        raise ToolError("full")
-
-    with pytest.raises(ToolError) as raised:
-        await run_tool(outer, {}, willing(), replay=replay)
-    assert raised.value.__notes__ == ["An undo failed as well: RuntimeError('cannot release')"]
-    assert undone == ["a"]
-    assert "the undo of step 'outer/str.2' failed" in caplog.text
 
 
 async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(
@@ -300,22 +249,6 @@ async def test_a_class_can_be_a_step_and_its_instance_is_the_value(replay: bool)
     assert await run_tool(outer, {}, willing(), replay=replay) == Ticket(seat=3)
 
 
-async def test_steps_run_at_once_under_their_own_names(replay: bool) -> None:
-    """Contract: identity does not depend on timing."""
-
-    async def slow(n: int) -> int:
-        await asyncio.sleep(0.003 / n)
-        return n
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[int]:
-        values = await ctx.gather(*(ctx.step(slow, n) for n in (1, 2, 3)))
-        await next_round(ctx)
-        return list(values)
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == [1, 2, 3]
-
-
 @pytest.mark.requirement("step.idempotency-key")
 async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the_loop(
     replay: bool,
@@ -368,35 +301,3 @@ async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: 
         params = {"asks_first": asks_first}
         await run_tool(outer, params, willing(), replay=replay, ids=SequentialIds())
     assert set(used) == {"call_1:outer/step.2"}
-
-
-async def test_a_step_cannot_ask(replay: bool) -> None:
-    """Chosen: what a step does happens once, so nothing in it can be asked again."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        async def nosy() -> str:
-            return (await ctx.sample("?")).text
-
-        await ctx.step(nosy)
-
-    with pytest.raises(NonDeterminismError, match="inside a step's function"):
-        await run_tool(outer, {}, willing(), replay=replay)
-
-
-async def test_a_value_is_a_copy_in_every_round(replay: bool) -> None:
-    """Chosen: a tool sees the same thing in its first run and in each replay."""
-    stored: list[list[int]] = [[1]]
-
-    def first() -> list[int]:
-        return stored[0]
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[int]:
-        values = await ctx.step(first)
-        values.append(2)
-        await next_round(ctx)
-        return values
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == [1, 2]
-    assert stored == [[1]]

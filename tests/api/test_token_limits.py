@@ -120,57 +120,6 @@ async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(repl
     assert len(client.sample_calls) == 1
 
 
-async def test_what_is_spent_is_charged_to_the_branch_and_every_ancestor(replay: bool) -> None:
-    """Required: tokens are charged to the branch and every ancestor."""
-
-    async def inner(sub: BranchContext) -> str:
-        return (await sub.sample("a")).text
-
-    async def middle(sub: BranchContext) -> str:
-        return await sub.branch(inner, max_tokens=80, inherit_messages=False)
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> str:
-        await ctx.branch(middle)
-        with pytest.raises(BranchTokenError) as raised:
-            await ctx.branch(middle)
-        return f"{raised.value.path}: {raised.value.used} of {raised.value.budget}"
-
-    client = MockClient(samples=costing(60))
-    assert await run_tool(outer, {}, client, replay=replay) == "outer: 120 of 100"
-
-
-async def test_the_innermost_budget_that_is_too_small_is_named(replay: bool) -> None:
-    """Chosen: the error says which of several limits to raise."""
-
-    async def inner(sub: BranchContext) -> None:
-        await sub.sample("word " * 200)
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> str:
-        with pytest.raises(BranchTokenError) as raised:
-            await ctx.branch(inner, max_tokens=10)
-        return f"{raised.value.path} {raised.value.budget}"
-
-    assert await run_tool(outer, {}, MockClient(), replay=replay) == "outer/inner#1 10"
-
-
-async def test_a_budget_of_its_own_is_no_more_than_what_encloses_it(replay: bool) -> None:
-    """Contract: no inner limit widens an outer one."""
-
-    async def inner(sub: BranchContext) -> None:
-        await sub.sample("word " * 200)
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.branch(inner, max_tokens=1_000_000)
-
-    client = MockClient(samples=costing(5))
-    with pytest.raises(BranchTokenError, match="may use 100"):
-        await run_tool(outer, {}, client, replay=replay, limits=Limits(max_tokens=100))
-    await run_tool(outer, {}, client, replay=replay, limits=Limits(max_tokens=1000))
-
-
 @pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_request_may_not_ask_for_more_than_what_is_left(replay: bool) -> None:
     """Required: before spending where that is possible: max_tokens is cut to what is left."""
@@ -229,37 +178,6 @@ async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -
     assert len(client.sample_calls) == 1
 
 
-async def test_a_replay_is_not_charged_again(replay: bool) -> None:
-    """Contract: a replay refuses nothing that was once allowed."""
-
-    @tool(limits=Limits(max_tokens=400))
-    async def ask(ctx: BranchContext) -> int:
-        for _ in range(5):
-            await ctx.sample(messages=[user("a")])
-            await ctx.elicit_url("go on", "https://example.org")
-        return 5
-
-    client = MockClient(samples=costing(79), elicits=lambda _: {})
-    assert await run_tool(ask, {}, client, replay=replay) == 5
-    assert len(client.sample_calls) == 5
-
-
-@pytest.mark.requirement("pitfall.limits-and-branches")
-async def test_branches_at_once_share_the_budget_that_encloses_them(replay: bool) -> None:
-    """Required: token limit with parallel branches."""
-
-    async def inner(sub: BranchContext) -> None:
-        await sub.sample("a")
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> None:
-        await ctx.gather(ctx.branch(inner), ctx.branch(inner), ctx.branch(inner))
-
-    with pytest.raises(BranchTokenError) as raised:
-        await run_tool(outer, {}, MockClient(samples=costing(40)), replay=replay)
-    assert (raised.value.path, raised.value.used) == ("outer", 103)
-
-
 async def cautious(ctx: BranchContext, prompt: str = "a", max_tokens: int | None = None) -> str:
     """Sample, and return what a refusal says."""
     try:
@@ -284,22 +202,6 @@ async def test_samples_at_once_do_not_spend_the_same_tokens(replay: bool) -> Non
     said = await run_tool(ten, {"most": 98}, modest, replay=replay)
     assert said == (*["ok"] * 5, *["ten: 503 of 500"] * 5)
     assert [request.max_tokens for request in modest.sample_calls] == [98] * 5
-
-
-async def test_branches_at_once_do_not_spend_the_same_tokens(replay: bool) -> None:
-    """Required: forty branches that share a budget."""
-
-    @tool(limits=Limits(max_tokens=2_000))
-    async def forty(ctx: BranchContext) -> tuple[str, ...]:
-        branches = [ctx.branch(cautious, "a", 900, name=f"b{number}") for number in range(40)]
-        return await ctx.gather(*branches)
-
-    client = MockClient(samples=costing(1_025))
-    said = await run_tool(forty, {}, client, replay=replay)
-    assert [request.max_tokens for request in client.sample_calls] == [900, 900, 194]
-    # The three were admitted, and each of them has used more than it was granted.
-    assert said[0] == "ok"
-    assert sum(one.endswith("of 2000") for one in said) == 39
 
 
 async def test_what_a_reply_does_not_use_of_its_reservation_is_free_again(replay: bool) -> None:
@@ -344,21 +246,6 @@ async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool)
     client = MockClient(samples=answer, elicits=[{}])
     assert await run_tool(outer, {}, client, replay=replay, clock=clock) == "ok"
     assert client.sample_calls[-1].max_tokens > 90  # what was answered is charged
-
-
-async def test_a_refusal_at_once_is_the_same_in_every_replay(replay: bool) -> None:
-    """Law 1: what was refused while others were open stays refused when they are settled."""
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> list[str]:
-        said = await ctx.gather(cautious(ctx), cautious(ctx))
-        for _ in range(3):
-            await ctx.elicit_url("go on", "https://example.org")
-        return [*said, await cautious(ctx)]
-
-    client = MockClient(samples=costing(10), elicits=lambda _: {})
-    said = await run_tool(outer, {}, client, replay=replay)
-    assert said == ["ok", "outer: 103 of 100", "ok"]
 
 
 async def test_a_servers_own_model_is_charged_too(replay: bool) -> None:

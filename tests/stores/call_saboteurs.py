@@ -66,57 +66,67 @@ class InventsCalls(Saboteur):
 
 class TakesEntriesOfUnknownCalls(Saboteur):
     async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str]
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
     ) -> Mapping[str, str]:
         if await self.good.find(call_id) is None:
             return entries
-        return await self.good.record(call_id, number, entries)
+        return await self.good.record(call_id, number, entries, **more)
 
 
 class ReturnsTheLastText(Saboteur):
     async def record(
-        self, call_id: str, number: int, entries: Mapping[str, str]
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
     ) -> Mapping[str, str]:
-        await self.good.record(call_id, number, entries)
+        await self.good.record(call_id, number, entries, **more)
         return entries
 
 
 class ReturnsNewTextsAlone(Saboteur):
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
+    ) -> dict[str, str]:
         before = await self.good.entries(call_id, number)
-        found = await self.good.record(call_id, number, entries)
+        found = await self.good.record(call_id, number, entries, **more)
         return {step: text for step, text in found.items() if step not in before}
 
 
 class RecordsOneByOne(Saboteur):
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
+    ) -> dict[str, str]:
         stored: dict[str, str] = {}
         for step_id, text in entries.items():
-            stored |= await self.good.record(call_id, number, {step_id: text})
+            stored |= await self.good.record(call_id, number, {step_id: text}, **more)
         return stored
 
 
 class IsCancelledHalfway(Saboteur):
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
+    ) -> dict[str, str]:
         if len(entries) == 1:
-            return await self.good.record(call_id, number, entries)
+            return await self.good.record(call_id, number, entries, **more)
         with anyio.CancelScope(shield=True):
-            await self.good.record(call_id, number, dict([*entries.items()][:1]))
+            await self.good.record(call_id, number, dict([*entries.items()][:1]), **more)
         await anyio.sleep_forever()
         raise AssertionError
 
 
 class RecordsLater(Saboteur):
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
+    ) -> dict[str, str]:
         return dict(entries)
 
 
 class RecordsWhatIsOpen(Saboteur):
-    async def record(self, call_id: str, number: int, entries: Mapping[str, str]) -> dict[str, str]:
+    async def record(
+        self, call_id: str, number: int, entries: Mapping[str, str], **more: str
+    ) -> dict[str, str]:
         found = await self.good.find(call_id)
         if found is not None and not found.state.is_open:
             return {}
-        return await self.good.record(call_id, number, entries)
+        return await self.good.record(call_id, number, entries, **more)
 
 
 class SortsEntries(Saboteur):

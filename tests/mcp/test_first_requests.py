@@ -122,15 +122,18 @@ async def test_a_key_of_one_edge_is_refused_at_another_that_cannot_repeat_its_re
     assert len(keys) == 1
 
 
+NO_KEYS: list[object] = ["", "x" * 256, "two words", "é", "new\nline", 7, None, ["k"]]
+
+
 @pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("key", ["", "x" * 256, "two words", "é", "new\nline", 7, None, ["k"]])
-async def test_a_key_that_is_not_one_is_refused(edge: str, key: object) -> None:
+async def test_a_key_that_is_not_one_is_refused(edge: str) -> None:
     era, method = EDGES[edge]
     keys: list[str] = []
     async with connected(served(keys), era, PERSON) as client:
-        with pytest.raises(MCPError, match="1 to 255 visible ASCII characters") as refused:
-            await raw(client, method, first(key))
-    assert refused.value.error.data == {"reason": "idempotency_key"}
+        for key in NO_KEYS:
+            with pytest.raises(MCPError, match="1 to 255 visible ASCII characters") as refused:
+                await raw(client, method, first(key))
+            assert refused.value.error.data == {"reason": "idempotency_key"}
     assert keys == []
 
 

@@ -168,7 +168,14 @@ class Once:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("era", ["auto", "modern", "saga"])
-@pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param((0,), marks=pytest.mark.long),
+        pytest.param((1,), marks=pytest.mark.long),
+        (0, 1),
+    ],
+)
 async def test_the_command_repeats_its_requests(era: Any, kind: str, lost: tuple[int, ...]) -> None:
     """The person is not asked again."""
     effects: list[str] = []

@@ -141,40 +141,6 @@ async def test_handshake_clients_get_a_tool_error_that_says_what_is_missing(name
     assert f"This tool needs {name!r}, which the client did not declare" in text_of(result)
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_may_do_without(era: str) -> None:
-    @tool
-    async def polite(ctx: BranchContext) -> str:
-        """Ask if possible."""
-        try:
-            return (await ctx.elicit(Ok, "Ok?")).action
-        except CapabilityError as error:
-            return f"not asked: {error.capability}"
-
-    async with connected(serving(polite), era) as client:
-        result = await client.call_tool("polite")
-    assert text_of(result) == "not asked: elicitation"
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_what_a_tool_requires_is_checked_before_its_body_starts(era: str) -> None:
-    ran: list[str] = []
-
-    @tool(requires=["sampling", "elicitation"])
-    async def demanding(ctx: BranchContext) -> str:
-        """Do something at once."""
-        ran.append("body")
-        return "done"
-
-    async with connected(serving(demanding), era, Answers(sample=echo)) as client:
-        try:
-            result = text_of(await client.call_tool("demanding"))
-        except MCPError as error:
-            result = error.error.message
-    assert "needs 'elicitation'" in result
-    assert ran == []
-
-
 class OwnModel:
     """The server's own model; records what it was asked."""
 
@@ -187,41 +153,11 @@ class OwnModel:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("asks", [sampling, sampling_tools], ids=lambda tool: tool.name)
-async def test_a_server_with_its_own_model_needs_none_from_the_client(
-    era: str, asks: Tool[Any]
-) -> None:
-    model = OwnModel()
-    async with connected(serving(asks, sampler=model), era) as client:
-        result = await client.call_tool(asks.name)
-    assert text_of(result) == "from the server"
-    assert len(model.asked) == 1
-
-
-@pytest.mark.parametrize("era", ERAS)
 async def test_the_servers_own_model_comes_before_the_clients(era: str) -> None:
     answers, model = Answers(sample=echo), OwnModel()
     async with connected(serving(sampling, sampler=model), era, answers) as client:
         await client.call_tool("sampling")
     assert (len(model.asked), answers.prompted) == (1, [])
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_the_servers_own_model_is_asked_once_over_all_rounds(era: str) -> None:
-    model = OwnModel()
-
-    @tool
-    async def mixed(ctx: BranchContext) -> list[str]:
-        """Ask the model, then the person twice."""
-        said = await ctx.sample("Hello")
-        answers = [await ctx.elicit(Ok, f"Ok {number}?") for number in range(2)]
-        return [said.text, *(answer.action for answer in answers)]
-
-    answers = Answers(lambda _: accept(ok=True))
-    async with connected(serving(mixed, sampler=model), era, answers) as client:
-        result = await client.call_tool("mixed")
-    assert result.structured_content == {"result": ["from the server", "accept", "accept"]}
-    assert len(model.asked) == 1
 
 
 def test_what_a_declaration_promises() -> None:

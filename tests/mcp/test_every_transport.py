@@ -88,27 +88,3 @@ async def test_several_calls_at_once_do_not_meet(transport: str, mode: str, tmp_
         f"<What is near no{number}?>" for number in range(5)
     }
     assert sorted(effects.read_text().split()) == sorted(["pack", "scout", "book"] * 5)
-
-
-async def test_a_tool_that_fails_at_last_undoes_in_reverse(
-    transport: str, mode: str, tmp_path: Path
-) -> None:
-    effects = tmp_path / "effects"
-    async with travelling(transport, mode, effects, traveller()) as client:
-        result = await client.call_tool("journey", {"who": "Ida", "fail": True})
-    assert result.is_error
-    assert text_of(result).endswith("no seat left")
-    assert effects.read_text().splitlines() == ["pack", "scout", "book", "undo BOOK", "undo PACK"]
-
-
-async def test_invalid_arguments_are_named_all_at_once_and_nothing_runs(
-    transport: str, mode: str, tmp_path: Path
-) -> None:
-    effects = tmp_path / "effects"
-    async with travelling(transport, mode, effects, Answers()) as client:
-        result = await client.call_tool("journey", {"fail": "perhaps", "when": 1})
-    assert result.is_error
-    for fault in ("who: Field required", "fail: Input should be a valid boolean", "when: "):
-        assert fault in text_of(result)
-    assert "perhaps" not in text_of(result)
-    assert not effects.exists()

@@ -29,7 +29,6 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
 from anabranch._durable.expiry import INTERVAL
 from anabranch._extras import install_command
-from anabranch.cli._demo_tool import PickCard
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool
@@ -150,19 +149,6 @@ async def test_fastmcps_own_client_sees_the_same(transport: str, era: str, tmp_p
     assert Report.model_validate(result.structured_content) == ANSWERED
     assert effects.read_text().split() == ["pack", "scout", "book"]
     assert [message for _, _, message in answers.progress] == ["packing", "scouting", "done"]
-
-
-@ERA
-@HOW
-async def test_a_card_is_picked(transport: str, era: str) -> None:
-    answers = Answers(lambda _: accept(cardNumber=3), echo)
-    server = serving(as_fastmcp_tool(PickCard()))
-    async with over(transport, server) as there, connected(there, era, answers) as client:
-        result = await client.call_tool("pick_card", {"count": 4, "analyze": True})
-    assert not result.is_error
-    assert result.structured_content is not None
-    assert set(result.structured_content) == {"picked", "secret", "won", "message"}
-    assert (len(answers.asked), len(answers.prompted)) == (1, 1)
 
 
 @ERA
@@ -447,27 +433,6 @@ async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words(
     assert refused.value.error.code == -32602
     assert refused.value.error.message == "Invalid or expired requestState"
     assert refused.value.error.data == {"reason": "invalid_request_state"}
-
-
-async def test_with_a_store_an_effect_happens_once_whatever_is_repeated() -> None:
-    done: list[str] = []
-
-    @tool(name="ask")
-    async def book(ctx: BranchContext) -> int:
-        """Book, then say how often that was done."""
-        await ctx.elicit(Ok, "Book?")
-        await ctx.step(done.append, "booked")
-        return len(done)
-
-    server = serving(as_fastmcp_tool(book, store="memory:"))
-    async with called(server, MODERN, Answers(lambda _: None)) as client:
-        state = await opened(client)
-        replies = [
-            await call_once(client, "ask", state=state, responses={"ask/elicit.1": YES})
-            for _ in range(2)
-        ]
-    assert [reply["structuredContent"] for reply in replies] == [{"result": 1}] * 2
-    assert done == ["booked"]
 
 
 # -- options -----------------------------------------------------------------------------------

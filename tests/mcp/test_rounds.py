@@ -4,7 +4,6 @@ Source: SEP-2322; docs/limits-and-errors.md, "Bad answers".
 """
 
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -20,11 +19,8 @@ from tests.mcp.harness import (
     accept,
     call_once,
     connected,
-    echo,
     plaintext,
     serving,
-    text_of,
-    use_tool,
 )
 
 
@@ -128,45 +124,6 @@ async def test_answers_without_a_state_answer_nothing() -> None:
     assert again["inputRequests"] == first["inputRequests"]
 
 
-async def test_an_answer_given_once_is_not_changed_by_another_one() -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        second = await call_once(
-            client, "register", state=first["requestState"], responses={"user_name": JO}
-        )
-        mallory = {"action": "accept", "content": {"user_name": "Mallory"}}
-        third = await call_once(
-            client,
-            "register",
-            state=second["requestState"],
-            responses={"user_name": mallory, AGE: THIRTY},
-        )
-        last = await call_once(
-            client, "register", state=third["requestState"], responses={GREET: GREETING}
-        )
-    assert "Jo" in last["structuredContent"]["result"]
-
-
-async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason() -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        wrong = {"action": "accept", "content": {"years": "many"}}
-        again = await call_once(
-            client, "register", state=first["requestState"], responses={AGE: wrong}
-        )
-    message = again["inputRequests"][f"{AGE}~2"]["params"]["message"]
-    assert message.startswith("Your age?\n\n(The last answer did not fit: years: ")
-    assert "many" not in message
-
-
-async def test_an_answer_that_never_fits_ends_the_call() -> None:
-    client_answers = Answers(lambda _: accept(user_name=1), echo)
-    async with connected(serving(register), MODERN, client_answers) as client:
-        result = await client.call_tool("register")
-    assert result.is_error
-    assert "The answer to 'user_name' did not fit after 4 attempts" in text_of(result)
-
-
 async def test_a_malformed_answer_is_refused_by_the_protocol_and_costs_nothing() -> None:
     async with connected(serving(register), MODERN, ANSWERS) as client:
         first = await call_once(client, "register")
@@ -190,20 +147,6 @@ async def interview(ctx: BranchContext, questions: int) -> int:
         answer = await ctx.elicit(Age, f"Question {number}")
         total += answer.content.years if isinstance(answer, Accepted) else 0
     return total
-
-
-async def test_the_author_is_warned_once_at_the_eighth_round(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    answers = Answers(lambda _: accept(years=1))
-    async with connected(serving(interview), MODERN, answers) as client:
-        with caplog.at_level(logging.WARNING, "anabranch"):
-            seven = await client.call_tool("interview", {"questions": 7})
-            assert not caplog.records
-            ten = await client.call_tool("interview", {"questions": 10})
-    assert (seven.structured_content, ten.structured_content) == ({"result": 7}, {"result": 10})
-    (warning,) = caplog.records
-    assert "'interview' has asked in 8 rounds" in warning.getMessage()
 
 
 async def test_more_rounds_than_ten_need_a_client_that_allows_them() -> None:
@@ -272,22 +215,3 @@ async def test_a_state_does_not_show_what_is_in_it() -> None:
     async with connected(serving(vault), MODERN, ANSWERS) as client:
         reply = await call_once(client, "vault")
     assert "vault" not in json.dumps(reply["requestState"])
-
-
-@tool
-async def choose(ctx: BranchContext) -> list[str]:
-    """Let the model call a tool; its answer decides."""
-    reply = await ctx.sample("Choose", tools=[interview], tool_choice="required")
-    return [f"{call.name} {call.arguments}" for call in reply.tool_calls] + [str(reply.stop_reason)]
-
-
-async def test_a_model_that_uses_tools_answers_over_rounds() -> None:
-    answers = Answers(sample=lambda _: use_tool("interview", questions=3))
-    async with connected(serving(choose), MODERN, answers) as client:
-        result = await client.call_tool("choose")
-    assert result.structured_content == {"result": ["interview {'questions': 3}", "toolUse"]}
-    (asked,) = answers.prompted
-    assert asked.tools is not None
-    assert asked.tools[0].input_schema["required"] == ["questions"]
-    assert asked.tool_choice is not None
-    assert asked.tool_choice.mode == "required"

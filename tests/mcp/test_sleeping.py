@@ -104,15 +104,6 @@ async def test_a_question_beside_a_sleep_is_asked_alone(clock: Obliging) -> None
         assert reply["structuredContent"] == {"result": "too late"}
 
 
-async def test_a_client_that_is_silent_has_lost(clock: Obliging) -> None:
-    async def never(_: object) -> types.ElicitResult:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async with connected(sleeping(clock), HANDSHAKE, Answers(never)) as client:
-        assert text_of(await client.call_tool("in_time")) == "too late"
-
-
 async def test_a_call_by_rounds_sleeps_within_a_request_of_the_handshake_era(
     clock: Obliging,
 ) -> None:

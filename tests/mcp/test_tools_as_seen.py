@@ -17,9 +17,7 @@ from mcp import MCPError
 from pydantic import BaseModel, Field
 
 from anabranch import (
-    Accepted,
     BranchContext,
-    Elicitation,
     HandoffTool,
     InvalidArgumentsError,
     StepFailed,
@@ -218,59 +216,6 @@ async def test_only_the_argument_that_does_not_fit_is_read_as_json(era: str) -> 
 
 class Choice(BaseModel):
     number: int = Field(ge=1, le=10)
-
-
-class Drawn(BaseModel):
-    cards: list[int]
-
-
-class Outcome(BaseModel):
-    picked: int
-    lucky: bool
-
-
-class PickCard(HandoffTool):
-    """Draw cards and let the person pick one."""
-
-    card = Elicitation("card", Choice)
-
-    def __init__(self, phases: list[str]) -> None:
-        self.phases = phases
-
-    async def before(self, count: Annotated[int, Field(ge=2, le=10)] = 5) -> Drawn:
-        self.phases.append("before")
-        return Drawn(cards=list(range(count)))
-
-    async def client(self, drawn: Drawn, ctx: BranchContext) -> int:
-        answer = await ctx.elicit(self.card, f"Pick one of {len(drawn.cards)}")
-        return answer.content.number if isinstance(answer, Accepted) else 0
-
-    async def after(self, drawn: Drawn, picked: int) -> Outcome:
-        self.phases.append("after")
-        return Outcome(picked=picked, lucky=picked in drawn.cards)
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_handoff_tool_runs_each_of_its_phases_once(era: str) -> None:
-    phases: list[str] = []
-    answers = Answers(lambda _: accept(number=3))
-    async with connected(serving(PickCard(phases)), era, answers) as client:
-        result = await client.call_tool("pick_card", {"count": 4})
-        (listed,) = (await client.list_tools()).tools
-    assert result.structured_content == {"picked": 3, "lucky": True}
-    assert phases == ["before", "after"]
-    assert list(listed.input_schema["properties"]) == ["count"]
-    assert listed.output_schema is not None
-    assert list(listed.output_schema["properties"]) == ["picked", "lucky"]
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_no_phase_runs_on_bad_arguments(era: str) -> None:
-    phases: list[str] = []
-    async with connected(serving(PickCard(phases)), era) as client:
-        result = await client.call_tool("pick_card", {"count": 1})
-    assert result.is_error
-    assert phases == []
 
 
 # -- what callers see of errors -----------------------------------------------------------

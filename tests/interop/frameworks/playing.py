@@ -1,7 +1,7 @@
 """What the drivers of all frameworks share: one run of an agent in a process, from a script to a report.
 
 A driver imports its framework once, and runs each script in a process of its own, a fork, since the import
-takes seconds. Each line of stdin is a script, and each line on the descriptor ``REPORTS`` its report:
+takes seconds. What a script has imported beside that is imported here before the next one. Each line of stdin is a script, and each line on the descriptor ``REPORTS`` its report:
 
     {"calls": [{"name": …, "arguments": {…}}, …],       what the scripted model calls at first, at once
      "snapshot": …,                                     of the process before; null at the beginning
@@ -24,6 +24,8 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from anabranch._engine.clock import SystemClock
@@ -72,18 +74,28 @@ def play(driver: Driver, model_of: Callable[[dict[str, Any]], object]) -> None:
     A script may be an example of the page instead: ``{"page": code, "calls": [...]}``, in which ``model``
     is what ``model_of`` returns.
     """
+    imported = set(sys.modules)
     for line in sys.stdin:
+        reads, writes = os.pipe()
         child = os.fork()
         if not child:
             status = 1
             try:
                 _play_one(driver, model_of, json.loads(line))
+                _write(writes, [*sys.modules])
                 status = 0
             except BaseException:  # noqa: BLE001 - it must not go on as the parent
                 traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(status)
+        os.close(writes)
+        with os.fdopen(reads, encoding="utf-8") as names:
+            for name in json.loads(names.readline() or "[]"):
+                if name not in imported:
+                    imported.add(name)
+                    with suppress(Exception):  # some names are of no module that can be imported
+                        import_module(name)
         if os.waitpid(child, 0)[1]:
             _report({"failed": True})
 
@@ -116,6 +128,10 @@ async def _awaited(example: Any) -> None:
 
 
 def _report(report: dict[str, Any]) -> None:
-    left = f"{json.dumps(report)}\n".encode()
+    _write(REPORTS, report)
+
+
+def _write(descriptor: int, line: object) -> None:
+    left = f"{json.dumps(line)}\n".encode()
     while left:
-        left = left[os.write(REPORTS, left) :]
+        left = left[os.write(descriptor, left) :]

@@ -39,8 +39,10 @@ async def test_an_error_is_found_by_its_message_and_nothing_leaves_the_host(
 ) -> None:
     async with tab(browser, site, viewport={"width": 1180, "height": 800}) as opened:
         page = opened.page
+        search = page.get_by_role("combobox", name="Search", include_hidden=True)
+        await expect(search).to_be_attached()  # the page makes it, and listens from then on
         await page.keyboard.press("/")
-        await expect(page.get_by_role("combobox", name="Search")).to_be_focused()
+        await expect(search).to_be_focused()
         await page.keyboard.type("Nest fewer branches")
         await expect(page.get_by_text("would exceed max_depth").first).to_be_visible()
         await opened.screen("site-search")

@@ -23,6 +23,7 @@ PYTHON_TAG := $(shell $(PYTHON) -ISc 'import sys; print("%d.%d" % sys.version_in
 RUNTIME = $(VENV)/.stamp-runtime-$(PYTHON_TAG)
 DEV = $(VENV)/.stamp-dev-$(PYTHON_TAG)
 PEERS = $(VENV)/.stamp-peers-$(PYTHON_TAG)
+MUTANTS = $(VENV)/.stamp-mutants-$(PYTHON_TAG)
 PAGES = $(VENV)/.stamp-pages-$(PYTHON_TAG)
 PACKAGE = $(VENV)/.stamp-package-$(PYTHON_TAG)
 SUITE = tests/interop/conformance/node_modules/.stamp
@@ -231,6 +232,11 @@ bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)
 bench: $(DEV) $(PEERS) $(PACKAGE)
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: mutants
+mutants: ## change the code 60 times, and count the changes that the tests notice (COMMIT=af45411 for those of another)
+mutants: $(DEV) $(MUTANTS) $(PACKAGE)
+	$(BIN)/python -u -m tests.mutants $(COMMIT:%=--commit=%) $(ARGS)
+
 # Pins that still fit stay; UPGRADE=--upgrade renews them all. Releases younger than a week are
 # left out: a compromised one is usually found and withdrawn within days.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -244,6 +250,7 @@ lock: $(RUNTIME)
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(LOCK) --group pages --constraints requirements/dev.txt --output-file requirements/pages.txt
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --group mutants --constraints requirements/dev.txt --output-file requirements/mutants.txt
 	$(LOCK) --group autogen --output-file requirements/autogen.txt
 	@for framework in $(FRAMEWORKS); do $(LOCK) pyproject.toml --extra stores \
 		--group adapter-$$framework --output-file requirements/adapter-$$framework.txt || exit 1; done
@@ -261,7 +268,7 @@ clean: ## remove the virtual environment and everything generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Steps with a stamp each: the runtime (enough for the demo), the tools, what the benchmarks are
-# measured against, the package itself.
+# measured against, what makes mutants, the package itself.
 $(RUNTIME): requirements/bootstrap.txt requirements/runtime.txt requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "anabranch needs Python 3.11 or newer, not " + sys.version)'
 	@echo "building $(VENV) with Python $(PYTHON_TAG)"
@@ -280,6 +287,10 @@ $(PAGES): requirements/pages.txt $(RUNTIME)
 
 $(PEERS): requirements/bench.txt $(DEV)
 	@$(INSTALL) requirements/bench.txt || $(INSTALL_BY_PIP) requirements/bench.txt
+	@touch $@
+
+$(MUTANTS): requirements/mutants.txt $(DEV)
+	@$(INSTALL) requirements/mutants.txt || $(INSTALL_BY_PIP) requirements/mutants.txt
 	@touch $@
 
 $(PACKAGE): pyproject.toml $(RUNTIME)

@@ -21,7 +21,6 @@ from tests.postgres import Server
 from tests.randomised import SEED, times
 
 SPEED, AT_ONCE = 10.0, 6
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

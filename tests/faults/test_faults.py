@@ -19,7 +19,6 @@ RUNS = None if LONG else 4
 """How many calls; ``None`` for one in which a worker dies at each place."""
 
 
-@pytest.mark.timeout(120)
 async def test_calls_survive_workers_that_are_killed(url: str, tmp_path: Path) -> None:
     report = await disturb(tmp_path, url, seed=SEED, number=RUNS, speed=5.0, at_once=8)
     assert report.wrong == []

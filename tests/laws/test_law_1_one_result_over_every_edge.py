@@ -354,7 +354,6 @@ async def agree(tool: Tool[Any], alive: Seen) -> None:
             assert await over_mcp(tool, mode, host) == alive
 
 
-@pytest.mark.timeout(120)
 @examples(50, gate=10)
 @given(language.programs)
 async def test_all_edges_agree(program: Block) -> None:

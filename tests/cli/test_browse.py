@@ -2,10 +2,14 @@
 
 import builtins
 import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Input, Static
 from textual.widgets import Tree as TreeWidget
 
@@ -16,6 +20,7 @@ from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of
 from tests.cli.terminals import CTRL_C, terminal
+from tests.patience import PATIENCE
 
 
 async def forked() -> Tree:
@@ -32,11 +37,30 @@ def widget(app: Browser) -> TreeWidget[Any]:
     return cast("TreeWidget[Any]", app.query_one("#tree"))
 
 
-async def test_it_begins_at_the_head_with_everything_expanded() -> None:
-    app = Browser(await forked())
+async def until(pilot: Pilot[Any], seen: Callable[[], object]) -> None:
+    """Wait until the screen is as it should be: what a key changes is drawn by later messages."""
+    with anyio.fail_after(PATIENCE):
+        while not seen():
+            await pilot.pause()
+
+
+async def until_detailed(pilot: Pilot[Any], words: str) -> None:
+    """Wait for words among the details of the node at the cursor."""
+    await until(pilot, lambda: words in details(cast("Browser", pilot.app)))
+
+
+@asynccontextmanager
+async def browsing(tree: Tree) -> AsyncGenerator[tuple[Browser, Pilot[Any]]]:
+    """Run the browser, and wait until it shows where it begins."""
+    app = Browser(tree)
     async with app.run_test() as pilot:
-        await pilot.pause()
-        assert "You said: (self-prompt): two" in details(app)
+        await until(pilot, lambda: details(app))
+        yield app, pilot
+
+
+async def test_it_begins_at_the_head_with_everything_expanded() -> None:
+    async with browsing(await forked()) as (app, pilot):
+        await until_detailed(pilot, "You said: (self-prompt): two")
         nodes = [widget(app).get_node_at_line(line) for line in range(9)]
         lines = [str(node.label) for node in nodes if node is not None]
         assert lines == [
@@ -65,95 +89,77 @@ async def test_a_smaller_window_has_all_of_it() -> None:
 
 
 async def test_keys_walk_and_details_follow() -> None:
-    app = Browser(await forked())
-    async with app.run_test() as pilot:
-        await pilot.pause()
+    async with browsing(await forked()) as (_, pilot):
         await pilot.press("home")
-        assert "hello" in details(app)
+        await until_detailed(pilot, "hello")
         await pilot.press("down")
-        assert "You said: hello" in details(app)
+        await until_detailed(pilot, "You said: hello")
         await pilot.press("down", "down")
-        assert "→ branch_self({'prompts': ['one', 'two']})" in details(app)
+        await until_detailed(pilot, "→ branch_self({'prompts': ['one', 'two']})")
         await pilot.press("h")
-        await pilot.pause()
-        assert "(self-prompt): two" in details(app)
+        await until_detailed(pilot, "(self-prompt): two")
 
 
 async def test_results_of_tools_are_among_the_details() -> None:
     tree = await forked()
     *_, results = (node for node in tree.nodes if node.kind == "results")
-    app = Browser(tree)
-    async with app.run_test() as pilot:
+    async with browsing(tree) as (_, pilot):
         await pilot.press("g", *results.id, "enter")
-        await pilot.pause()
-        assert "← 42" in details(app)
+        await until_detailed(pilot, "← 42")
 
 
 async def test_collapse_and_expand() -> None:
-    app = Browser(await forked())
-    async with app.run_test() as pilot:
-        await pilot.pause()
+    async with browsing(await forked()) as (app, pilot):
         before = widget(app).last_line
         await pilot.press("f")
-        await pilot.pause()
+        await until(pilot, lambda: widget(app).last_line == 5)
         # What goes on after a fork stays on the line that was left.
         drawn = [widget(app).get_node_at_line(line) for line in range(6)]
         assert [str(each.label).split()[0] for each in drawn if each is not None] == [
             *["user", "assistant", "user", "assistant", "results", "assistant"]
         ]
-        assert widget(app).last_line == 5
         await pilot.press("e")
-        await pilot.pause()
-        assert widget(app).last_line == before
+        await until(pilot, lambda: widget(app).last_line == before)
 
 
 async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
-    app = Browser(await forked())
-    async with app.run_test() as pilot:
+    async with browsing(await forked()) as (app, pilot):
         await pilot.press("f", "g", *"b1", "enter")
-        await pilot.pause()
-        assert "b1" in details(app).splitlines()[0]
+        await until(pilot, lambda: "b1" in details(app).partition("\n")[0])
         await pilot.press("g", *"start", "enter")
-        await pilot.pause()
-        assert "You said: hello" in details(app)
+        await until_detailed(pilot, "You said: hello")
 
 
 async def test_an_unknown_name_is_reported_and_escape_leaves_the_question() -> None:
-    app = Browser(await forked())
-    async with app.run_test() as pilot:
-        while not (before := details(app)):
-            await pilot.pause()
+    async with browsing(await forked()) as (app, pilot):
+        before = details(app)
         await pilot.press("g", *"nowhere", "enter")
-        await pilot.pause()
         # The pilot has no other way to look at what was shown.
-        shown = app._notifications  # pyright: ignore[reportPrivateUsage]
+        shown = app._notifications
+        await until(pilot, lambda: len(shown))
         assert [str(each.message) for each in shown] == [
             "There is no label, branch or node 'nowhere'."
         ]
         assert app.query_one("#find", Input).has_class("open")
         await pilot.press("escape")
-        assert not app.query_one("#find", Input).has_class("open")
+        await until(pilot, lambda: not app.query_one("#find", Input).has_class("open"))
         assert details(app) == before
 
 
 async def test_continue_here_returns_the_node_and_quit_returns_none() -> None:
     tree = await forked()
-    app = Browser(tree)
-    async with app.run_test() as pilot:
-        await pilot.pause()
+    async with browsing(tree) as (app, pilot):
         await pilot.press("g", *"start", "enter")
-        await pilot.pause()
+        await until_detailed(pilot, "You said: hello")
         await pilot.press("c")
     assert app.return_value == tree.refs["start"]
-    app = Browser(tree)
-    async with app.run_test() as pilot:
+    async with browsing(tree) as (app, pilot):
         await pilot.press("q")
     assert app.return_value is None
 
 
 async def test_ctrl_c_leaves_also_while_a_name_is_typed() -> None:
-    app = Browser(await forked())
-    async with app.run_test() as pilot:
+    async with browsing(await forked()) as (app, pilot):
         await pilot.press("g", "b", "ctrl+c")
     assert (app.return_value, app.return_code) == (None, 130)
 

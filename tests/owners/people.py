@@ -39,7 +39,7 @@ TOKEN = re.compile(r"[\w@~:.+=/-]{8,}")
 QUOTED = 100
 """Characters of a long name that a refusal repeats."""
 PUNCTUATION = ".:=-/+"
-KIND = re.compile(r"(?:[a-z]{1,7}[_-])+|v1\.")
+KIND = re.compile(r"[a-z]{1,7}[_-]|v1\.")
 TIMES = re.compile(r"\b\d{9,10}(\.\d+)?\b|\b\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?")
 GUESS = re.compile(r" Did you mean [^?]*\?")
 """A word that looks like what was given, which is not repeated for an id that looks like none."""

@@ -15,13 +15,11 @@ from anabranch.testing.suites._call_samples import a_call
 
 __all__ = [
     "BEGINNING",
-    "EVERY",
     "LOOKING",
     "OPERATIONS",
     "PROGRAMS",
     "STATES",
     "empty",
-    "reaching",
 ]
 
 CALLS = ("call_1", "call_2")
@@ -171,70 +169,9 @@ LOOKING: Sequence[Operation] = [
 ]
 
 
-def reaching(state: CallState, name: str) -> Sequence[Operation]:
-    """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""
-    run = Operation("open_round", (name, 0, "a", 0.0, 2.0))
-    undo = Operation("take_to_undo", (name, "a", 0.0, 2.0), {"is_due": False})
-    expire = Operation("take_to_undo", (name, "a", 200.0, 202.0))
-
-    def end(event: CallEvent) -> Operation:
-        how = {"owner": "a", "deadline": 3.0}
-        return Operation("end_round", (name, RoundRecord(0, "1", "2", "3", 1.0), event), how)
-
-    def move(event: CallEvent) -> Operation:
-        return Operation("move", (name, event), {"owner": "a"})
-
-    ways: dict[CallState, Sequence[Operation]] = {
-        CallState.READY: [],
-        CallState.RUNNING: [run],
-        CallState.WAITING: [run, end(CallEvent.ASK)],
-        CallState.UNDOING: [undo],
-        CallState.DONE: [run, end(CallEvent.RETURN)],
-        CallState.FAILED: [run, end(CallEvent.RAISE)],
-        CallState.EXPIRED: [expire, move(CallEvent.EXPIRE)],
-        CallState.STOPPED: [undo, move(CallEvent.STOP)],
-    }
-    return ways[state]
-
-
 async def empty(store: CallStore) -> None:
     """Make the store as good as new, which is faster than a new one."""
     for name in (*CALLS, UNKNOWN):
         await store.take_to_undo(name, "end", 1e9, 1e9, is_due=False)
         await store.move(name, CallEvent.STOP, owner="end", deadline=0.0)
     await store.prune(1e12, 10)
-
-
-EVERY: Sequence[Operation] = [
-    Operation("open_round", (1, "b", 1.0, 2.0), {"asks": ["s"]}),
-    *(Operation("open_round", (1, "b", 2.0, 4.0), {"answers": each}) for each in ({}, {"s": "1"})),
-    Operation("open_round", (1, "a", 1.0, 4.0)),
-    *(
-        Operation("take_to_undo", (owner, now, now + 2.0), {"is_due": is_due})
-        for owner, now in (("a", 1.0), ("b", 1.0), ("b", 2.0), ("b", 1000.0))
-        for is_due in (True, False)
-    ),
-    *(Operation("move", (each,), {"owner": owner}) for each in MOVING for owner in ("a", "b")),
-    *(
-        Operation("end_round", (RoundRecord(1, "1"), each), {"owner": owner, "deadline": 4.0})
-        for each in ENDING
-        for owner in ("a", "b")
-    ),
-    *(Operation("fail", ("why", owner)) for owner in ("a", "b")),
-    *(Operation("adopt", ("2", owner)) for owner in ("a", "b")),
-    *(Operation("renew", (owner, 3.0)) for owner in ("a", "b")),
-    *(Operation("release", (owner,)) for owner in ("a", "b")),
-    *(
-        Operation("postpone", (4.0, state), {"now": now})
-        for state in CallState
-        for now in (1.0, 2.0)
-    ),
-    *(
-        Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline})
-        for deadline in (None, 1.0, 4.0)
-    ),
-    Operation("record", (1, {"s": "1"})),
-    *(Operation("record", (0, {"s": "1"}), {"given": Given(each)}) for each in ({}, {"s": "1"})),
-    Operation("undone", ("s",)),
-]
-"""What can be done to one call, without its name: by the owner of its lease, ``a``, and by another, before and after 2."""

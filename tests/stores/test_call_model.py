@@ -1,7 +1,6 @@
 """Whatever is done to a store of calls, from whatever state, it does what the plain model does."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,17 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallStore
 from anabranch.testing.suites import CallModel, OpenCallStore, Operation, run_clients
-from anabranch.testing.suites._call_samples import a_call
+from anabranch.testing.suites._call_model_checks import reaching
 from anabranch.testing.suites._expectations import opened
 from anabranch.testing.suites._linearizability import same
 from tests.stores.call_operations import (
     BEGINNING,
-    EVERY,
     LOOKING,
     PROGRAMS,
     STATES,
     empty,
-    reaching,
 )
 
 
@@ -50,19 +47,6 @@ async def test_one_after_the_other_it_does_what_the_model_does(
     states = [*reaching(first, "call_1"), *reaching(second, "call_2")]
 
     await compare(store, [*BEGINNING, *states, *program, *LOOKING])
-
-
-@pytest.mark.parametrize("state", CallState)
-async def test_in_every_state_each_operation_does_what_the_model_does(
-    store: CallStore, state: CallState
-) -> None:
-    """By the owner of the lease, by another while it lasts, and by another when it has run out."""
-    for number, one in enumerate(EVERY):
-        name = f"call_{number}"
-        begin = Operation("begin", (a_call(name),))
-        looking = [Operation(each, (name,)) for each in ("find", "last_round", "answers")]
-        do = replace(one, arguments=(name, *one.arguments))
-        await compare(store, [begin, *reaching(state, name), do, *looking])
 
 
 def test_each_state_is_reached_in_the_model() -> None:

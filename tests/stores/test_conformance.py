@@ -24,9 +24,9 @@ from anabranch.testing.suites import (
     RunEventCheck,
     TreeStoreCheck,
 )
-from anabranch.testing.suites import _call_fence_checks as call_fences
 from anabranch.testing.suites import _call_inbox_checks as call_inboxes
 from anabranch.testing.suites import _call_listing_checks as call_lists
+from anabranch.testing.suites import _call_model_checks as call_model
 from anabranch.testing.suites import _call_round_checks as call_rounds
 from anabranch.testing.suites import _call_state_checks as call_states
 from anabranch.testing.suites import _call_store_checks as call_store
@@ -50,7 +50,7 @@ def name_of(check: Check) -> str:
 SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_store, CALL_STORE_CHECKS),
     (call_rounds, CALL_STORE_CHECKS),
-    (call_fences, CALL_STORE_CHECKS),
+    (call_model, CALL_STORE_CHECKS),
     (call_inboxes, CALL_STORE_CHECKS),
     (call_lists, CALL_STORE_CHECKS),
     (call_states, CALL_STORE_CHECKS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import TAKES_ANSWERS, CallEvent, CallState
+from anabranch._durable.call_states import CallEvent
 from anabranch._durable.store import AnswerRecord
 from anabranch.testing.suites._call_samples import (
     CallStoreCheck,
@@ -10,8 +10,6 @@ from anabranch.testing.suites._call_samples import (
     a_call,
     an_end,
     begun,
-    ended,
-    in_state,
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
@@ -27,33 +25,6 @@ async def the_first_answer_stays(open_store: OpenCallStore) -> None:
         expect(found, {"a": "1", "b": "3"}, "the first stays, each by itself")
         inbox = {"a": AnswerRecord("1", "page"), "b": AnswerRecord("3", "chat")}
         expect(await store.answers("call_1"), inbox, "with who has given them")
-
-
-async def a_call_that_is_undone_takes_no_answers(open_store: OpenCallStore) -> None:
-    """Nor one that has ended; while it runs, an answer waits for the next round."""
-    async with opened(open_store) as store:
-        for state in CallState:
-            await in_state(store, state, state)
-            takes = state in TAKES_ANSWERS
-            found = await store.answer(state, {"a": "1"}, by="page")
-            expect(found, {"a": "1"} if takes else None, f"a call that is {state}")
-            inbox = await store.answers(state)
-            expect(
-                inbox,
-                {"a": AnswerRecord("1", "page")} if takes else {},
-                "and nothing else is written",
-            )
-
-
-async def an_answer_gives_time(open_store: OpenCallStore) -> None:
-    """Until when someone may come for it; it takes none, and the call waits as before."""
-    async with opened(open_store) as store:
-        await begun(store)
-        await ended(store)
-        for step, deadline in (("a", 300.0), ("b", 250.0)):
-            await store.answer("call_1", {step: "1"}, by="page", deadline=deadline)
-            found = await store.find("call_1")
-            expect(found and (found.state, found.deadline), (CallState.WAITING, 300.0), "until 300")
 
 
 async def a_round_takes_the_answers_to_what_is_open(open_store: OpenCallStore) -> None:
@@ -226,8 +197,6 @@ async def who_leaves_without_running_a_call_has_taken_nothing(open_store: OpenCa
 
 CALL_INBOX_CHECKS: tuple[CallStoreCheck, ...] = (
     the_first_answer_stays,
-    a_call_that_is_undone_takes_no_answers,
-    an_answer_gives_time,
     a_round_takes_the_answers_to_what_is_open,
     a_round_has_the_answers_with_which_it_was_opened_first,
     a_round_is_not_given_other_answers,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from anabranch._durable.call_states import OPEN, CallEvent, CallState
-from anabranch._durable.store import CallRecord, LeaseRecord
+from anabranch._durable.store import CallRecord
 from anabranch.testing.suites._call_samples import (
     CallStoreCheck,
     OpenCallStore,
     a_call,
     begun,
     ended,
-    in_state,
     run,
 )
 from anabranch.testing.suites._expectations import TEXTS, expect, opened
@@ -98,29 +97,6 @@ async def the_longest_waiting_question_is_known(open_store: OpenCallStore) -> No
         expect(await asked(), None, "what is undone waits for no one")
 
 
-async def a_lease_can_be_looked_at(open_store: OpenCallStore) -> None:
-    """By anyone, who does not take it."""
-    async with opened(open_store) as store:
-        found = await in_state(store, CallState.RUNNING, "call_1")
-        expect(found.lease, LeaseRecord("a", 110.0), "a runs it")
-        [listed] = await store.calls(9)
-        expect(listed.lease, LeaseRecord("a", 110.0), "in a list as well")
-        await store.release("call_1", "a")
-        left = await store.find("call_1")
-        expect(left and left.lease, None, "released")
-
-
-async def notes_are_stored_with_their_round(open_store: OpenCallStore) -> None:
-    """They come back as they were."""
-    async with opened(open_store) as store:
-        for number, text in enumerate(("", *TEXTS)):
-            name = f"call {number}"
-            await begun(store, name)
-            await ended(store, name, notes=text)
-            found = [await store.round(name, 0), await store.last_round(name)]
-            expect([each and each.notes for each in found], [text, text], "as they were")
-
-
 def _names(found: list[CallRecord]) -> list[str]:
     return [each.call_id for each in found]
 
@@ -131,7 +107,5 @@ CALL_LISTING_CHECKS: tuple[CallStoreCheck, ...] = (
     calls_are_chosen_by_any_text,
     open_calls_are_counted,
     the_longest_waiting_question_is_known,
-    a_lease_can_be_looked_at,
-    notes_are_stored_with_their_round,
 )
 """Each needs the store opened once."""

@@ -11,39 +11,11 @@ from anabranch.testing.suites._call_samples import (
     an_end,
     begun,
     ended,
-    in_state,
     run,
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
 __all__ = ["CALL_ROUND_CHECKS"]
-
-
-async def opening_a_round_takes_the_lease(open_store: OpenCallStore) -> None:
-    """No other owner gets it until its end; its own may take it again."""
-    async with opened(open_store) as store:
-        await begun(store)
-        found = await store.open_round("call_1", 0, "a", 100.0, 110.0)
-        wanted = OpenedRound(a_call(), None, {}, {}, is_leased=True)
-        expect(found, wanted, "nothing is known of the round")
-        expect(await store.open_round("call_1", 0, "b", 109.9, 120.0), None, "held by another")
-        yes(await store.open_round("call_1", 0, "a", 109.9, 120.0) is not None, "renewed")
-        expect(await store.open_round("call_1", 0, "b", 119.9, 130.0), None, "held for longer")
-        await store.release("call_1", "b")
-        expect(await store.open_round("call_1", 0, "b", 119.9, 130.0), None, "not b's to release")
-        await store.release("call_1", "a")
-        yes(await store.open_round("call_1", 0, "b", 111.0, 130.0) is not None, "released")
-
-
-async def a_lease_ends_by_itself(open_store: OpenCallStore) -> None:
-    """When the owner has died another gets it, and then the first does not."""
-    async with opened(open_store) as store:
-        await begun(store)
-        await store.open_round("call_1", 0, "dead", 100.0, 110.0)
-        found = await store.open_round("call_1", 0, "dead", 115.0, 116.0)
-        yes(found is not None, "late, but unchallenged")
-        yes(await store.open_round("call_1", 0, "heir", 116.0, 130.0) is not None, "over")
-        expect(await store.open_round("call_1", 0, "dead", 120.0, 140.0), None, "the heir's")
 
 
 async def a_lease_from_a_clock_that_was_ahead_is_shortened(open_store: OpenCallStore) -> None:
@@ -90,16 +62,6 @@ async def the_end_of_a_round_is_returned_without_a_lease(open_store: OpenCallSto
         yes(await store.open_round("call_1", 1, "c", 110.0, 120.0) is not None, "not prolonged")
 
 
-async def a_call_that_has_ended_is_not_opened(open_store: OpenCallStore) -> None:
-    """It is returned, with its state; no lease is taken."""
-    async with opened(open_store) as store:
-        for state in (each for each in CallState if not each.is_open):
-            await in_state(store, state, state)
-            found = await run(store, state, number=5)
-            call = a_call(state, state=state, is_stopped=state == CallState.STOPPED)
-            expect(found, OpenedRound(call, None, {}, {}), f"a call that is {state}")
-
-
 async def opening_a_round_may_begin_its_call(open_store: OpenCallStore) -> None:
     """Only if it is not there; an unknown call with nothing to begin it as is refused."""
     async with opened(open_store) as store:
@@ -117,39 +79,6 @@ async def opening_a_round_may_begin_its_call(open_store: OpenCallStore) -> None:
         expect(found and found.call.tool, "pick_card", "what is there stays as it is")
 
 
-async def the_first_end_of_a_round_stays(open_store: OpenCallStore) -> None:
-    """The second is returned how the round ended, and changes nothing."""
-    async with opened(open_store) as store:
-        await begun(store)
-        await run(store)
-        first, second = an_end(reply="one"), an_end(reply="two")
-        end = await store.end_round("call_1", first, CallEvent.ASK, owner="a", deadline=300.0)
-        expect(end, first, "it is the first")
-        end = await store.end_round("call_1", second, CallEvent.RAISE, owner="a", deadline=999.0)
-        expect(end, first, "the first is returned, also to who has released the lease with it")
-        expect(await store.round("call_1", 0), first, "the first stays")
-        waiting = a_call(deadline=300.0, state=CallState.WAITING)
-        expect(await store.find("call_1"), waiting, "the second changes nothing")
-
-
-async def the_end_of_a_round_updates_the_call(open_store: OpenCallStore) -> None:
-    """Its state, its deadline, and since when it asks; and its lease is free."""
-    async with opened(open_store) as store:
-        await begun(store)
-        await run(store)
-        end = an_end(asked=105.0)
-        await store.end_round("call_1", end, CallEvent.ASK, owner="a", deadline=250.0)
-        found = await store.find("call_1")
-        expect(found, a_call(deadline=250.0, state=CallState.WAITING), "it waits")
-        expect(found and (found.asked, found.lease), (105.0, None), "for a person")
-        yes(await run(store, number=1, owner="b") is not None, "the lease is free")
-        end = an_end(1)
-        await store.end_round("call_1", end, CallEvent.RETURN, owner="b", deadline=900.0)
-        found = await store.find("call_1")
-        expect(found, a_call(deadline=900.0, state=CallState.DONE), "it is done")
-        expect(found and found.asked, None, "and asks no one")
-
-
 async def rounds_are_found_by_number(open_store: OpenCallStore) -> None:
     """The latest is the one with the highest number, in whatever order they ended."""
     async with opened(open_store) as store:
@@ -160,18 +89,6 @@ async def rounds_are_found_by_number(open_store: OpenCallStore) -> None:
         expect(await store.round("call_1", 1), None, "this one has not ended")
         expect(await store.round("call_1", 2), an_end(2), "this one has")
         expect(await store.last_round("call_1"), an_end(11), "the highest number")
-
-
-async def the_version_of_a_call_can_be_changed(open_store: OpenCallStore) -> None:
-    """It is stored as the call begins, and who runs the call with other code may take it over."""
-    async with opened(open_store) as store:
-        await begun(store, version="1")
-        expect(await store.find("call_1"), a_call(version="1"), "as it began")
-        await run(store)
-        yes(await store.adopt("call_1", "2", "a"), "it has the lease")
-        await store.release("call_1", "a")
-        found = await run(store)
-        expect(found and found.call.version, "2", "the version stays")
 
 
 async def the_longest_overdue_call_comes_first(open_store: OpenCallStore) -> None:
@@ -231,17 +148,11 @@ async def pruning_stops_at_its_limit(open_store: OpenCallStore) -> None:
 
 
 CALL_ROUND_CHECKS: tuple[CallStoreCheck, ...] = (
-    opening_a_round_takes_the_lease,
-    a_lease_ends_by_itself,
     a_lease_from_a_clock_that_was_ahead_is_shortened,
     opening_a_round_returns_what_is_recorded_of_it,
     the_end_of_a_round_is_returned_without_a_lease,
-    a_call_that_has_ended_is_not_opened,
     opening_a_round_may_begin_its_call,
-    the_first_end_of_a_round_stays,
-    the_end_of_a_round_updates_the_call,
     rounds_are_found_by_number,
-    the_version_of_a_call_can_be_changed,
     the_longest_overdue_call_comes_first,
     pruning_deletes_all_of_a_call,
     pruning_stops_at_its_limit,

@@ -14,9 +14,9 @@ import anyio
 
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallStore, RoundRecord
-from anabranch.testing.suites._call_fence_checks import CALL_FENCE_CHECKS
 from anabranch.testing.suites._call_inbox_checks import CALL_INBOX_CHECKS
 from anabranch.testing.suites._call_listing_checks import CALL_LISTING_CHECKS
+from anabranch.testing.suites._call_model_checks import each_operation_does_what_the_model_does
 from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
 from anabranch.testing.suites._call_samples import (
     CallStoreCheck,
@@ -242,10 +242,10 @@ CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     calls_do_not_mix,
     a_call_may_begin_after_a_round,
     any_text_is_stored,
+    each_operation_does_what_the_model_does,
     *CALL_STATE_CHECKS,
     *CALL_ROUND_CHECKS,
     *CALL_INBOX_CHECKS,
-    *CALL_FENCE_CHECKS,
     *CALL_LISTING_CHECKS,
     of_many_at_once_one_is_first,
     a_cancelled_record_is_there_or_not,

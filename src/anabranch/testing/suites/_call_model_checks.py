@@ -1,0 +1,109 @@
+"""The check of stores of calls that compares them with the plain model, in every state of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState
+from anabranch._durable.store import RoundRecord
+from anabranch.testing.suites._call_model import CallModel
+from anabranch.testing.suites._call_samples import OpenCallStore, a_call
+from anabranch.testing.suites._expectations import opened, yes
+from anabranch.testing.suites._linearizability import Operation, run_clients, same
+
+__all__ = ["each_operation_does_what_the_model_does", "reaching"]
+
+
+def reaching(state: CallState, name: str) -> Sequence[Operation]:
+    """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""
+    run = Operation("open_round", (name, 0, "a", 0.0, 2.0))
+    undo = Operation("take_to_undo", (name, "a", 0.0, 2.0), {"is_due": False})
+    expire = Operation("take_to_undo", (name, "a", 200.0, 202.0))
+
+    def end(event: CallEvent) -> Operation:
+        how = {"owner": "a", "deadline": 3.0}
+        return Operation("end_round", (name, RoundRecord(0, "1", "2", "3", 1.0), event), how)
+
+    def move(event: CallEvent) -> Operation:
+        return Operation("move", (name, event), {"owner": "a"})
+
+    ways: dict[CallState, Sequence[Operation]] = {
+        CallState.READY: [],
+        CallState.RUNNING: [run],
+        CallState.WAITING: [run, end(CallEvent.ASK)],
+        CallState.UNDOING: [undo],
+        CallState.DONE: [run, end(CallEvent.RETURN)],
+        CallState.FAILED: [run, end(CallEvent.RAISE)],
+        CallState.EXPIRED: [expire, move(CallEvent.EXPIRE)],
+        CallState.STOPPED: [undo, move(CallEvent.STOP)],
+    }
+    return ways[state]
+
+
+_OWNERS = ("a", "b")
+_OPERATIONS: Sequence[Operation] = [
+    Operation("open_round", (1, "b", 1.0, 2.0), {"asks": ["s"]}),
+    *(Operation("open_round", (1, "b", 2.0, 4.0), {"answers": each}) for each in ({}, {"s": "1"})),
+    Operation("open_round", (1, "a", 1.0, 4.0)),
+    Operation("open_round", (0, "a", 1.0, 4.0)),
+    *(
+        Operation("take_to_undo", (owner, now, now + 2.0), {"is_due": is_due})
+        for owner, now in (("a", 1.0), ("b", 1.0), ("b", 2.0), ("b", 1000.0))
+        for is_due in (True, False)
+    ),
+    *(
+        Operation("move", (each,), {"owner": owner})
+        for each in sorted(ENDS_LEASE)
+        for owner in _OWNERS
+    ),
+    *(
+        Operation("end_round", (RoundRecord(number, "1"), each), {"owner": owner, "deadline": 4.0})
+        for each in sorted(ENDS_ROUND)
+        for number, owner in ((1, "a"), (1, "b"), (0, "a"))
+    ),
+    *(Operation("fail", ("why", owner)) for owner in _OWNERS),
+    *(Operation("adopt", ("2", owner)) for owner in _OWNERS),
+    *(Operation("renew", (owner, 3.0)) for owner in _OWNERS),
+    *(Operation("release", (owner,)) for owner in _OWNERS),
+    *(
+        Operation("postpone", (deadline, state), {"now": now})
+        for state in CallState
+        for deadline, now in ((4.0, 1.0), (400.0, 1.0), (400.0, 2.0))
+    ),
+    *(Operation("hasten", (deadline, state)) for state in CallState for deadline in (1.0, 400.0)),
+    *(
+        Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline})
+        for deadline in (None, 1.0, 400.0)
+    ),
+    Operation("record", (1, {"s": "1"})),
+    Operation("undone", ("s",)),
+]
+"""What can be done to one call, without its name: by the owner of its lease, ``a``, and by another, before and after 2."""
+
+_LOOKING: Sequence[Operation] = [
+    *(Operation(each) for each in ("find", "last_round", "answers", "undone_steps")),
+    Operation("entries", (1,)),
+    Operation("round", (0,)),
+]
+
+
+async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> None:
+    """In every state of a call; by the owner of the lease, by another, and when it has run out."""
+    async with opened(open_store) as store:
+        for state in CallState:
+            for number, one in enumerate(_OPERATIONS):
+                name = f"{state} {number}"
+                do, *looking = (
+                    replace(each, arguments=(name, *each.arguments)) for each in (one, *_LOOKING)
+                )
+                begin = Operation("begin", (a_call(name),))
+                model = CallModel()
+                program = [begin, *reaching(state, name), do, *looking]
+                for seen in await run_clients([store], [program]):
+                    wanted = model.do(seen.operation)
+                    yes(
+                        same(seen.result, wanted),
+                        f"{seen.operation.method} of a call that is {state}: {seen.operation}:"
+                        f" expected {wanted!r}, found {seen.result!r}",
+                    )

@@ -33,6 +33,7 @@ def test_dbos_does_what_the_port_promises(check: EngineCheck, postgres: Server) 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_over_dbos_a_run_of_a_chat_waits_for_a_worker_of_its_version(postgres: Server) -> None:
     command = [sys.executable, "-m", "tests.engines.dbos_versions", postgres.new_url()]
     done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)

@@ -39,7 +39,7 @@ async def test_without_faults_it_does_what_the_port_promises(check: EngineCheck)
     await check(partial(TestEngine, 1))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 @pytest.mark.parametrize(
     "check",
     [check for check in ENGINE_CHECKS if check not in AT_ONCE | IN_ORDER],

@@ -89,6 +89,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
         {"allOf": [{"additionalProperties": {"type": "integer"}}] * 10_000},
         FULL,
     ),
+    "a number that no float is": ({"multipleOf": 0.5}, 10**400),
+    "an address that is none": ({"$ref": "http://["}, 5),
+    "a name that is none": ({"$schema": "http://[", "type": "string"}, 5),
     "equal to much": ({"allOf": [{"const": FULL}] * 3_000}, FULL),
 }
 

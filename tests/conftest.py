@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost())
     _heed_signals()
     if not _is_worker(config):
+        _use_memory()
         os.environ["ANABRANCH_SEED"] = SEED
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="anabranch-")
         _trust_no_one()
@@ -51,6 +52,17 @@ def _trust_no_one() -> None:
     """Have HTTP clients read no certificates: that takes most of what opening one takes, and none is used."""
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = os.environ[FOLDER]
+
+
+def _use_memory() -> None:
+    """Have temporary files in memory, where there is room: databases on a disk wait for it at each commit."""
+    memory = Path("/dev/shm")  # noqa: S108 - its entries are folders of pytest with random names
+    if "TMPDIR" in os.environ or not memory.is_dir():
+        return
+    known = os.statvfs(memory)
+    if known.f_bavail * known.f_frsize > 4 << 30 and not known.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(memory)
+        tempfile.tempdir = None  # as it was found before
 
 
 def _heed_signals() -> None:

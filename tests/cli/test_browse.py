@@ -80,9 +80,8 @@ async def test_a_smaller_window_has_all_of_it() -> None:
     app = Browser(await forked())
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.resize_terminal(60, 15)
-        await pilot.pause()
+        await until(pilot, lambda: app.size == (60, 15) and details(app))
         shown = [app.screen, *app.screen.query("#tree, #details, Footer, Input")]
-        assert app.size == (60, 15)
         for each in shown:
             assert app.screen.region.contains_region(each.region)
         assert str(widget(app).render_line(0).text).strip().endswith("user  hello")

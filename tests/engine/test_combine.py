@@ -37,14 +37,6 @@ async def fail(after: float, message: str) -> None:
 # -- all -------------------------------------------------------------------------------------
 
 
-async def test_gather_asks_all_at_once_and_returns_in_order() -> None:
-    async def body(_: Branch) -> Any:
-        return await gather([ask("a"), ask("b"), ask("c")])
-
-    run = await rounds(body)
-    assert (run.value, run.brackets) == (("A", "B", "C"), [["a", "b", "c"]])
-
-
 async def test_gather_of_nothing_is_empty() -> None:
     async def body(_: Branch) -> Any:
         return await gather([])

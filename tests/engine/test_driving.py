@@ -43,8 +43,6 @@ from tests.engine.harness import (
     step,
 )
 
-Body = Callable[[Branch], Coroutine[Any, Any, Any]]
-
 
 async def two_questions(_: Branch) -> Any:
     return [await ask("a"), await ask("b")]
@@ -506,39 +504,7 @@ async def test_without_a_reader_notices_go_to_the_log(caplog: pytest.LogCaptureF
     assert "hello" in caplog.text
 
 
-# -- many calls, and answers as they come ----------------------------------------------------
-
-
-async def test_a_hundred_calls_on_one_loop_do_not_see_each_other() -> None:
-    def body(number: int) -> Body:
-        async def worker(name: str) -> Any:
-            await asyncio.sleep(0.001 * (number % 7))
-            value = await step(str, f"{number}{name}")
-            return [
-                value,
-                await ask(f"{number}{name}"),
-                current_call().operations.random(current_scope()).random(),
-            ]
-
-        async def run(root: Branch) -> Any:
-            both = await asyncio.gather(worker("x"), worker("y"))
-            return [both, await ask(f"{number} last"), root.path]
-
-        return run
-
-    def world() -> World:
-        return World()
-
-    alone = [await rounds(body(number), world=world()) for number in range(3)]
-    together = await asyncio.gather(*(rounds(body(number), world=world()) for number in range(100)))
-    for number, run in enumerate(together):
-        assert run.value[0][0][:2] == [f"{number}x", f"{number}X"]
-        # Which thread is done first is the machine's affair; that both are asked at once is ours.
-        assert [sorted(one) for one in run.brackets] == [
-            [f"{number}x", f"{number}y"],
-            [f"{number} last"],
-        ]
-    assert [run.value for run in together[:3]] == [run.value for run in alone]
+# -- what remains ----------------------------------------------------------------------------
 
 
 async def test_a_body_that_failed_as_its_driver_was_cancelled_is_not_reported_as_forgotten() -> (

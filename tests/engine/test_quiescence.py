@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from anabranch._engine import Answer, Branch, quiescence
-from tests.engine.harness import World, ask, ask_here, branch, first_round, rounds, step
+from tests.engine.harness import World, ask, ask_here, first_round, rounds, step
 from tests.patience import PATIENCE
 from tests.sockets import listening
 
@@ -82,10 +82,6 @@ async def first_of_a_device_and_a_question() -> None:
     question = asyncio.create_task(ask_here("never"))
     await asyncio.wait({question, device()}, return_when=asyncio.FIRST_COMPLETED)
     question.cancel()
-
-
-async def on_the_executor() -> None:
-    await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 async def a_call_inside() -> None:
@@ -451,14 +447,3 @@ async def test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round(tic
         await asyncio.shield(asyncio.shield(asyncio.gather(briefly(), briefly())))
 
     assert await brackets_beside_an_ask(shielded_twice) == [["a", "b"]]
-
-
-async def test_a_branch_in_a_task_is_waited_for_like_any_task() -> None:
-    async def inner(_: Branch) -> Any:
-        await asyncio.sleep(LONGER_THAN_SETTLING)
-        return await ask("b")
-
-    async def body(_: Branch) -> None:
-        await asyncio.gather(ask("a"), branch(inner))
-
-    assert await brackets(body) == [["a", "b"]]

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import ContextVar, copy_context
 from typing import Any
 
-import anyio
 import pytest
 
 from anabranch._engine import Branch, Finished, Waiting, current_call, current_scope
@@ -85,25 +84,6 @@ async def test_an_operation_has_the_name_of_the_place_where_it_was_made() -> Non
         await asyncio.gather(first, second)
 
     assert await names_asked_by(body) == ["t/ask.1", "t/ask.2"]
-
-
-async def test_delays_do_not_change_a_name() -> None:
-    def with_delays(*delays: float) -> Callable[[Branch], Coroutine[Any, Any, None]]:
-        async def worker(delay: float, question: str) -> None:
-            await asyncio.sleep(delay)
-            await asyncio.gather(ask_here(question), asyncio.to_thread(str))
-            await ask(f"{question} again")
-
-        async def body(_: Branch) -> None:
-            async with anyio.create_task_group() as group:
-                for question, delay in zip("abc", delays, strict=True):
-                    group.start_soon(worker, delay, question)
-
-        return body
-
-    runs = [await rounds(with_delays(*delays)) for delays in ((0, 0.003, 0.006), (0.006, 0.003, 0))]
-    assert runs[0].ids == runs[1].ids
-    assert len(runs[0].ids) == 6
 
 
 async def test_a_generator_based_coroutine_has_a_name_too() -> None:

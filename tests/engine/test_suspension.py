@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from anabranch._engine import Branch, Journal, Waiting, current_call, current_scope, scheduler
+from anabranch._engine import Branch, Journal, current_call, current_scope, scheduler
 from anabranch.errors import SuspensionError
 from tests.engine.harness import (
     World,
@@ -24,7 +24,6 @@ from tests.engine.harness import (
     say,
     step,
 )
-from tests.patience import PATIENCE
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
 DONE: list[Any] = []
@@ -333,30 +332,3 @@ async def test_a_task_that_outlives_a_finished_body_is_given_up_too() -> None:
 
     assert await hot(body) == ["A", True]
     may_end.set()
-
-
-# -- what remains ----------------------------------------------------------------------------
-
-
-async def test_after_a_round_no_task_and_no_timer_remains() -> None:
-    before = asyncio.all_tasks()
-
-    async def body(_: Branch) -> None:
-        event = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ask_here("a"))
-            group.create_task(event.wait())
-            group.create_task(asyncio.wait_for(ask_here("b"), 30))
-            with anyio.fail_after(PATIENCE):
-                await asyncio.shield(ask_here("c"))
-
-    world = World()
-    async with world.call(body, world.journal()) as call:
-        assert isinstance(await call.round(), Waiting)
-    assert asyncio.all_tasks() == before
-    assert pending_timers() == []
-
-
-def pending_timers() -> list[asyncio.TimerHandle]:
-    loop: Any = asyncio.get_running_loop()
-    return [handle for handle in loop._scheduled if not handle.cancelled()]

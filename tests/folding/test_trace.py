@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pytest
+
 from anabranch import BranchContext, tool
 from anabranch._asking.tokens import prompt_tokens
 from anabranch.agents import Agent, Folding, TurnLimits
@@ -96,6 +98,7 @@ def shared(first: str, second: str) -> int:
     return low
 
 
+@pytest.mark.long  # it sends 200 steps twice
 async def test_a_folded_task_has_a_tenth_of_the_context_and_the_same_result() -> None:
     flat_trace, trace = await Trace(flat()).run(), await Trace(folded()).run()
 

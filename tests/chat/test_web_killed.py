@@ -143,36 +143,6 @@ async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list
     raise AssertionError(text)
 
 
-@pytest.mark.long
-async def test_questions_in_branches_outlive_their_process(tmp_path: Path) -> None:
-    web = Web(tmp_path)
-    async with web.running() as (_, client):
-        events = events_in((await client.post("/agui", json=message("fork"))).text)
-        assert events[-1]["outcome"]["type"] == "interrupt"
-        asked = await pending(client)
-        assert sorted(asked) == ["Which row to Oslo?", "Which row to Rome?"]
-    async with web.running() as (_, client):
-        assert await pending(client) == asked
-        reply = row(asked["Which row to Rome?"], 3)
-        assert (await client.post("/threads/t1/answers", json=reply)).status_code == 200
-        await until_ended(client, 0, 2)
-        assert list(await pending(client)) == ["Which row to Oslo?"]
-    async with web.running() as (_, client):
-        reply = row(asked["Which row to Oslo?"], 4)
-        assert (await client.post("/threads/t1/answers", json=reply)).status_code == 200
-        text = "\n\n".join(await until_ended(client, 0, 3))
-        assert await pending(client) == {}
-        nodes = (await client.get("/threads/t1/tree")).json()["nodes"]
-    assert "3/3 branches completed" in text
-    assert nodes[-1]["content"][0]["text"] == "All is done."
-    replies = [str(node["content"]) for node in nodes if node["kind"] == "assistant"]
-    assert sum("I stay." in each for each in replies) == 1
-    made = web.effects()
-    assert {what: len(keys) for what, keys in made.items()} == {
-        f"{done}-{to}": 1 for done in ("reserve", "book") for to in ("Rome", "Oslo")
-    }
-
-
 async def killed(web: Web, when: str, said: str) -> None:
     """Run until the process dies in a tool."""
     (web.folder / when).touch()
@@ -183,6 +153,7 @@ async def killed(web: Web, when: str, said: str) -> None:
     web.let_leases_run_out()
 
 
+@pytest.mark.lasting
 @pytest.mark.parametrize(
     ("when", "what"),
     [("before", "book"), pytest.param("after", "reserve", marks=pytest.mark.long)],
@@ -218,6 +189,7 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
 
 
 @pytest.mark.long
+@pytest.mark.lasting
 async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:
     web = Web(tmp_path)
     async with web.running() as (process, client):

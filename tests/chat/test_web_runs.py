@@ -142,16 +142,6 @@ async def test_a_question_is_answered_after_a_restart() -> None:
     ]
 
 
-async def test_a_question_is_left_after_a_restart() -> None:
-    store = MemoryTrees()
-    async with browsing(store=store) as client:
-        await run(client, message("reserve"))
-    async with browsing(store=store) as client:
-        events = await run(client, message("never mind", run="r2"))
-        assert "".join(each.get("delta", "") for each in events) == "You said never mind."
-        assert (await client.get("/threads/t1/pending")).json() == []
-
-
 async def test_a_tool_is_called_without_a_model() -> None:
     async with browsing() as client:
         interrupt = interrupt_in(await run(client, message("/reserve flight=LH2")))

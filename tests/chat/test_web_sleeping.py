@@ -17,12 +17,12 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import cancel, open_work
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.upkeep import RETAINED
-from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
+from tests.chat.test_web_shared_branches import Noting
 from tests.chat.web import on_both_databases
 from tests.diary import DONE, forget, note
 
@@ -63,18 +63,6 @@ def decide(request: SampleRequest) -> SampleReply:
     uses: list[tuple[str, str, dict[str, Any]]] = []
     uses += [(f"use_{name}", name, {}) for name in heard(request).split()]
     return calls(*uses) if uses else calls(text="Done.")
-
-
-class Noting(InProcessEngine):
-    """An engine without workers: a test takes its wakes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wakes: list[Wake] = []
-
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        del within
-        self.wakes.append(wake)
 
 
 class Machines:
@@ -171,23 +159,6 @@ async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -
         assert await ends_of(conversation) == ["success"]
         assert not await conversation.is_running()
         await process.advance(machines.engine.wakes[-1])  # the same wake once more
-    assert DONE == ["milk", "woken"]
-
-
-async def test_a_run_whose_wake_was_lost_is_found_at_its_time(url: str) -> None:
-    machines = Machines(url)
-    async with machines.process() as process:
-        await machines.begun(process, "remind")
-        machines.engine.wakes.clear()
-        machines.clock.advance(WEEK - 1.0)
-        await process.upkeep.call_workers()
-        assert not machines.engine.wakes
-        machines.clock.advance(1.0)
-        await process.upkeep.call_workers()
-        [wake] = machines.engine.wakes
-        assert await machines.work() == [("r1", "waiting", 0, machines.clock.now())]
-        await process.advance(wake)
-        assert await ends_of(await machines.open(process)) == ["success"]
     assert DONE == ["milk", "woken"]
 
 

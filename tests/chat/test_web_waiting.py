@@ -16,13 +16,12 @@ from anabranch import (
     Elicitation,
     ElicitInBranchError,
     ElicitResult,
-    Limits,
     tool,
 )
 from anabranch.agents import Agent, AgentTool, CalledTool
 from anabranch.chat import Plugin, PluginRequest, make_plugin
 from anabranch.messages import ElicitReply
-from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.testing import MockModel, calls
 from anabranch.tool import Tool
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
@@ -53,7 +52,7 @@ def decide(request: Any) -> Any:
     said = heard(request)
     if said in {"branches", "strands"}:
         return calls(("use_1", "both", {"branches": said == "branches"}))
-    return calls(("use_1", said, {})) if said in {"slow", "ponder"} else "Done."
+    return calls(("use_1", said, {})) if said == "ponder" else "Done."
 
 
 def interrupts(events: list[dict[str, Any]]) -> dict[str, str]:
@@ -90,15 +89,6 @@ async def test_answers_of_which_one_does_not_fit_are_all_refused() -> None:
         assert len((await client.get("/threads/t1/pending")).json()) == 2
 
 
-async def test_another_message_cancels_all_questions() -> None:
-    async with browsing(tools=[both], replies=MockModel(decide)) as client:
-        await run(client, message("branches"))
-        events = await run(client, message("never mind", run="r2"))
-        assert result(events).split() == ["[", '"cancel",', '"cancel"', "]"]
-        assert events[-1]["outcome"] == {"type": "success"}
-        assert (await client.get("/threads/t1/pending")).json() == []
-
-
 async def test_a_turn_that_was_cut_off_goes_on_by_itself() -> None:
     """Its process died when it had acknowledged the last answer."""
     trees, store, model = MemoryTrees(), Modelled(), MockModel(decide)
@@ -118,27 +108,6 @@ async def test_a_turn_that_was_cut_off_goes_on_by_itself() -> None:
     ) as client:
         await ended.wait()
         assert (await client.get(f"/threads/{thread.id}/pending")).json() == []
-
-
-@tool(name="slow", elicits=[LEFT], limits=Limits(timeout=60))
-async def slow(ctx: BranchContext) -> str:
-    """Ask."""
-    return await row(ctx, LEFT)
-
-
-async def test_an_answer_to_a_call_whose_time_is_over_is_gone() -> None:
-    trees, model, long_ago = MemoryTrees(), MockModel(decide), ManualClock(1.0)
-    agent = Agent(trees, model, tools=[slow], capabilities=Capabilities(), clock=long_ago)
-    thread = await agent.begin()
-    asked = await agent.say(thread.id, "slow")
-    async with browsing(store=trees, tools=[slow], replies=model) as client:
-        assert (await client.get(f"/threads/{thread.id}/pending")).json() == []
-        late = {"interrupt_id": asked.id, "action": "accept", "content": {"row": 1}}
-        response = await client.post(f"/threads/{thread.id}/answers", json=late)
-        assert (response.status_code, response.json()["reason"]) == (410, "expired")
-        events = await run(client, message("never mind", thread=thread.id))
-        assert "time" in result(events)
-        assert events[-1]["outcome"] == {"type": "success"}
 
 
 # -- the policy of a plugin ----------------------------------------------------------------------

@@ -124,36 +124,6 @@ async def test_another_answer_has_effects_of_its_own_after_the_question(stored: 
     await setting.check()
 
 
-async def test_a_question_asked_twice_is_not_given_the_answer_of_the_other() -> None:
-    here, setting = await office(Modelled())
-    question = await interrupted(setting, here)
-    [caller] = [node for node in (await setting.tree()).nodes if node.tool_uses]
-    double = setting.agent.dependencies.node(
-        question.thread_id, caller.id, "question", question.text, data=question.data
-    )
-    await setting.agent.add([double])
-    await setting.agent.answer(question.id, seats(1))
-    await setting.agent.answer(double.id, seats(2))
-    assert await result(setting) == "2 seats"
-    assert here.names == ["reserve", "book 1", "book 2"]
-
-
-async def test_a_turn_continues_at_an_answer_whose_tool_did_not_end() -> None:
-    here, setting = await office(Modelled())
-    question = await interrupted(setting, here)
-    data = seats(1).model_dump(mode="json")
-    answer = setting.agent.dependencies.node(
-        question.thread_id, question.id, "answer", "1", data=data
-    )
-    await setting.agent.add([answer])  # and then its process died
-    await setting.agent.go_on(answer)
-    assert await result(setting) == "1 seats"
-    end = await setting.agent.go_on(answer)  # the tool has a result: the model replies
-    assert end.text == "fine"
-    assert here.names == ["reserve", "book 1"]
-    await setting.check()
-
-
 async def test_what_was_undone_cannot_be_continued_with_another_answer() -> None:
     here, setting = await office(Modelled(), undo=True)
     question = await interrupted(setting, here)

@@ -6,28 +6,23 @@ process would take it.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch._durable.call_states import CallEvent
-from anabranch._durable.store import RoundRecord
 from anabranch.agents import Agent, BranchSelf, CallStore
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._expiry_times import GRACE, LONGEST_WAIT
-from anabranch.errors import StoreError, UnreachableError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node, Result, TreeStore
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.diary import DONE, forget, note
-from tests.durable.stores import Modelled, Watched
+from tests.durable.stores import Modelled
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -88,24 +83,7 @@ async def limited(ctx: BranchContext) -> str:
     return " ".join(await ctx.gather(*both))
 
 
-FAILS = {"once": False}
-
-
-def forget_late(what: str) -> None:
-    """Fail to undo, at first."""
-    if FAILS["once"]:
-        raise OSError(what)
-    forget(what)
-
-
-@tool
-async def failing(ctx: BranchContext) -> str:
-    """Ask, and fail."""
-    await ctx.step(note, "reserve", undo=forget_late)
-    raise OSError(await asked(ctx, "How many?"))
-
-
-TOOLS = {each.name: each for each in (trip, pair, nap, limited, failing)}
+TOOLS = {each.name: each for each in (trip, pair, nap, limited)}
 
 
 def decide(request: SampleRequest) -> SampleReply | str:
@@ -166,7 +144,7 @@ async def answered(desk: Desk, said: str = "trip") -> Node:
     return node
 
 
-@pytest.mark.parametrize("days", [0, 3, 29])
+@pytest.mark.parametrize("days", [0, 29])
 async def test_a_call_that_was_answered_in_time_goes_on_however_late_a_worker_comes(
     days: int,
 ) -> None:
@@ -191,28 +169,6 @@ async def test_its_next_question_expires_as_any_other() -> None:
     assert DONE == ["reserve", "book 2", "not book 2", "not reserve"]
 
 
-class Dying(Watched):
-    """The store as a process has it that dies before the end of a round."""
-
-    async def end_round(
-        self, call_id: str, record: RoundRecord, event: CallEvent, **more: Any
-    ) -> RoundRecord:
-        raise StoreError(f"{call_id} {record.number} {event} {sorted(more)}")
-
-
-async def test_a_call_whose_worker_died_with_the_answer_goes_on() -> None:
-    desk = Desk()
-    node = await answered(desk)
-    whole, desk.store = desk.store, Dying(desk.store)
-    with pytest.raises(UnreachableError):
-        await desk.agent().go_on(node)
-    desk.store = whole
-    desk.clock.advance(DAY)
-    assert await desk.expire() == 0
-    await desk.agent().go_on(node)
-    assert DONE == ["reserve", "book 2"]
-
-
 async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> None:
     desk = Desk()
     open_now = await desk.questions(await desk.begin("pair"))
@@ -225,17 +181,6 @@ async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> N
     assert DONE == ["reserve", "not reserve"]
 
 
-async def test_a_call_with_all_its_questions_answered_goes_on() -> None:
-    desk = Desk()
-    open_now = await desk.questions(await desk.begin("pair"))
-    desk.clock.advance(IN_TIME)
-    await desk.add(open_now["left?"], number(1))
-    node = await desk.add(open_now["right?"], number(1))
-    desk.clock.advance(DAY)
-    assert await desk.expire() == 0
-    assert (await desk.agent().go_on(node)).text == "1 1"
-
-
 async def test_what_is_answered_while_others_hear_of_it_late_is_not_undone_meanwhile() -> None:
     """The clock of the process that takes the answer is behind; the answer takes its time."""
     desk = Desk()
@@ -244,14 +189,6 @@ async def test_what_is_answered_while_others_hear_of_it_late_is_not_undone_meanw
     assert await desk.expire() == 0
     node = await desk.add(question, number(2))
     desk.clock.advance(DAY)
-    assert await desk.expire() == 0
-    await desk.agent().go_on(node)
-    assert DONE == ["reserve", "book 2"]
-
-
-async def test_a_call_in_a_branch_goes_on() -> None:
-    desk = Desk()
-    node = await answered(desk, "fork")
     assert await desk.expire() == 0
     await desk.agent().go_on(node)
     assert DONE == ["reserve", "book 2"]
@@ -343,24 +280,6 @@ async def test_a_call_of_another_release_is_given_up() -> None:
     await desk.add("other", number(1))
     desk.clock.advance(EXPIRE_AFTER + GRACE + 1)
     assert await desk.expire() == 1
-
-
-async def test_the_undos_of_a_call_that_has_failed_are_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It was answered, and has returned: nothing waits for a worker."""
-    desk = Desk()
-    monkeypatch.setitem(FAILS, "once", True)
-    node = await answered(desk, "failing")
-    going = asyncio.ensure_future(desk.agent().go_on(node))
-    while not going.done():
-        desk.clock.advance(1)
-        await asyncio.sleep(0)
-    assert (await desk.statuses(), DONE) == ({"undoing"}, ["reserve"])
-    FAILS["once"] = False
-    desk.clock.advance(120)
-    await desk.expire()
-    assert (await desk.statuses(), DONE) == ({"failed"}, ["reserve", "not reserve"])
 
 
 async def test_a_call_that_no_conversation_has_made_has_its_deadline_alone() -> None:

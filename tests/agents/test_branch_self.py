@@ -298,20 +298,6 @@ async def test_concurrent_requests_are_limited(parallel: bool, most: int) -> Non
     assert max(seen) == most
 
 
-async def test_all_branches_ask_at_the_same_time() -> None:
-    barrier = asyncio.Barrier(20)
-
-    async def decide(request: SampleRequest) -> SampleReply | str:
-        if task(request) is not None:
-            await barrier.wait()
-        return forking(*map(str, range(20)))(request)
-
-    here = await set_up(decide)
-    with anyio.fail_after(PATIENCE):
-        await here.say("fork")
-    assert (await summary(here)).startswith("20/20")
-
-
 async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> None:
     """A front end that shows one question at a time lets the others wait; a page shows all."""
     barrier = asyncio.Barrier(2)
@@ -647,25 +633,6 @@ async def test_an_interruption_that_cannot_be_recorded_is_still_raised() -> None
     assert await summary(here) == NO_RESULT
 
 
-async def test_a_turn_that_was_killed_says_so_with_the_next_message() -> None:
-    """A killed process cleans nothing up: what was written before must be enough."""
-    found: list[Tree] = []
-
-    async def decide(request: SampleRequest) -> SampleReply | str:
-        if task(request) is not None:
-            found.append(await here.tree())
-        return forking("a", "b")(request)
-
-    here = await set_up(decide)
-    await here.say("fork")
-    then = await set_up(lambda _: "hello again")
-    store, tree = then.agent.store, found[0]
-    await store.create_thread(tree.thread)
-    await store.append(tree.nodes, results=list(tree.results.values()))
-    await then.agent.say(tree.thread.id, "hello?", at=(await here.caller()).id)
-    assert results_in(then.model.requests[-1].messages[-1].content) == {"fork": NO_RESULT}
-
-
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no prompts": ({"prompts": []}, "prompts"),
     "none at all": ({}, "prompts"),
@@ -731,16 +698,6 @@ async def test_usage_of_the_judge_is_stored_with_the_results_node() -> None:
     )
     samples: Any = results.data["samples"]
     assert (results.data["cost"], samples["fork"]["requests"]) == (3.0, 3)
-
-
-async def test_another_model_judges_if_one_is_given() -> None:
-    judge = MockModel(lambda _: "Option 1")
-    here = await set_up(
-        forking("a", "b", recombine="llm_judge"), branch_self=BranchSelf(judge=judge)
-    )
-    await here.say("fork")
-    assert len(judge.requests) == 1
-    assert "llm_judge chose b1" in await summary(here)
 
 
 async def test_a_long_answer_is_shortened_where_the_recombined_text_follows() -> None:

@@ -88,15 +88,6 @@ async def test_a_tool_that_is_interrupted_at_its_question_is_not_undone() -> Non
     await setting.check()
 
 
-async def test_it_is_undone_if_it_fails_after_the_answer() -> None:
-    hall = Hall()
-    setting, asked = await seated(hall, asks=True)
-    await interrupted(setting, asked)
-    [question] = await setting.of_kind("question")
-    await setting.agent.answer(question.id, ElicitReply(action="decline"))
-    assert hall.done == ["reserve", "release seat"]
-
-
 async def test_a_tool_that_is_interrupted_at_work_is_undone() -> None:
     hall = Hall()
     setting, _ = await seated(hall, asks=False)

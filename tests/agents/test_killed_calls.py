@@ -41,6 +41,7 @@ def effects(ledger: Path) -> tuple[list[str], set[str]]:
     return [what for what, _ in lines], {key.partition(":")[0] for _, key in lines}
 
 
+@pytest.mark.long
 async def test_before_its_question_the_call_continues_where_it_was(tmp_path: Path) -> None:
     agent, nodes, ledger = await killed_at(tmp_path, "hold")
     [caller] = [node for node in nodes if node.tool_uses]
@@ -51,7 +52,7 @@ async def test_before_its_question_the_call_continues_where_it_was(tmp_path: Pat
     await agent.store.close()
 
 
-@pytest.mark.parametrize("at", ["book-3", "print-3"])
+@pytest.mark.parametrize("at", ["book-3", pytest.param("print-3", marks=pytest.mark.long)])
 async def test_after_its_question_the_same_answer_continues_it(tmp_path: Path, at: str) -> None:
     agent, nodes, ledger = await killed_at(tmp_path, at)
     [question] = [node for node in nodes if node.kind == "question"]

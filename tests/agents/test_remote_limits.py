@@ -85,13 +85,6 @@ async def test_a_result_that_is_too_large_is_left_out(
         assert len(text) < 300
 
 
-async def test_by_default_sixty_megabytes_are_too_large() -> None:
-    async with RemoteTools(others()) as remote:
-        text, failed = await outcome_of(remote, "text", size=60_000_000)
-    assert failed
-    assert "60,000,000 characters in 1 parts; the limits are 8,388,608 and 1,000" in text
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_of_a_refusal_the_beginning_is_kept(era: Any) -> None:
     """It is the call's result, too, although it comes as an error of the protocol."""
@@ -285,5 +278,4 @@ async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over()
         clock.advance(60)
         assert not cancelled.is_set()
         await setting.agent.go_on(question)
-        async with asyncio.timeout(5):
-            await cancelled.wait()
+        await cancelled.wait()

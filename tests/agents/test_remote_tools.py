@@ -468,15 +468,6 @@ async def test_headers_go_to_the_server_and_errors_name_it_without_what_is_secre
     assert "secret" not in str(caught.value)
 
 
-async def test_notices_beyond_measure_hold_nothing_up() -> None:
-    async with RemoteTools(OTHER) as remote:
-        setting = await set_up(using("flood", number=1_200), tools=[remote])
-        content, failed = await result_of(setting)
-    assert not failed
-    assert [part.text for part in content if part.type == "text"] == ["flooded"]
-    assert any(isinstance(event, ToolNoticed) for event in setting.events)
-
-
 @pytest.mark.parametrize(
     ("places", "headers", "problem"),
     [

@@ -37,6 +37,7 @@ from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.agents.test_waiting_branches import ask, number, results
 from tests.durable.stores import Modelled
+from tests.randomised import times
 
 TURN = None
 """Stands for the turn among the branches that wait for a worker."""
@@ -181,7 +182,7 @@ def program(seed: int) -> Callable[[SampleRequest], SampleReply | str]:
     return decide
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(times(12, gate=4)))
 async def test_it_does_not_matter_who_works_on_a_branch(seed: int) -> None:
     alone = Fleet(program(seed), shares_branches=False)
     many = Fleet(program(seed), seed)
@@ -207,7 +208,7 @@ def priced(decide: Callable[[SampleRequest], Any], spent: list[int], *, reported
 
 
 @pytest.mark.parametrize("reported", [True, False], ids=["reported", "estimated"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(times(8, gate=3)))
 async def test_all_processes_together_never_exceed_the_limits_of_the_turn(
     seed: int, reported: bool
 ) -> None:
@@ -305,7 +306,7 @@ def folding(request: SampleRequest) -> SampleReply | str:
     return f"so: {last}"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(4, gate=2)))
 async def test_subtasks_side_by_side_are_worked_on_by_any_process(
     tmp_path: Path, seed: int
 ) -> None:

@@ -178,14 +178,6 @@ async def test_a_call_that_is_stopped_in_its_sleep_is_undone(
     assert DONE == ["milk", "not milk"]
 
 
-async def test_a_call_does_not_expire_while_it_sleeps() -> None:
-    setting = Setting(Modelled())
-    await setting.begun("remind")
-    assert setting.store is not None
-    [record] = await setting.store.calls(limit=10)
-    assert record.deadline == setting.clock.now() + WEEK + DAY
-
-
 async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_time() -> None:
     setting = Setting(Modelled())
     caller = await setting.begun("remind")
@@ -246,15 +238,6 @@ async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
     setting.clock.advance(WEEK)
     assert (await agent.go_on(caller)).text == "Done."
     assert DONE == ["milk"]
-
-
-async def test_a_branch_ends_where_the_turn_is_stopped_in_which_its_tool_sleeps() -> None:
-    setting = Setting(Modelled())
-    caller = await setting.begun("fork")
-    agent = setting.agent()
-    await agent.interrupt_tools(caller.thread_id)
-    assert DONE == ["milk", "not milk"]
-    assert await agent.cut_off(caller.thread_id) is None
 
 
 @pytest.mark.parametrize("said", ["both", "fold"])

@@ -218,64 +218,6 @@ async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_th
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "card 3"}
 
 
-async def test_a_question_and_its_answer_are_nodes() -> None:
-    here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
-    end = await here.say("hello")
-    tree = await here.check()
-    kinds = [node.kind for node in tree.nodes]
-    assert kinds == ["user", "assistant", "question", "answer", "results", "assistant"]
-    assert await here.results(tree.nodes[-2]) == {"u1": "card 3"}
-    assert end.parent_id == tree.nodes[-2].id
-
-
-async def test_a_second_answer_makes_a_second_branch_and_leaves_the_first_unchanged() -> None:
-    decide = once(("u1", "pick", {}), ("u2", "weather", {"city": "Linz"}))
-    here = await set_up(decide, tools=[pick, weather], person=picking(3))
-    first = await here.say("hello")
-    [question] = await here.of_kind("question")
-    reply = ElicitReply(action="accept", content={"number": 7})
-    second = await here.agent.answer(question.id, reply)
-    await here.check()
-    results: list[dict[str, str]] = []
-    for end in (first, second):
-        assert end.parent_id is not None
-        node = await here.agent.store.node(end.parent_id)
-        assert node is not None
-        results.append(await here.results(node))
-    assert results == [
-        {"u1": "card 3", "u2": "rain in Linz"},
-        {"u1": "card 7", "u2": "rain in Linz"},
-    ]
-    assert len(await here.agent.store.children(question.id)) == 2
-
-
-async def test_a_question_answered_again_sees_the_answers_before_it() -> None:
-    """Two branches of a tool ask at the same moment; the second question waits for its turn."""
-
-    @tool
-    async def both(ctx: BranchContext) -> str:
-        """Let the person pick two cards."""
-
-        async def ask(ctx: BranchContext) -> str:
-            answer = await ctx.elicit(Card, "Which?")
-            return str(answer.content.number) if isinstance(answer, Accepted) else answer.action
-
-        return " ".join(await ctx.gather(ctx.branch(ask), ctx.branch(ask)))
-
-    numbers = iter(range(1, 9))
-    person = Answering(lambda _: ElicitReply(action="accept", content={"number": next(numbers)}))
-    here = await set_up(once(("u1", "both", {})), tools=[both], person=person)
-    await here.say("hello")
-    second = (await here.of_kind("question"))[-1]
-    end = await here.agent.answer(second.id, ElicitReply(action="decline"))
-    assert end.parent_id is not None
-    results = await here.agent.store.node(end.parent_id)
-    assert results is not None
-    assert await here.results(results) == {"u1": "1 decline"}
-    assert len(await here.of_kind("question")) == 2
-    await here.check()
-
-
 async def test_a_step_beside_a_question_has_ended_when_it_is_shown_and_is_not_run_again() -> None:
     effects: list[str] = []
 
@@ -412,30 +354,6 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
     await here.check()
     assert end.text == "never mind"
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": NO_RESULT}
-
-
-async def test_an_unanswered_question_can_be_answered_after_a_restart() -> None:
-    asked = asyncio.Event()
-
-    async def never(_: Question) -> ElicitReply:
-        asked.set()
-        await asyncio.Event().wait()
-        return ElicitReply(action="cancel")
-
-    decide = once(("u1", "pick", {}))
-    here = await set_up(decide, tools=[pick], person=Answering(never))
-    turn = asyncio.create_task(here.say("hello"))
-    await asked.wait()
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
-    [question] = await here.of_kind("question")
-    again = await set_up(decide, tools=[pick], store=here.agent.store)
-    reply = ElicitReply(action="accept", content={"number": 9})
-    end = await again.agent.answer(question.id, reply)
-    assert end.text == "done"
-    assert results_in(again.model.requests[-1].messages[-1].content) == {"u1": "card 9"}
-    await here.check()
 
 
 async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:

@@ -29,7 +29,7 @@ from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import HEAD, Node, TreeStore, project
-from tests.agents.harness import Answering, faults, heard, results_in
+from tests.agents.harness import faults, heard, results_in
 from tests.agents.memory import MemoryTrees
 from tests.durable.stores import Modelled
 
@@ -227,17 +227,6 @@ async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> Non
         assert kinds.count("results") == 2
 
 
-async def test_branches_in_branches_wait_together() -> None:
-    inner = calls(("inner", "branch_self", {"prompts": ["b", "c"], "allow_work": True}))
-    here = Setting(deciding(go=forks("a", "d"), a=inner, b=asks("B"), c=asks("C"), d=asks("D")))
-    end = await here.begin()
-    assert sorted(await here.ask(end)) == ["B?", "C?", "D?"]
-    end = await here.answer_all(end)
-    assert sorted(names()) == sorted([f"{x} begins" for x in "BCD"] + ["B=1", "C=2", "D=3"])
-    assert "said: D=3" in end.text
-    assert end.text.startswith("said: 2/2 branches completed")
-
-
 async def test_answers_in_several_processes_at_the_same_time_end_in_one_result() -> None:
     here = Setting(TWO, Modelled())
     asked = await here.ask(await here.begin())
@@ -351,13 +340,6 @@ async def test_a_message_beside_them_closes_the_questions_of_branches() -> None:
     end = await agent.say(end.thread_id, "never mind")
     assert await here.ask(end) == {}
     await here.check(end)
-
-
-async def test_a_person_who_is_there_is_asked_at_once() -> None:
-    here = Setting(TWO)
-    end = await here.begin(person=Answering(lambda _: number(3)))
-    assert end.text == SUMMARY.format("parallel", "3+3", "3")
-    assert here.model.requests
 
 
 async def test_a_question_below_a_branch_that_has_ended_is_of_the_conversation() -> None:

@@ -336,7 +336,9 @@ def _main() -> None:
         _run(order)
 
 
-def _serve(control: socket.socket, listener: socket.socket | None = None) -> Order | None:
+def _serve(  # noqa: C901 - one loop, and the roles of the processes that it forks
+    control: socket.socket, listener: socket.socket | None = None
+) -> Order | None:
     """Fork for each order. Return it in the fork that has become it, or `None` where none will come.
 
     Args:
@@ -352,7 +354,10 @@ def _serve(control: socket.socket, listener: socket.socket | None = None) -> Ord
             return None
         reading, writing = os.pipe()
         if not (between := os.fork()):
+            parent = os.getpid()
             if not (child := os.fork()):
+                while client is control and os.getppid() == parent:
+                    os.sched_yield()  # until the caller has adopted it
                 for one in {*watched, client}:
                     one.detach()
                 return _become(*received)

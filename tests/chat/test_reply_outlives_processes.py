@@ -85,7 +85,6 @@ def is_in_reply(number: int) -> Callable[[list[str]], bool]:
 
 
 @pytest.mark.long
-@pytest.mark.lasting
 async def test_a_reply_outlives_its_worker_and_its_web_process_which_die_in_mid_stream(
     tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

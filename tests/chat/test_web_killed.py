@@ -153,7 +153,6 @@ async def killed(web: Web, when: str, said: str) -> None:
     web.let_leases_run_out()
 
 
-@pytest.mark.lasting
 @pytest.mark.parametrize(
     ("when", "what"),
     [("before", "book"), pytest.param("after", "reserve", marks=pytest.mark.long)],
@@ -189,7 +188,6 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
 
 
 @pytest.mark.long
-@pytest.mark.lasting
 async def test_a_tool_in_a_branch_that_was_cut_off_goes_on_by_itself(tmp_path: Path) -> None:
     web = Web(tmp_path)
     async with web.running() as (process, client):

@@ -90,7 +90,6 @@ class Fleet:
         return [line.partition(" ")[0] for line in lines]
 
 
-@pytest.mark.lasting
 async def test_a_run_outlives_its_web_process_and_its_worker(
     tmp_path: Path, postgres: Server
 ) -> None:
@@ -163,7 +162,6 @@ async def until_reserved(page: httpx2.AsyncClient, count: int) -> list[tuple[str
 
 
 @pytest.mark.long
-@pytest.mark.lasting
 async def test_branches_are_worked_on_by_several_processes_and_outlive_one(
     tmp_path: Path, postgres: Server
 ) -> None:

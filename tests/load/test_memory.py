@@ -28,7 +28,7 @@ from tests.randomised import LONG, times
 
 OF_A_CALL = (Branch, Call, StoredRound, Entry, Journal, Lease, StoreRecorder, Strand, asyncio.Task)
 ROUNDS = times(5_000, gate=600)
-SLACK = 150
+SLACK = ROUNDS // 2
 """Objects of any kind that caches and pools may add meanwhile; fewer than there are calls."""
 
 

@@ -1,4 +1,4 @@
-"""Fixtures that every test shares: the event loop, the Postgres server and the silenced log.
+"""Fixtures that every test and every page shares: the event loop, the Postgres server, preloaded processes.
 
 With several workers, each runs this file, and so does the process that starts them: the
 *controller*. It alone draws the seed and removes the Postgres server, even if a worker crashes.
@@ -11,7 +11,6 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +27,7 @@ from tests.templates import copied_tables, make_template
 
 __all__ = ["nothing_done"]  # a fixture
 
-STORES = Path(__file__).parent / "stores"
+STORES = Path(__file__).parent / "tests" / "stores"
 
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""
@@ -100,7 +99,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Spread | None:
     """Distribute files and parts of files, unless another distribution was asked for."""
     return Spread(config, log) if config.getoption("dist") == "loadfile" else None
 

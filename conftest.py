@@ -133,8 +133,7 @@ def _patient_rounds() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def preloaded() -> Iterator[Preloaded]:
     """Python processes that tests start are forks of one that has imported the command line."""
-    way = Preloaded(os.environ)
-    with way.installed():
+    with Preloaded(os.environ).installed() as way:
         yield way
 
 

@@ -1,5 +1,7 @@
 """Every example of README.md and docs/ is run, in order, page by page."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,13 @@ def folders() -> dict[str, Path]:
     return {}
 
 
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Preloaded]:
+    """What the commands of the pages start from."""
+    with Preloaded(os.environ).installed() as way:
+        yield way
+
+
 @pytest.fixture
 def at_work(
     request: pytest.FixtureRequest,
@@ -31,8 +40,8 @@ def at_work(
     """Run in the page's own folder, which holds the example tools."""
     page = request.getfixturevalue("example").path
     if page not in folders:
-        anabranch, python = preloaded.program("-m", "anabranch"), preloaded.program()
-        folders[page] = workplace(tmp_path_factory.mktemp("page"), anabranch, python)
+        command = preloaded.program("-m", "anabranch")
+        folders[page] = workplace(tmp_path_factory.mktemp("page"), command)
     monkeypatch.chdir(folders[page])
     monkeypatch.syspath_prepend(str(folders[page]))
 

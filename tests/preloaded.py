@@ -119,12 +119,12 @@ class Preloaded:
         self._owner = os.getpid()  # a fork of it is not above the preloaded process
 
     @contextmanager
-    def installed(self) -> Generator[None]:
-        """Within the block, ``subprocess`` starts Python processes this way."""
+    def installed(self) -> Generator[Preloaded]:
+        """Within the block, ``subprocess`` starts Python processes this way; yields it."""
         if sys.platform == "linux":
             self.install()
         try:
-            yield
+            yield self
         finally:
             _posixsubprocess.fork_exec = _subprocess._fork_exec = self._ordinary_start
             self._end()

@@ -4,14 +4,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from anabranch.cli import _completers, main
+from tests.preloaded import Preloaded
 
-BIN = str(Path(sys.executable).parent)
 LISTING = """
 @tool
 async def list(ctx: BranchContext, folder: str) -> str:
@@ -128,10 +127,15 @@ def test_bash_completes_tools_and_parameters(
     tmp_path: Path,
     served: Path,
     monkeypatch: pytest.MonkeyPatch,
+    preloaded: Preloaded,
     typed: tuple[str, ...],
     wanted: str,
 ) -> None:
-    monkeypatch.setenv("PATH", BIN, prepend=":")
+    program = tmp_path / "bin" / "anabranch"
+    program.parent.mkdir()
+    program.write_text(preloaded.program("-m", "anabranch"))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     target = tmp_path / "more.py"
     target.write_text(f"from served import *\n{LISTING}")
     (tmp_path / "served.py").write_text(served.read_text("utf-8"))

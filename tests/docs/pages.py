@@ -43,17 +43,17 @@ FOR_THE_READER = {"sh", "text"}
 TITLE = r'(?: title="(?P<title>[^"]+)")?'
 
 
-PYTHON = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
-ANABRANCH = f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n'
-"""The sources of programs that start a new interpreter."""
+COMMAND = f'#!/bin/sh\nexec "{sys.executable}" -m anabranch "$@"\n'
+"""The source of an ``anabranch`` program that starts a new interpreter."""
 
 
-def workplace(folder: Path, anabranch: str = ANABRANCH, python: str = PYTHON) -> Path:
-    """Fill ``folder`` with the example tools, and programs of the sources that are given; return it."""
+def workplace(folder: Path, source: str = COMMAND) -> Path:
+    """Fill ``folder`` with the example tools, ``python``, an ``anabranch`` of ``source``; return it."""
     for example in (ROOT / "examples").glob("*.py"):
         shutil.copy(example, folder)
+    programs = {"anabranch": source, "python": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'}
     (folder / "bin").mkdir()
-    for name, text in {"anabranch": anabranch, "python": python}.items():
+    for name, text in programs.items():
         (folder / "bin" / name).write_text(text, encoding="utf-8")
         (folder / "bin" / name).chmod(0o755)
     return folder

@@ -1,7 +1,5 @@
 """Every example of README.md and docs/ is run, in order, page by page."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +18,6 @@ EXAMPLES = [
 @pytest.fixture(scope="module")
 def folders() -> dict[str, Path]:
     return {}
-
-
-@pytest.fixture(scope="session")
-def preloaded() -> Iterator[Preloaded]:
-    """What the commands of the pages start from."""
-    with Preloaded(os.environ).installed() as way:
-        yield way
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_a_policy_is_a_value() -> None:
     assert left == right
     assert hash(left) == hash(right)
     with pytest.raises(AttributeError):
-        left.confirm_samples = True  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        left.confirm_samples = True  # type: ignore[misc]
 
 
 async def test_a_refusal_can_be_handled_as_a_tools_own() -> None:

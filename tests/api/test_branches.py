@@ -239,7 +239,7 @@ async def test_there_must_be_something_to_race() -> None:
     @tool
     async def outer(ctx: BranchContext) -> bool:
         with pytest.raises(ValueError, match="at least one operation"):
-            ctx.race()  # type: ignore[unused-coroutine] # pyright: ignore[reportUnusedCoroutine] - raises
+            ctx.race()  # type: ignore[unused-coroutine]  # raises
         return await ctx.gather() == ()
 
     assert await run_tool(outer, {}, MockClient())

@@ -147,7 +147,7 @@ def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
     """Chosen: the author learns of it at import, not at the first call."""
     with pytest.raises(TypeError, match="HandoffTool Half lacks before, after"):
 
-        class Half(HandoffTool):  # pyright: ignore[reportUnusedClass] - its definition fails
+        class Half(HandoffTool):  # its definition fails
             async def client(self, handoff: None, ctx: BranchContext) -> None: ...
 
 

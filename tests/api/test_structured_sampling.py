@@ -190,7 +190,7 @@ async def test_schema_and_tools_together_are_refused() -> None:
     @tool
     async def ask(ctx: BranchContext) -> bool:
         with pytest.raises(ValueError, match="not both"):
-            _ = ctx.sample("x", schema=Verdict, tools=[judge])  # type: ignore[call-overload] # pyright: ignore[reportCallIssue, reportUnknownVariableType] - the point
+            _ = ctx.sample("x", schema=Verdict, tools=[judge])  # type: ignore[call-overload]  # the point
         return True
 
     assert await run_tool(ask, {}, MockClient())

@@ -53,13 +53,13 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: open_model(MODEL),
         r"open_model\(\) takes the name of a model, .*; it was given an object of type MockModel",
     ),
-    "nothing to be opened": (lambda: open_model(None), "; it was given None"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "nothing to be opened": (lambda: open_model(None), "; it was given None"),  # type: ignore[arg-type]
     "an object as an agent's model": (
         lambda: Agent(STORE, ANY),
         r"Agent\(\) takes a model .*open_model.*; it was given an object of type object",
     ),
     "a name as an agent's model": (
-        lambda: Agent(STORE, "anthropic:claude"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        lambda: Agent(STORE, "anthropic:claude"),  # type: ignore[arg-type]
         "open_model.*; it was given the text 'anthropic:claude'",
     ),
     "a name as a model that is open": (
@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"as_sampler\(\) takes a Model of pydantic-ai.*; it was given None",
     ),
     "a URL as an agent's store": (
-        lambda: Agent("sqlite:///trees.db", MODEL),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        lambda: Agent("sqlite:///trees.db", MODEL),  # type: ignore[arg-type]
         r"takes a store of conversations .*open_tree_store.*; it was given the text 'sqlite:",
     ),
     "an agent's store and model, changed round": (
@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "takes a store of conversations .*; it was given an object of type MockModel",
     ),
     "a list as an agent's capabilities": (
-        lambda: Agent(STORE, MODEL, capabilities=["sampling"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        lambda: Agent(STORE, MODEL, capabilities=["sampling"]),  # type: ignore[arg-type]
         r"takes Capabilities.*; it was given the list \['sampling'\]",
     ),
     "a function among an agent's tools": (
@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "takes a list of tools; it was given an object of type FunctionTool",
     ),
     "a name as an application's model": (
-        lambda: make_chat_app(STORE, "anthropic:claude"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        lambda: make_chat_app(STORE, "anthropic:claude"),  # type: ignore[arg-type]
         "takes a model .*; it was given the text",
     ),
     "a function among a server's tools": (
@@ -132,7 +132,7 @@ async def test_a_function_is_no_tool_to_be_run() -> None:
 
 def test_what_was_given_is_not_shown_at_length() -> None:
     with pytest.raises(TypeError) as refused:
-        open_model(["x" * 1000])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        open_model(["x" * 1000])  # type: ignore[arg-type]
     assert len(str(refused.value)) < 300
 
 

@@ -227,7 +227,7 @@ async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock, good = ManualClock(), open_run_events("memory:")
-    log = ThreadLog(LogWriter(Failing(good, *["before"] * 10_000), clock), "t")  # pyright: ignore[reportArgumentType]
+    log = ThreadLog(LogWriter(Failing(good, *["before"] * 10_000), clock), "t")
     async with clock.running(1.0):
         log.add(named("lost"))
         await log.flush()

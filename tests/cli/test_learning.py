@@ -23,7 +23,7 @@ class Process:
     def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
         self.looks = 0
         self._store = store
-        self.bank = ReasoningBank(self, clock=clock)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        self.bank = ReasoningBank(self, clock=clock)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)

@@ -112,7 +112,7 @@ async def test_a_worker_that_died_is_waited_for_one_lease() -> None:
     dead = Lease(behind, journal.line, clock, worker="dead", seconds=15)
     opened = await dead.open_round(0, new=_record(counter, journal))
     assert opened is not None
-    await dead._stop_renewing()  # pyright: ignore[reportPrivateUsage]
+    await dead._stop_renewing()
     begun = clock.now()
     async with clock.running(0.01):
         await counter.send(behind)

@@ -223,7 +223,7 @@ async def test_a_strand_is_found_also_when_the_quick_way_does_not_know_its_threa
     owner = FakeOwner()
 
     async def body() -> str:
-        owner.scheduler._thread = 0  # pyright: ignore[reportPrivateUsage] - as in another thread
+        owner.scheduler._thread = 0  # as in another thread
         return owner.scheduler.strand().path
 
     task = owner.start(body())

@@ -248,7 +248,7 @@ async def test_who_answers_in_time_wins_and_leaves_no_timer() -> None:
     answers = {"t/ask.1": Answer("A")}
     assert await next_round(ask_within_the_hour, world, journal, answers) == Finished("A")
     world.clock.advance(0)
-    assert world.clock._alarms == []  # pyright: ignore[reportPrivateUsage]
+    assert world.clock._alarms == []
 
 
 async def test_an_answer_that_comes_after_the_time_is_too_late() -> None:

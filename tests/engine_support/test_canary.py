@@ -310,7 +310,7 @@ async def test_calls_that_start_together_wait_for_one_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun: list[int] = []
-    check = canary._check  # pyright: ignore[reportPrivateUsage]
+    check = canary._check
 
     async def counted(loop: asyncio.AbstractEventLoop) -> None:
         begun.append(1)

@@ -87,7 +87,7 @@ def end(memory: Hangs) -> None:
 async def left_alone(service: BranchService) -> None:
     """Wait until no request to the memory is left."""
     with anyio.fail_after(PATIENCE):
-        while hanging := set(service._injection._hanging):  # pyright: ignore[reportPrivateUsage]
+        while hanging := set(service._injection._hanging):
             await asyncio.wait(hanging)
 
 

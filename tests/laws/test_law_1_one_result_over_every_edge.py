@@ -128,7 +128,7 @@ def sdk(tool: Tool[Any], service: Service) -> Any:
 def fastmcp(tool: Tool[Any], service: Service) -> Any:
     server: FastMCP[Any] = FastMCP("laws")
     server.add_tool(FastMcpTool.of_tool(tool, service))
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 def by_lane(happened: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

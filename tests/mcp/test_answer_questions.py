@@ -394,7 +394,7 @@ async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them(era: s
     install_fastmcp(inner, plan, ask="fallback", keys=[KEY])
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(inner, namespace="in")
-    below = outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+    below = outer._mcp_server
     async with connected(below, era) as client:
         first = await client.call_tool("in_plan", {"who": "Ida"})
         assert "call the tool in_answer_questions with" in text_of(first)

@@ -74,7 +74,7 @@ async def test_a_call_that_must_be_continued_differs_by_structure_from_any_value
     if host == "fastmcp":
         mine = FastMCP[Any]("mine")
         install_fastmcp(mine, body, store="memory:")
-        server = mine._mcp_server  # pyright: ignore[reportPrivateUsage]
+        server = mine._mcp_server
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
         await client.list_tools()
         stopped = await client.call_tool(body.name)
@@ -144,7 +144,7 @@ async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them() -> N
     install_fastmcp(inner, patient(str, "done", 21), store="memory:")
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(inner, namespace="in")
-    below = outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+    below = outer._mcp_server
     async with connected(below, MODERN, Answers(lambda _: accept(ok=True))) as client:
         text = text_of(await client.call_tool("in_patient"))
         for _ in range(2):

@@ -44,13 +44,13 @@ def mounted(store: Any, *, sagas: bool = True) -> Any:
     install_fastmcp(inner, lend, store=store, sagas=sagas)
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(inner)
-    return outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return outer._mcp_server
 
 
 def single(store: Any) -> Any:
     server: FastMCP[Any] = FastMCP("single")
     server.add_tool(as_fastmcp_tool(lend, store=store))
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 def created(store: Any, **options: Any) -> Any:
@@ -159,7 +159,7 @@ async def test_an_installation_runs_with_its_server_also_without_a_store() -> No
     outer.mount(inner)
     running: list[int] = []
     for _ in range(2):
-        async with connected(outer._mcp_server, MODERN):  # pyright: ignore[reportPrivateUsage]
-            running.append(installation._running)  # pyright: ignore[reportPrivateUsage]
-        running.append(installation._running)  # pyright: ignore[reportPrivateUsage]
+        async with connected(outer._mcp_server, MODERN):
+            running.append(installation._running)
+        running.append(installation._running)
     assert running == [1, 0, 1, 0]

@@ -78,7 +78,7 @@ def serving(*made: FastMcpBase, **options: Any) -> FastMCP[Any]:
 
 def inside(server: FastMCP[Any]) -> Any:
     """The SDK's server in FastMCP's: what the SDK's client takes to stay in this process."""
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 @asynccontextmanager
@@ -378,7 +378,7 @@ async def test_the_level_that_a_client_has_set_on_the_server_holds() -> None:
     answers = Answers()
     async with called(serving(as_fastmcp_tool(chatter)), HANDSHAKE, answers) as client:
         with pytest.warns(MCPDeprecationWarning):
-            await client.set_logging_level("warning")  # pyright: ignore[reportDeprecated]
+            await client.set_logging_level("warning")
         await client.call_tool("chatter")
     assert answers.logs == [("error", "bad news")]
 

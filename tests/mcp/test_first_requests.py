@@ -59,7 +59,7 @@ def installed(keys: list[str]) -> Any:
 def fastmcp(keys: list[str]) -> Any:
     server: FastMCP[Any] = FastMCP("fast")
     install_fastmcp(server, booking(keys), store="memory:")
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 EDGES = {

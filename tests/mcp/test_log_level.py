@@ -30,7 +30,7 @@ async def chatter(ctx: BranchContext) -> None:
 
 async def set_level(client: Client, level: LogLevel) -> types.EmptyResult:
     with pytest.warns(MCPDeprecationWarning):
-        return await client.set_logging_level(level)  # pyright: ignore[reportDeprecated]
+        return await client.set_logging_level(level)
 
 
 @pytest.mark.parametrize("mode", [HANDSHAKE, "auto"])
@@ -93,7 +93,7 @@ async def test_a_server_that_sees_to_levels_itself_keeps_doing_so() -> None:
     """Chosen: ``install`` adds, and replaces nothing."""
     levels: list[str] = []
     server: MCPServer[Any] = MCPServer("existing", log_level="WARNING")
-    server._lowlevel_server.add_request_handler(  # pyright: ignore[reportPrivateUsage]
+    server._lowlevel_server.add_request_handler(
         "logging/setLevel", types.SetLevelRequestParams, noting(levels)
     )
     install(server, chatter)

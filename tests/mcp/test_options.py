@@ -49,13 +49,13 @@ def installed(options: ServerOptions, **keywords: Any) -> Any:
 def fastmcp_installed(options: ServerOptions, **keywords: Any) -> Any:
     server: FastMCP[Any] = FastMCP("s")
     install_fastmcp(server, deep, options=options, **keywords)
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 def fastmcp_tool(options: ServerOptions, **keywords: Any) -> Any:
     server: FastMCP[Any] = FastMCP("s")
     server.add_tool(as_fastmcp_tool(deep, options=options, **keywords))
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 @pytest.mark.parametrize("make", [created, installed, fastmcp_installed, fastmcp_tool])
@@ -79,7 +79,7 @@ def test_the_keywords_are_the_fields() -> None:
 def test_options_are_frozen_and_show_no_secrets() -> None:
     options = replace(OPTIONS, keys=["a secret of thirty-two bytes, or more"], store="memory:")
     with pytest.raises(FrozenInstanceError):
-        options.ttl = 1  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        options.ttl = 1  # type: ignore[misc]
     assert "secret" not in repr(options)
 
 
@@ -100,7 +100,7 @@ async def test_a_server_without_sagas_does_not_know_their_methods(host: str) -> 
     if host == "fastmcp":
         other = FastMCP("test")
         install_fastmcp(other, nothing, sagas=False)
-        server = other._mcp_server  # pyright: ignore[reportPrivateUsage]
+        server = other._mcp_server
     async with connected(server, MODERN) as client:
         with pytest.raises(MCPError) as refused:
             await call_saga(client, "nothing", {})

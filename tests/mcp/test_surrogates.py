@@ -106,7 +106,7 @@ async def test_an_http_server_replies(era: str) -> None:
 async def test_a_fastmcp_server_replies(era: str) -> None:
     server = FastMCP("files")
     install_fastmcp(server, find)
-    inner = server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    inner = server._mcp_server
     async with connected(inner, era, Answers(lambda _: accept(ok=True))) as client:
         result = await client.call_tool("find", {"how": "list"})
         with pytest.raises(MCPError, match=r"caf.udce9"):

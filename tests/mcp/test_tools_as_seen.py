@@ -342,7 +342,7 @@ class Look(HandoffTool):
 def on_fastmcp(*tools: Tool[Any]) -> Any:
     server: FastMCP[Any] = FastMCP("s")
     install_fastmcp(server, *tools)
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 @pytest.mark.parametrize("host", [serving, on_fastmcp])

@@ -23,7 +23,7 @@ class Seat(BaseModel):
 @tool
 async def wrong(_: BranchContext) -> Seat:
     """Return another thing than is promised."""
-    return {"row": "password=hunter2"}  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+    return {"row": "password=hunter2"}  # type: ignore[return-value]
 
 
 @tool

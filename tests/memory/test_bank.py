@@ -224,7 +224,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Required: a failure of the memory never fails the branch, and is logged."""
-    bank = ReasoningBank(Broken())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bank = ReasoningBank(Broken())  # type: ignore[arg-type]
 
     with caplog.at_level(logging.WARNING, "anabranch"):
         assert (await bank.recall("test", allowance=100)).items == ()

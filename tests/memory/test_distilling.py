@@ -273,7 +273,7 @@ async def test_a_worker_goes_on_after_its_store_failed(
             asked.set()
             return await super().sample(request)
 
-    failing: MemoryStore = FailsOnce()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    failing: MemoryStore = FailsOnce()  # type: ignore[assignment]
     worker = Distiller(ReasoningBank(failing, scopes=bank.scopes, clock=clock), Asked("[]"))
     with caplog.at_level(logging.WARNING, "anabranch"):
         async with anyio.create_task_group() as group:

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec
 
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch.memory import REDACTED, WITHHELD, Scrubbed, Scrubber
-from anabranch.memory._secrets import _plugins  # pyright: ignore[reportPrivateUsage]
+from anabranch.memory._secrets import _plugins
 from anabranch.testing import ManualClock
 
 LETTERS = string.ascii_letters + string.digits

@@ -37,7 +37,7 @@ async def test_nothing_of_one_person_reaches_another_by_a_route(here: TwoPeople)
 def forget_the_owner(patch: pytest.MonkeyPatch) -> None:
     async def find(self: Conversations, thread_id: str, principal: str | None) -> object:
         thread = await self.agent.store.thread(thread_id)
-        return None if thread is None else self._in(thread)  # pyright: ignore[reportPrivateUsage]
+        return None if thread is None else self._in(thread)
 
     patch.setattr(Conversations, "find", find)
 

@@ -196,7 +196,7 @@ def test_a_tool_without_a_source_is_refused() -> None:
     space: dict[str, object] = {"tool": tool, "BranchContext": BranchContext, "__name__": "nowhere"}
     exec("@tool\nasync def t(ctx: BranchContext): ...", space)  # noqa: S102 - a function of no file
     with pytest.raises(NoSourceError, match="cannot be checked"):
-        check_tool(space["t"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - it is one
+        check_tool(space["t"])  # type: ignore[arg-type]  # it is one
 
 
 def test_a_source_that_has_changed_is_refused(load: Load) -> None:

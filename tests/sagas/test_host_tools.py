@@ -93,7 +93,7 @@ def fast() -> FastMCP[Any]:
 def alone() -> Any:
     server = fast()
     server.add_extension(fastmcp_sagas(keys=[KEY]))
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 def under(name: str) -> Any:
@@ -101,13 +101,13 @@ def under(name: str) -> Any:
     outer: FastMCP[Any] = FastMCP("outer")
     outer.mount(fast(), namespace=name)
     outer.add_extension(fastmcp_sagas(keys=[KEY]))
-    return outer._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return outer._mcp_server
 
 
 def proxied() -> Any:
     server = create_proxy(fastmcp.Client(fast(), mode=HANDSHAKE), name="proxy")
     server.add_extension(fastmcp_sagas(keys=[KEY]))
-    return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+    return server._mcp_server
 
 
 HOSTS: dict[str, tuple[Any, str]] = {
@@ -227,7 +227,7 @@ async def test_without_sagas_fastmcp_lists_no_such_extension() -> None:
     for sagas in (True, False):
         server: FastMCP[Any] = FastMCP("fast")
         install_fastmcp(server, ask, store="memory:", sagas=sagas)
-        inside = server._mcp_server  # pyright: ignore[reportPrivateUsage]
+        inside = server._mcp_server
         async with connected(inside, "auto", Answers()) as client:
             listed = client.server_capabilities.extensions or {}
             assert ("io.github.anabranch/sagas" in listed) is sagas

@@ -227,7 +227,7 @@ async def test_a_value_that_does_not_fit_the_schema_is_reported_and_logged(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def body(ctx: BranchContext) -> int:
-        return object()  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+        return object()  # type: ignore[return-value]
 
     (result,) = await run(body, era)
     wrong = "does not fit its output schema: result: Input should be a valid integer"

@@ -117,35 +117,38 @@ browser:
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 # Of all that other projects make, the gate runs the suite of the protocol and one scene in a browser.
+# A browser that waits says after two minutes what it has waited for: a test must not be ended before.
+PATIENT = --timeout=300
+
 .PHONY: conformance
 conformance: ## run the protocol's conformance suite against our server
 conformance: $(DEV) $(PACKAGE) $(SUITE)
-	$(RUN) -m pytest -q tests/interop/conformance
+	$(RUN) -m pytest -q $(PATIENT) tests/interop/conformance
 
 .PHONY: scene
 scene: ## lead one conversation in a browser: a message, a question, its answer, a reply
 scene: $(DEV) $(PACKAGE) browser
-	$(RUN) -m pytest -q tests/interop/page/test_scene.py
+	$(RUN) -m pytest -q $(PATIENT) tests/interop/page/test_scene.py
 
 .PHONY: interop
 interop: ## run all that other projects make against ours: the suite, a browser, clients, frameworks
 interop: $(DEV) $(PACKAGE) $(SUITE) $(AUDIT) $(CLIENTS) $(AGENTS) browser
-	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop)
+	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop)
 
 .PHONY: interop-page
 interop-page: ## of interop, the page in a browser, and the documentation site
 interop-page: $(DEV) $(PACKAGE) $(AUDIT) browser
-	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/page)
+	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/page)
 
 .PHONY: interop-clients
 interop-clients: ## of interop, clients and servers of MCP, AG-UI and Restate, which npm fetches
 interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
-	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/clients)
+	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/clients)
 
 .PHONY: interop-frameworks
 interop-frameworks: ## of interop, agents of other makers, each in an environment of its own
 interop-frameworks: $(DEV) $(PACKAGE) $(AGENTS)
-	$(RUN) $(PYTEST) $(or $(ARGS),tests/interop/frameworks)
+	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/frameworks)
 
 .PHONY: pictures
 pictures: ## take the pictures of README.md and docs/ again, of terminals and of the page

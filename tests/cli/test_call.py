@@ -49,44 +49,9 @@ def test_a_value_that_is_no_object_is_printed_as_it_is(call: Caller, era: str) -
     assert call("count", 'words=["a", "b"]', "--era", era) == (0, 2, "")
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_text_is_printed_as_a_text_whatever_it_looks_like(call: Caller, era: str) -> None:
-    done = call("think", "about=rivers", "--era", era, answers=[{"sample": "5"}])
-    assert (done.status, done.value) == (0, "5")
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_content_that_is_no_text_is_printed(call: Caller, era: str) -> None:
-    done = call("picture", "--era", era)
-    assert done.value == [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]
-
-
 def test_arguments_come_as_json_too(call: Caller) -> None:
     done = call("greet", "times=2", "--json", '{"who": "Ann", "times": 1}')
     assert done.value == {"words": "Hello Ann", "times": 2}
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_answers_are_taken_in_order(call: Caller, era: str) -> None:
-    done = call(
-        "confirm",
-        "times=3",
-        "--era",
-        era,
-        answers=[{"cancel": True}, {"accept": {"ok": True}}, {"decline": True}],
-    )
-    assert (done.status, done.value) == (0, ["cancel", "accept", "decline"])
-    assert 'Sure (1)?\n> accept {"ok": true}' in done.shown
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("key", ["confirm", "confirm.2", "confirm/confirm.2"])
-def test_answers_are_taken_by_key(call: Caller, era: str, key: str) -> None:
-    answers = [{"key": key, "decline": True}, {"cancel": True}, {"cancel": True}]
-    done = call("confirm", "times=2", "--era", era, answers=answers)
-    first = "decline" if key == "confirm" else "cancel"
-    assert done.value == [first, "cancel" if key == "confirm" else "decline"]
-    assert 'Nothing asked for the answer {"cancel":true}.' in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -94,25 +59,6 @@ def test_questions_asked_at_once_find_their_answers_by_key(call: Caller, era: st
     answers = [{"key": "right", "cancel": True}, {"key": "left", "decline": True}]
     done = call("confirm_at_once", "--era", era, answers=answers)
     assert (done.value, done.status) == (["decline", "cancel"], 0)
-
-
-def test_an_answer_that_does_not_fit_is_asked_for_again(call: Caller) -> None:
-    done = call("confirm", answers=[{"accept": {"ok": "perhaps"}}, {"accept": {"ok": True}}])
-    assert done.value == ["accept"]
-    assert "> accept" in done.shown
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_without_a_terminal_questions_are_declined_aloud(call: Caller, era: str) -> None:
-    done = call("confirm", "--era", era)
-    assert (done.status, done.value) == (0, ["decline"])
-    assert "there is no terminal to ask at. Give --answers FILE." in done.shown
-
-
-def test_answers_that_run_out_are_declined_aloud(call: Caller) -> None:
-    done = call("confirm", answers=[])
-    assert (done.status, done.value) == (0, ["decline"])
-    assert "No answer is left for the question 'confirm/confirm.1' (Sure (0)?): " in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -127,12 +73,6 @@ def test_the_default_model_comes_from_the_environment(
     (tmp_path / "model.json").write_text('[{"text": "from the environment"}]')
     monkeypatch.setenv("ANABRANCH_MODEL", f"script:{tmp_path / 'model.json'}")
     assert call("think", "about=rivers").value == "from the environment"
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_samples_can_be_answered_from_the_file(call: Caller, era: str) -> None:
-    done = call("think", "about=rivers", "--era", era, answers=[{"sample": "deep"}])
-    assert (done.status, done.value) == (0, "deep")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -244,13 +184,6 @@ def test_a_server_that_is_not_there_is_reported(call: Caller) -> None:
     done = call("greet")
     assert done.status == 1
     assert done.shown.startswith("anabranch: Cannot reach http://127.0.0.1:9/mcp: ")
-
-
-def test_an_unknown_host_is_reported(call: Caller) -> None:
-    call.url = "http://nowhere.invalid/mcp"
-    done = call("greet")
-    assert done.status == 1
-    assert done.shown.startswith("anabranch: Cannot reach http://nowhere.invalid/mcp: ")
 
 
 def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:

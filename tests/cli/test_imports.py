@@ -77,12 +77,3 @@ def test_importing_the_package_imports_no_library(
     assert "anabranch" in imported[()]
     heavy = SERVERS | PROMPTS | MODELS | STORES | VALUES | {"cyclopts"}
     assert imported[()] & heavy == set()
-
-
-def test_every_command_is_found_where_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table names modules and functions as text, which no type checker follows."""
-    from anabranch.cli import main
-
-    for command in ("browse", "call", "chat", "check", "demo", "serve", "tree"):
-        assert main([command, "--help"]) == 0
-        assert f"anabranch {command}" in capsys.readouterr().out

@@ -168,11 +168,6 @@ def test_a_call_without_a_tool_lists_them_on_stderr(
     assert "  rooms of=…" in shown
 
 
-def test_headers_are_for_urls(capsys: pytest.CaptureFixture[str], hotel: str) -> None:
-    assert main(["list", hotel, "--token", "x" * 16]) == 2
-    assert "--token and --header are for a server at a URL." in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("schema", "words"),
     [

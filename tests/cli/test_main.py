@@ -1,6 +1,5 @@
 """The command line where no server is needed."""
 
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,25 +45,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str], arguments:
 
 
 @pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        ("serve", ["--transport", "--host", "--port", "--model", "TARGETS"]),
-        ("serve", ["--workers", "--store", "--ttl", "--no-continue-calls", "ANABRANCH_STORE"]),
-        ("call", ["--json", "--era", "--answers", "--model", "NAME=VALUE", "TARGET", "TOOL"]),
-        ("check", ["--json", "--answers", "NAME=VALUE", "TARGET", "TOOL", "It really runs"]),
-        ("demo", ["--era", "--answers", "--model"]),
-        ("tree", ["list", "show", "label", "unlabel", "export", "messages", "prune"]),
-    ],
-)
-def test_help_of_a_command_names_its_options(
-    capsys: pytest.CaptureFixture[str], command: str, options: list[str]
-) -> None:
-    status, out, _ = run(capsys, command, "--help")
-    assert status == 0
-    assert [option for option in options if option not in out] == []
-
-
-@pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["dance"], "dance"),
@@ -102,14 +82,6 @@ def test_wrong_usage_is_reported_in_one_line_with_status_2(
     assert (status, out) == (2, "")
     assert problem in shown
     assert shown.count("\n") == 1
-
-
-def test_a_port_that_is_taken_is_reported(capsys: pytest.CaptureFixture[str], served: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        status, _, shown = run(capsys, "serve", str(served), "--transport", "http", "--port", port)
-    assert status == 1
-    assert shown.startswith(f"anabranch: Cannot listen on 127.0.0.1:{port}: ")
 
 
 def test_a_store_that_cannot_be_reached_is_reported_at_once(

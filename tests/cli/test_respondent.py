@@ -7,7 +7,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from anabranch import AnswerError, Usage, assistant, user
+from anabranch import AnswerError, assistant, user
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.console import Console
 from anabranch._terminal.respondent import Respondent
@@ -229,13 +229,6 @@ async def test_what_a_server_says_cannot_take_over_the_terminal() -> None:
     console, shown = away()
     await Respondent(console).log("info", "\x1b[2J\x9b2J\rgone\n\tkept")
     assert shown.getvalue() == "[info] �[2J�2J�gone\n\tkept\n"
-
-
-async def test_a_model_tells_its_usage_on() -> None:
-    console, _ = away()
-    respondent = Respondent(console, sampler=ScriptedModel([{"text": "ok"}]))
-    reply = await respondent.sample(ASKED, step_id="t/sample.1")
-    assert isinstance(reply.usage, Usage)
 
 
 TRIP = ElicitRequest(

@@ -147,3 +147,27 @@ def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) 
     assert ": answer = await ctx.elicit(choice, question)\n" in shown
     assert "What happened: at each question the function was discarded" in shown
     assert "Next:\n  anabranch demo --era handshake" in shown
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["call", "TARGET", "greet", "who=Ann"],
+        pytest.param(["list", "TARGET"], marks=pytest.mark.long),
+        pytest.param(["check", "TARGET"], marks=pytest.mark.long),
+        pytest.param(["demo"], marks=pytest.mark.long),
+        pytest.param(["tree", "list", "--store", "URL"], marks=pytest.mark.long),
+        pytest.param(["calls", "list", "--store", "URL"], marks=pytest.mark.long),
+        pytest.param(["work", "list", "--store", "URL"], marks=pytest.mark.long),
+        pytest.param(["memory", "list", "--store", "URL"], marks=pytest.mark.long),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_does_its_work_in_a_new_interpreter(
+    arguments: list[str], served: Path, tmp_path: Path
+) -> None:
+    """The other tests start their commands from a process that has imported all of them."""
+    places = {"TARGET": str(served), "URL": f"sqlite:///{tmp_path}/new.db"}
+    status, _, shown = Started(*(places.get(each, each) for each in arguments)).done()
+    assert (status, "Traceback" in shown) == (0, False)

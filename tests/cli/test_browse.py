@@ -2,15 +2,10 @@
 
 import builtins
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import anyio
 import pytest
-from textual.pilot import Pilot
-from textual.widgets import Input, Static
 from textual.widgets import Tree as TreeWidget
 
 from anabranch._extras import install_command
@@ -19,8 +14,8 @@ from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of
+from tests.cli.browsing import browsing, details, until
 from tests.cli.terminals import CTRL_C, terminal
-from tests.patience import PATIENCE
 
 
 async def forked() -> Tree:
@@ -29,38 +24,14 @@ async def forked() -> Tree:
     return await tree_of(chat)
 
 
-def details(app: Browser) -> str:
-    return str(app.query_one("#details", Static).content)
-
-
 def widget(app: Browser) -> TreeWidget[Any]:
     return cast("TreeWidget[Any]", app.query_one("#tree"))
 
 
-async def until(pilot: Pilot[Any], seen: Callable[[], object]) -> None:
-    """Wait until the screen is as it should be: what a key changes is drawn by later messages."""
-    with anyio.fail_after(PATIENCE):
-        while not seen():
-            await pilot.pause()
-
-
-async def until_detailed(pilot: Pilot[Any], words: str) -> None:
-    """Wait for words among the details of the node at the cursor."""
-    await until(pilot, lambda: words in details(cast("Browser", pilot.app)))
-
-
-@asynccontextmanager
-async def browsing(tree: Tree) -> AsyncGenerator[tuple[Browser, Pilot[Any]]]:
-    """Run the browser, and wait until it shows where it begins."""
-    app = Browser(tree)
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: details(app))
-        yield app, pilot
-
-
 async def test_it_begins_at_the_head_with_everything_expanded() -> None:
-    async with browsing(await forked()) as (app, pilot):
-        await until_detailed(pilot, "You said: (self-prompt): two")
+    app = Browser(await forked())
+    async with browsing(app):
+        assert "You said: (self-prompt): two" in details(app)
         nodes = [widget(app).get_node_at_line(line) for line in range(9)]
         lines = [str(node.label) for node in nodes if node is not None]
         assert lines == [
@@ -78,37 +49,45 @@ async def test_it_begins_at_the_head_with_everything_expanded() -> None:
 
 async def test_a_smaller_window_has_all_of_it() -> None:
     app = Browser(await forked())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.resize_terminal(60, 15)
-        await until(pilot, lambda: app.size == (60, 15) and details(app))
+
+    def fits() -> bool:
         shown = [app.screen, *app.screen.query("#tree, #details, Footer, Input")]
-        for each in shown:
-            assert app.screen.region.contains_region(each.region)
+        return app.size == (60, 15) and all(
+            app.screen.region.contains_region(each.region) for each in shown
+        )
+
+    async with browsing(app) as pilot:
+        await pilot.resize_terminal(60, 15)
+        await until(pilot, fits)
         assert str(widget(app).render_line(0).text).strip().endswith("user  hello")
 
 
 async def test_keys_walk_and_details_follow() -> None:
-    async with browsing(await forked()) as (_, pilot):
-        await pilot.press("home")
-        await until_detailed(pilot, "hello")
-        await pilot.press("down")
-        await until_detailed(pilot, "You said: hello")
-        await pilot.press("down", "down")
-        await until_detailed(pilot, "→ branch_self({'prompts': ['one', 'two']})")
-        await pilot.press("h")
-        await until_detailed(pilot, "(self-prompt): two")
+    app = Browser(await forked())
+    steps = {
+        "home": "hello",
+        "down": "You said: hello",
+        "down down": "→ branch_self({'prompts': ['one', 'two']})",
+        "h": "(self-prompt): two",
+    }
+    async with browsing(app) as pilot:
+        for keys, words in steps.items():
+            await pilot.press(*keys.split())
+            await until(pilot, lambda words=words: words in details(app))
 
 
 async def test_results_of_tools_are_among_the_details() -> None:
     tree = await forked()
     *_, results = (node for node in tree.nodes if node.kind == "results")
-    async with browsing(tree) as (_, pilot):
+    app = Browser(tree)
+    async with browsing(app) as pilot:
         await pilot.press("g", *results.id, "enter")
-        await until_detailed(pilot, "← 42")
+        await until(pilot, lambda: "← 42" in details(app))
 
 
 async def test_collapse_and_expand() -> None:
-    async with browsing(await forked()) as (app, pilot):
+    app = Browser(await forked())
+    async with browsing(app) as pilot:
         before = widget(app).last_line
         await pilot.press("f")
         await until(pilot, lambda: widget(app).last_line == 5)
@@ -122,43 +101,49 @@ async def test_collapse_and_expand() -> None:
 
 
 async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
-    async with browsing(await forked()) as (app, pilot):
+    app = Browser(await forked())
+    async with browsing(app) as pilot:
         await pilot.press("f", "g", *"b1", "enter")
-        await until(pilot, lambda: "b1" in details(app).partition("\n")[0])
+        await until(pilot, lambda: "b1" in details(app).splitlines()[0])
         await pilot.press("g", *"start", "enter")
-        await until_detailed(pilot, "You said: hello")
+        await until(pilot, lambda: "You said: hello" in details(app))
 
 
 async def test_an_unknown_name_is_reported_and_escape_leaves_the_question() -> None:
-    async with browsing(await forked()) as (app, pilot):
+    app = Browser(await forked())
+    find = "#find.open"
+    async with browsing(app) as pilot:
         before = details(app)
         await pilot.press("g", *"nowhere", "enter")
         # The pilot has no other way to look at what was shown.
-        shown = app._notifications
-        await until(pilot, lambda: len(shown))
+        shown = app._notifications  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: len(shown) > 0)
         assert [str(each.message) for each in shown] == [
             "There is no label, branch or node 'nowhere'."
         ]
-        assert app.query_one("#find", Input).has_class("open")
+        assert app.screen.query(find)
         await pilot.press("escape")
-        await until(pilot, lambda: not app.query_one("#find", Input).has_class("open"))
+        await until(pilot, lambda: not app.screen.query(find))
         assert details(app) == before
 
 
 async def test_continue_here_returns_the_node_and_quit_returns_none() -> None:
     tree = await forked()
-    async with browsing(tree) as (app, pilot):
+    app = Browser(tree)
+    async with browsing(app) as pilot:
         await pilot.press("g", *"start", "enter")
-        await until_detailed(pilot, "You said: hello")
+        await until(pilot, lambda: "You said: hello" in details(app))
         await pilot.press("c")
     assert app.return_value == tree.refs["start"]
-    async with browsing(tree) as (app, pilot):
+    app = Browser(tree)
+    async with browsing(app) as pilot:
         await pilot.press("q")
     assert app.return_value is None
 
 
 async def test_ctrl_c_leaves_also_while_a_name_is_typed() -> None:
-    async with browsing(await forked()) as (app, pilot):
+    app = Browser(await forked())
+    async with browsing(app) as pilot:
         await pilot.press("g", "b", "ctrl+c")
     assert (app.return_value, app.return_code) == (None, 130)
 

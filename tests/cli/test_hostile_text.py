@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from textual.widgets import Static
 from textual.widgets import Tree as TreeWidget
 
 import anabranch
@@ -22,6 +21,7 @@ from anabranch.cli._options import STORE
 from anabranch.messages import TextBlock, ToolUseBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Ref, Thread, Tree
+from tests.cli.browsing import browsing, details
 
 SOURCE = Path(anabranch.__file__).parent
 EVIL = (
@@ -78,11 +78,10 @@ def test_stored_conversations_print_nothing_that_a_terminal_obeys(
 
 async def test_the_browser_shows_nothing_that_a_terminal_obeys() -> None:
     app = Browser(hostile_tree())
-    async with app.run_test() as pilot:
-        await pilot.pause()
+    async with browsing(app):
         tree = cast("TreeWidget[Any]", app.query_one("#tree"))
         lines = [str(tree.root.label), *(str(each.label) for each in tree.root.children)]
-        shown = [app.title or "", str(app.query_one("#details", Static).content), *lines]
+        shown = [app.title or "", details(app), *lines]
     assert not unprintable("".join(shown))
     assert "[red]" in str(tree.root.label)
 

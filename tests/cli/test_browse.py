@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,11 @@ async def forked() -> Tree:
 
 def widget(app: Browser) -> TreeWidget[Any]:
     return cast("TreeWidget[Any]", app.query_one("#tree"))
+
+
+def has(app: Browser, words: str) -> bool:
+    """Return whether the details have some words."""
+    return words in details(app)
 
 
 async def test_it_begins_at_the_head_with_everything_expanded() -> None:
@@ -73,7 +79,7 @@ async def test_keys_walk_and_details_follow() -> None:
     async with browsing(app) as pilot:
         for keys, words in steps.items():
             await pilot.press(*keys.split())
-            await until(pilot, lambda words=words: words in details(app))
+            await until(pilot, partial(has, app, words))
 
 
 async def test_results_of_tools_are_among_the_details() -> None:
@@ -116,7 +122,7 @@ async def test_an_unknown_name_is_reported_and_escape_leaves_the_question() -> N
         before = details(app)
         await pilot.press("g", *"nowhere", "enter")
         # The pilot has no other way to look at what was shown.
-        shown = app._notifications  # pyright: ignore[reportPrivateUsage]
+        shown = app._notifications
         await until(pilot, lambda: len(shown) > 0)
         assert [str(each.message) for each in shown] == [
             "There is no label, branch or node 'nowhere'."

@@ -39,6 +39,7 @@ from anabranch._engine import (
     Scope,
     codec_of,
     current_idempotency_key,
+    pin,
 )
 from anabranch._step_names import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
@@ -303,7 +304,8 @@ class BranchContext:
 
         # No closure: thousands may be open at a time, and each of its cells is an object.
         body = partial(self._in_branch, fn, args, seeds, inherited, outer, system_prompt, bound)
-        return self._made(self._call.branches.run(path, limits, body, codec_of(fn)))
+        asked = pin(fn, args)
+        return self._made(self._call.branches.run(path, limits, body, codec_of(fn), asked=asked))
 
     def _in_branch(
         self, fn: Callable[..., Awaitable[T]], args: tuple[Any, ...], messages: tuple[Message, ...],
@@ -350,8 +352,8 @@ class BranchContext:
             return await chosen.run(ctx, values)
 
         path = self._call.cursor.new_path(scope, checked_name(chosen.name.replace("/", ".")))
-        codec = codec_of(chosen.returned_by)
-        run = self._call.branches.run(path, chosen.limits, body, codec, is_tool=True)
+        codec, asked = codec_of(chosen.returned_by), pin(chosen.run, [values])
+        run = self._call.branches.run(path, chosen.limits, body, codec, asked=asked, is_tool=True)
         return self._made(run)
 
     gather = gather

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import CAPABILITIES
-from anabranch._engine import checked_patience, codec_of, current_call, step_fingerprint
+from anabranch._engine import checked_patience, codec_of, current_call, pin
 from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
@@ -287,7 +287,7 @@ class HandoffTool(Tool[Any]):
             named = {**named, "ctx": ctx}
         call = current_call()
         scope = call.scheduler.scope()
-        step_id, pinned = call.cursor.new_id(scope, phase), step_fingerprint(function, values)
+        step_id, pinned = call.cursor.new_id(scope, phase), pin(function, values)
         bound = partial(function, **named)
         return call.effects.step(scope, step_id, pinned, bound, values, phase)
 

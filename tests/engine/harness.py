@@ -28,7 +28,7 @@ from anabranch._engine import (
     current_call,
     current_scope,
     fingerprint,
-    step_fingerprint,
+    pin,
 )
 from anabranch.errors import StepFailed, error_to_json
 from anabranch.limits import Limits
@@ -73,7 +73,7 @@ def step(
     scope = current_scope()
     call = current_call()
     step_id = call.cursor.new_id(scope, name or _name_of(function))
-    asked = step_fingerprint(function, args)
+    asked = pin(function, args)
     return call.scheduler.made(
         call.effects.step(scope, step_id, asked, function, args, step_id, undo)
     )

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given
-from pydantic import BaseModel, ConfigDict, TypeAdapter, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from anabranch._engine import Codec, codec_of
 from anabranch._engine.codec import PLAIN, reference_to, resolve
@@ -46,6 +46,11 @@ class Strict(BaseModel):
 class Point:
     x: int
     y: int
+
+
+class Shot(BaseModel):
+    picture: bytes
+    more: dict[str, bytes]
 
 
 class Pair(NamedTuple):
@@ -97,7 +102,8 @@ def test_a_value_shares_nothing_mutable_with_its_record() -> None:
         (set[int], {1, 2}),
         (dict[int, str], {1: "a"}),
         (Colour, Colour.RED),
-        (bytes, b"ok"),
+        (bytes, b"\x89PNG\xff"),
+        (list[Shot | bytes], [Shot(picture=b"\xff", more={"a": b"\xfe"}), b"\xfd"]),
         (dt.timedelta, dt.timedelta(hours=1)),
         (Flight | None, None),
     ],
@@ -146,6 +152,48 @@ def test_an_annotation_that_does_not_accept_its_own_json_is_named() -> None:
     codec = Codec(TypeAdapter(OneWay))
     with pytest.raises(SerializationError, match=r"OneWay.*does not fit its own annotation"):
         through(codec, OneWay(number=1))
+
+
+class Card(BaseModel):
+    sum: int
+
+
+class Cash(BaseModel):
+    sum: int
+
+
+class Lossy(BaseModel):
+    sum: int
+    hidden: str = Field(default="", exclude=True)
+
+
+class CardOf(Card):
+    number: str
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Card, CardOf(sum=1, number="4242")),
+        (list[Card], [Card(sum=1), CardOf(sum=1, number="4242")]),
+        (Card | Cash, Cash(sum=1)),
+        (dt.date, dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)),
+        (Lossy, Lossy(sum=1, hidden="x")),
+    ],
+    ids=["subclass", "subclass in a list", "alternatives", "datetime", "excluded field"],
+)
+def test_a_value_is_refused_when_it_reads_back_as_another(annotation: Any, value: Any) -> None:
+    with pytest.raises(SerializationError, match=r"'t/step\.1'"):
+        Codec(TypeAdapter(annotation)).record("t/step.1", value)
+
+
+def test_a_value_without_equality_is_recorded_when_its_fields_come_back() -> None:
+    @dataclass(eq=False)
+    class Seat:
+        row: int
+
+    assert Codec(TypeAdapter(Seat)).record("t/step.1", Seat(4)) == {"row": 4}
+    assert Codec(TypeAdapter(Any)).record("t/step.1", [1]) == [1]
 
 
 def test_numbers_of_an_annotated_type_must_be_json_too() -> None:

@@ -1,21 +1,24 @@
 """Effects with a fake scheduler and a fake recorder: recorded before they are seen, or not seen."""
 
 import asyncio
+import datetime as dt
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
-from anabranch._engine.functions import step_fingerprint
 from anabranch._engine.journal import Journal
+from anabranch._engine.pinning import pin
 from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
+from anabranch.errors import SerializationError
 from anabranch.limits import UNLIMITED
-from anabranch.testing import ManualClock
+from tests.clocks import Obliging
 from tests.engine.harness import Book
 
 
@@ -57,14 +60,14 @@ class Bench:
         self.scheduler = FakeScheduler()
         self.cursor = ReplayCursor(self.journal, "t", recording=True)
         records = Records(self.cursor, self.book)
-        self.compensations = Compensations(self.journal, ManualClock(), records)
+        self.compensations = Compensations(self.journal, Obliging(), records)
         scheduler: Any = self.scheduler
         self.effects = Effects(self.cursor, scheduler, records, self.compensations)
         self.scope = Scope(Branch(None, "t", UNLIMITED), "t")
 
     async def step(self, function: Any, *args: Any, undo: Any = None) -> Any:
         step_id = self.cursor.new_id(self.scope, "step")
-        asked = step_fingerprint(function, args)
+        asked = pin(function, args)
         return await self.effects.step(self.scope, step_id, asked, function, args, 1, undo)
 
 
@@ -99,4 +102,70 @@ async def test_nothing_begins_once_the_run_is_closing() -> None:
     bench.scheduler.closing = True
     with pytest.raises(asyncio.CancelledError):
         await bench.step(do, "a")
+    assert done == []
+
+
+class Payment(BaseModel):
+    sum: int
+
+
+class CardPayment(Payment):
+    card: str
+
+
+class Socket:
+    pass
+
+
+async def unannotated() -> Any:
+    return Socket()
+
+
+async def as_base_class() -> list[Payment]:
+    return [CardPayment(sum=1, card="4242")]
+
+
+async def as_date() -> dt.date:
+    return dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize("function", [unannotated, as_base_class, as_date])
+async def test_an_effect_is_undone_when_its_value_does_not_survive_the_record(
+    function: Any,
+) -> None:
+    undone: list[object] = []
+    bench = Bench()
+    with pytest.raises(SerializationError, match=r"'t/step\.1'"):
+        await bench.step(function, undo=undone.append)
+    assert [type(value) for value in undone] == [type(await function())]
+    assert isinstance(bench.cursor.fault, SerializationError)
+    with pytest.raises(SerializationError):
+        await bench.step(do, "a")
+    assert done == []
+
+
+async def test_a_failing_undo_of_an_unrecorded_effect_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried: list[object] = []
+
+    async def fail(value: object) -> None:
+        tried.append(value)
+        raise OSError("no")
+
+    bench = Bench()
+    with pytest.raises(SerializationError):
+        await bench.step(as_base_class, undo=fail)
+    assert len(tried) == 3
+    assert "the undo of step 't/step.1' failed; its value is not recorded" in caplog.text
+
+
+async def test_an_effect_does_not_happen_when_its_annotation_is_of_no_json() -> None:
+    async def connect() -> Socket:
+        done.append("connected")
+        return Socket()
+
+    bench = Bench()
+    with pytest.raises(SerializationError, match=r"of type .*Socket"):
+        await bench.step(connect)
     assert done == []

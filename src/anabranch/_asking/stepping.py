@@ -7,7 +7,7 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 
 from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._asking.names import name_for
-from anabranch._engine import step_fingerprint
+from anabranch._engine import pin
 
 __all__ = ["step"]
 
@@ -44,6 +44,6 @@ def step(
     scope = call.scheduler.strand().scope
     step_id = call.cursor.new_id(scope, name_for(fn, name, "step"))
     scope.steps += 1
-    asked = step_fingerprint(fn, args)
+    asked = pin(fn, args)
     effect = call.effects.step(scope, step_id, asked, fn, args, scope.steps, undo)
     return call.scheduler.made(effect)

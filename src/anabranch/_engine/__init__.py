@@ -33,7 +33,6 @@ from anabranch._engine.functions import (
     current_idempotency_key,
     is_async,
     perform,
-    step_fingerprint,
 )
 from anabranch._engine.journal import (
     Answer,
@@ -46,6 +45,7 @@ from anabranch._engine.journal import (
 )
 from anabranch._engine.operations import Sink
 from anabranch._engine.outcomes import Finished, Stopped, Waiting
+from anabranch._engine.pinning import pin
 from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
@@ -85,5 +85,5 @@ __all__ = [
     "is_async",
     "none_of",
     "perform",
-    "step_fingerprint",
+    "pin",
 ]

@@ -2,7 +2,7 @@
 
 A value can be recorded if it round-trips through its function's return annotation (pydantic), or is
 plain JSON. Every value takes the round trip, also in the round that made it, so that a tool sees
-the same thing in its first run and in each replay.
+the same thing in its first run and in each replay. Bytes are base64 in JSON, in models too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import math
+import operator
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,11 +21,12 @@ from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator
 
+from anabranch._engine.pinning import content
 from anabranch.errors import SerializationError
 
-__all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve"]
+__all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve", "same"]
 
 _SCALARS = (str, int, float, bool, type(None))
 _ATOMS = frozenset(_SCALARS)
@@ -34,22 +36,50 @@ _TOO_LONG = 10**sys.int_info.default_max_str_digits
 class Codec:
     """Writes and reads the values of one function.
 
-    ``adapter`` is the pydantic view of the return annotation; without one, values must be plain
-    JSON. ``exact`` is the annotation, where values of just that type are plain JSON themselves.
+    Args:
+        adapter: the pydantic view of the return annotation; without one, values must be plain JSON.
+        exact: the annotation, where values of just that type are plain JSON themselves.
+        refused: the name of an annotation whose values no JSON can hold; empty for all others.
     """
 
-    __slots__ = ("_adapter", "_exact", "_read")
+    __slots__ = ("_exact", "_name", "_reader", "_refused", "_writer")
 
-    def __init__(self, adapter: TypeAdapter[Any] | None, exact: type[Any] | None = None) -> None:
-        self._adapter = adapter
+    def __init__(
+        self,
+        adapter: TypeAdapter[Any] | None,
+        exact: type[Any] | None = None,
+        refused: str = "",
+    ) -> None:
         self._exact = exact
-        # The adapter's own method would look at each of its options again for every value. Fields
-        # are written and read by name: an alias may be meant for one of the two directions only.
-        self._read = (
-            None
-            if adapter is None
-            else functools.partial(adapter.validator.validate_python, by_alias=False, by_name=True)
-        )
+        self._refused = refused
+        self._name = str(adapter)
+        self._writer, self._reader = (None, None) if adapter is None else _halves(adapter)
+
+    def require_writable(self, step_id: str) -> None:
+        """Refuse a function whose values can never be recorded, before it has an effect.
+
+        Raises:
+            SerializationError: naming ``step_id`` and the annotation.
+        """
+        if self._refused:
+            raise SerializationError(step_id, self._refused, "the return annotation says so")
+
+    def record(self, step_id: str, value: object) -> JsonValue:
+        """Return the JSON of ``value``, which reads back as a value equal to it.
+
+        Raises:
+            SerializationError: naming ``step_id`` and the type that cannot cross, or that comes
+                back as another value: a subclass of what the annotation says, for instance.
+        """
+        written = self.encode(step_id, value)
+        if self._reader is not None and type(value) is not self._exact:
+            again = self.decode(step_id, written)
+            if not same(value, again):
+                kind = type(again).__name__
+                raise SerializationError(
+                    step_id, type(value).__name__, f"it reads back as another value, a {kind}"
+                )
+        return written
 
     def encode(self, step_id: str, value: object) -> JsonValue:
         """Return the JSON of ``value``; shares nothing mutable with it.
@@ -57,11 +87,9 @@ class Codec:
         Raises:
             SerializationError: naming ``step_id`` and the type that cannot cross.
         """
-        if self._adapter is not None and type(value) is not self._exact:
+        if self._writer is not None and type(value) is not self._exact:
             try:
-                value = self._adapter.dump_python(
-                    value, mode="json", by_alias=False, warnings="error"
-                )
+                value = self._writer.to_python(value, mode="json", by_alias=False, warnings="error")
             except (PydanticSerializationError, ValueError, TypeError) as problem:
                 raise SerializationError(
                     step_id, type(value).__name__, _first_line(problem)
@@ -74,22 +102,64 @@ class Codec:
         Raises:
             SerializationError: the annotation does not accept its own JSON.
         """
-        if self._read is None or type(value) is self._exact:
+        if self._reader is None or type(value) is self._exact:
             return value if type(value) in _ATOMS else copied(value)
+        # Fields are written and read by name: an alias may be meant for one direction only.
         try:
-            return self._read(value)
-        except ValidationError:
-            return self._read_strictly(step_id, value)
-
-    def _read_strictly(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - as decode
-        """Read what a strict model accepts as JSON and not as Python's own types (a date)."""
-        adapter = cast("TypeAdapter[Any]", self._adapter)
+            return self._reader.validate_python(value, by_alias=False, by_name=True)
+        except ValidationError:  # a strict model accepts a date as JSON, and not as Python's text
+            pass
         try:
-            return adapter.validate_json(json.dumps(value), by_alias=False, by_name=True)
+            return self._reader.validate_json(json.dumps(value), by_alias=False, by_name=True)
         except ValidationError as problem:
             raise SerializationError(
-                step_id, str(adapter), "its JSON does not fit its own annotation"
+                step_id, self._name, "its JSON does not fit its own annotation"
             ) from problem
+
+
+def same(value: object, again: object) -> bool:
+    """Return whether a value equals what was read back, by its class or by its fields."""
+    try:
+        if again == value:
+            return True
+    except (TypeError, ValueError):  # arrays have no single truth
+        pass
+    return content(value) == content(again)
+
+
+def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidator]:
+    """Return what writes and what reads the values of an annotation.
+
+    By themselves, models write bytes as text, which fails for most bytes. The methods of an adapter
+    would look at each of their options again for every value.
+    """
+    binary = _as_base64(adapter.core_schema)
+    if binary is adapter.core_schema:
+        return adapter.serializer, cast("SchemaValidator", adapter.validator)
+    # A class's own serializer and validator, made before, know nothing of base64.
+    options: dict[str, Any] = {"config": _BASE64, "_use_prebuilt": False}
+    return SchemaSerializer(binary, **options), SchemaValidator(binary, **options)
+
+
+_BASE64 = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
+
+
+def _as_base64(schema: Any) -> Any:  # noqa: ANN401 - a schema of pydantic's, or a part of one
+    """Return a schema in which bytes are base64; the same object if there are no bytes in it."""
+    if isinstance(schema, dict):
+        parts = cast("dict[str, Any]", schema)
+        made = {key: _as_base64(part) for key, part in parts.items()}
+        changed = any(made[key] is not part for key, part in parts.items())
+        if parts.get("type") == "bytes":
+            return dict(parts)  # another object: those around it change, too
+        if changed and parts.get("type") in ("model", "dataclass", "typed-dict"):
+            made["config"] = {**made.get("config", {}), **_BASE64}
+        return made if changed else parts
+    if isinstance(schema, list):
+        items = cast("list[Any]", schema)
+        read = [_as_base64(part) for part in items]
+        return read if any(map(operator.is_not, read, items)) else items
+    return schema
 
 
 PLAIN = Codec(None)
@@ -176,7 +246,11 @@ def _codec_of(function: Callable[..., object]) -> Codec:
         return PLAIN
     try:
         return Codec(TypeAdapter(annotation), annotation if annotation in _SCALARS else None)
-    except (PydanticSchemaGenerationError, PydanticUserError):
+    except PydanticSchemaGenerationError:  # a class of which pydantic knows nothing
+        return (
+            Codec(None, refused=annotation.__qualname__) if inspect.isclass(annotation) else PLAIN
+        )
+    except PydanticUserError:
         return PLAIN
 
 

@@ -96,6 +96,19 @@ class Compensations:
         if self._begun_with is not None:
             await self._run_down_to(self._begun_with)
 
+    async def undo_now(self, step_id: str, effect: Effect, value: object) -> None:
+        """Undo an effect whose ``value`` cannot be recorded.
+
+        No journal can hold this compensation, so one that fails is logged.
+        """
+        if effect.undo is None:
+            return
+        try:
+            with self._observe("undo", step_id):
+                await self._repeat(step_id, effect.undo, value)
+        except Exception:
+            logger.exception("the undo of step %r failed; its value is not recorded", step_id)
+
     async def _run_down_to(self, count: int) -> list[BaseException]:
         failed: list[BaseException] = []
         remaining: list[Compensation] = []
@@ -128,8 +141,11 @@ class Compensations:
 
     async def _try(self, due: Compensation) -> None:
         undo, value = self._find(due)
+        await self._repeat(due.step_id, undo, value)
+
+    async def _repeat(self, step_id: str, undo: Callable[..., Any], value: object) -> None:
         delays = iter(RETRY_AFTER)
-        key = f"{self._journal.line}:{due.step_id}/undo"
+        key = f"{self._journal.line}:{step_id}/undo"
         while True:
             try:
                 await _run_undo(undo, value, key)
@@ -138,7 +154,7 @@ class Compensations:
                 if delay is None:
                     raise
                 logger.warning(
-                    "the undo of step %r failed: %r; retrying in %g s", due.step_id, error, delay
+                    "the undo of step %r failed: %r; retrying in %g s", step_id, error, delay
                 )
                 await pause(self._clock, delay)
             else:

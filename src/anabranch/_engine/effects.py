@@ -14,7 +14,14 @@ from typing import Any
 from anabranch._engine.codec import codec_of
 from anabranch._engine.compensations import Compensations, require_references
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.functions import Effect, Interrupted, Perform, is_async, perform
+from anabranch._engine.functions import (
+    Effect,
+    Interrupted,
+    Perform,
+    UnrecordedError,
+    is_async,
+    perform,
+)
 from anabranch._engine.journal import Entry
 from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
@@ -62,12 +69,13 @@ class Effects:
     ) -> Any:  # noqa: ANN401 - the type is the effect's
         """Run an :class:`Effect` once per call and return its value, now and in every replay.
 
-        ``asked`` pins what is done (:func:`step_fingerprint`). The effect comes in pieces, because
+        ``asked`` pins what is done (:func:`pin`). The effect comes in pieces, because
         most steps are replayed and need none.
 
         Raises:
             StepFailed: it raised (or the ``AnabranchError`` that it raised).
-            SerializationError: its value cannot be recorded; the call fails.
+            SerializationError: its value cannot be recorded; the call fails. Nothing has been done
+                where the annotation says so; otherwise the undo has been run.
         """
         if (fault := self._cursor.fault) is not None:
             await self._scheduler.raise_fault(step_id, fault)
@@ -94,11 +102,15 @@ class Effects:
         strand = await self._scheduler.go_live(scope, step_id)
         if effect.undo is not None and strand.racing:
             require_references(step_id, effect)
+        codec_of(effect.function).require_writable(step_id)
         async with self.running(strand):
             try:
                 key = self.key_of(scope, effect.place)
                 async with nullcontext() if is_async(effect.function) else self._threads:
                     entry, cause = await self._perform(step_id, asked, effect, key)
+            except UnrecordedError as unrecorded:
+                await self._compensations.undo_now(step_id, effect, unrecorded.value)
+                raise cursor.fail(unrecorded.error) from unrecorded
             except AnabranchError as error:
                 cursor.fail(error)
                 raise

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from anabranch._engine.branch import Branch
 from anabranch._engine.clock import Clock
-from anabranch._engine.codec import Codec
+from anabranch._engine.codec import Codec, same
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.deadline import Deadline
@@ -62,9 +62,12 @@ class Branches:
         body: Callable[[Branch], Awaitable[T]],
         codec: Codec,
         *,
+        asked: str = "",
         is_tool: bool = False,
     ) -> T:
         """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
+
+        ``asked`` pins what the body is given (:func:`pin`).
 
         The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
         of the call has made the operation. The ``max_depth`` of ``own`` counts from the tool that
@@ -78,7 +81,7 @@ class Branches:
         strand = scheduler.strand()
         scope = strand.scope
         enclosing = scope.branch
-        folded = cursor.recall(path, "branch", "", enclosing)
+        folded = cursor.recall(path, "branch", asked, enclosing)
         if folded is not None:
             cursor.reached.unentered.discard(path)
             if folded.error is not None:
@@ -105,12 +108,14 @@ class Branches:
             raise
         except Exception as error:
             known = error_to_json(error)
-            if known is None or not self._fold(branch, Entry("branch", "", error=known), enclosing):
+            if known is None or not self._fold(
+                branch, Entry("branch", asked, error=known), enclosing
+            ):
                 self._leave(branch, enclosing)
             await self._report(path, is_open=False)
             raise
         await self._report(path, is_open=False)
-        entry, again = _read_back(path, value, codec)
+        entry, again = _read_back(path, asked, value, codec)
         if entry is None or not self._fold(branch, entry, enclosing):
             self._leave(branch, enclosing)
             return value
@@ -158,12 +163,12 @@ class Branches:
             self._cursor.merge(branch, into)
 
 
-def _read_back(path: str, value: T, codec: Codec) -> tuple[Entry | None, T]:
+def _read_back(path: str, asked: str, value: T, codec: Codec) -> tuple[Entry | None, T]:
     """Return the entry of ``value`` and what it reads back as; no entry if that is not the same."""
     try:
         encoded = codec.encode(path, value)
         again: T = codec.decode(path, encoded)
-        same = type(again) is type(value) and bool(again == value)
-    except (SerializationError, TypeError, ValueError):  # the last two: of a comparison
+        alike = type(again) is type(value) and same(value, again)
+    except SerializationError:
         return None, value
-    return (Entry("branch", "", encoded) if same else None), again
+    return (Entry("branch", asked, encoded) if alike else None), again

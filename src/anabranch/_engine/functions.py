@@ -13,12 +13,10 @@ from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
-from pydantic import JsonValue
 
 from anabranch._author_frames import author_line
-from anabranch._engine.codec import PLAIN, codec_of
+from anabranch._engine.codec import codec_of
 from anabranch._engine.exits import EXIT_AS_ERROR
-from anabranch._engine.fingerprint import fingerprint
 from anabranch._engine.journal import Entry
 from anabranch._printable import printable_line
 from anabranch._shielded import wait_shielded
@@ -28,12 +26,12 @@ __all__ = [
     "Effect",
     "Interrupted",
     "Perform",
+    "UnrecordedError",
     "current_idempotency_key",
     "idempotency_key",
     "is_async",
     "perform",
     "run_function",
-    "step_fingerprint",
 ]
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")
@@ -75,6 +73,15 @@ class Interrupted(asyncio.CancelledError):
     def __init__(self, worker: asyncio.Future[object]) -> None:
         super().__init__()
         self.worker = worker
+
+
+class UnrecordedError(Exception):
+    """An effect has happened, and its ``value`` cannot be recorded; ``error`` says why."""
+
+    def __init__(self, error: SerializationError, value: object) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.value = value
 
 
 def is_async(function: Callable[..., object]) -> bool:
@@ -127,8 +134,7 @@ async def perform(
         is cancelled as usual, and leaves no entry.
 
     Raises:
-        SerializationError: the value cannot be recorded. The effect has happened all the same,
-            which is why the call cannot go on.
+        UnrecordedError: the value cannot be recorded. The effect has happened all the same.
     """
     codec = codec_of(effect.function)
     outer = current_idempotency_key.set(key)
@@ -142,8 +148,11 @@ async def perform(
             if inspect.iscoroutine(value):  # a plain function that returned work yet to be done
                 value.close()
                 raise asyncio.CancelledError from end
-        return Entry("step", asked, codec.encode(step_id, value), key=key), interrupted
-    except SerializationError:
+        try:
+            return Entry("step", asked, codec.record(step_id, value), key=key), interrupted
+        except SerializationError as error:
+            raise UnrecordedError(error, value) from error
+    except UnrecordedError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the author's effect raises is recorded
         known = error_to_json(error)
@@ -162,19 +171,3 @@ def _log(step_id: str, error: Exception) -> None:
     text = printable_line(f"{type(error).__name__}: {error}{place and f' ({place})'}")
     logger.warning("step %r failed with %s", step_id, text)
     logger.debug("the traceback of step %r", step_id, exc_info=error)
-
-
-def step_fingerprint(function: Callable[..., object], args: Sequence[Any]) -> str:
-    """Pin the function's name and its arguments; those that are not JSON, by their type."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    try:
-        return fingerprint(name, *args)
-    except (TypeError, ValueError, RecursionError):
-        return fingerprint(name, *map(_pinned, args))
-
-
-def _pinned(value: object) -> JsonValue:
-    try:
-        return [fingerprint(PLAIN.encode("", value))]
-    except SerializationError:
-        return type(value).__qualname__

@@ -1,0 +1,143 @@
+"""Pins: the fingerprint of a function's arguments, by their content.
+
+A replay that calls a step or a branch with other arguments must not receive the recorded value. JSON
+arguments are pinned as they are. Other values have one canonical form each, in which equal values are
+equal in every process: a model by its fields, a set in order, a path by its text, bytes by their digest.
+An object without content of its own (a connection, a client, a function) is pinned by its type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache, partial
+from hashlib import blake2s
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
+from pathlib import PurePath
+from re import Pattern
+from typing import Any, cast
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from pydantic import AnyUrl, BaseModel, JsonValue, Secret, SecretBytes, SecretStr
+
+from anabranch._engine.fingerprint import canonical, fingerprint
+
+__all__ = ["content", "pin"]
+
+
+def pin(function: Callable[..., object], args: Sequence[Any]) -> str:
+    """Return the fingerprint of the function's name and its arguments."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    try:
+        return fingerprint(name, *args)
+    except (TypeError, ValueError, RecursionError):
+        return fingerprint(name, *map(_content_or_type, args))
+
+
+def _content_or_type(value: object) -> JsonValue:
+    try:
+        return content(value)
+    except (RecursionError, TypeError, ValueError):  # it holds itself, or an array holds objects
+        return type(value).__qualname__
+
+
+def content(value: object) -> JsonValue:
+    """Return JSON that is the same for equal values of one type, in every process."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return cast("JsonValue", value)
+    read = _reader_of(kind)
+    return kind.__qualname__ if read is None else [kind.__qualname__, read(value)]
+
+
+@lru_cache(maxsize=1024)
+def _reader_of(kind: type[Any]) -> Callable[[Any], JsonValue] | None:
+    """Return what reads the content of the objects of a class; ``None`` if they have none."""
+    for kinds, read in _READERS:
+        if issubclass(kind, kinds):
+            return read
+    if dataclasses.is_dataclass(kind):
+        return partial(
+            _fields, tuple(each.name for each in dataclasses.fields(kind) if each.compare)
+        )
+    if hasattr(kind, "__attrs_attrs__"):
+        return partial(_fields, tuple(each.name for each in kind.__attrs_attrs__ if each.eq))
+    if hasattr(kind, "tobytes"):  # an array
+        return _buffer
+    if kind.__eq__ is not object.__eq__ and kind.__dictoffset__:
+        return _attributes
+    return None
+
+
+def _fields(names: tuple[str, ...], value: object) -> JsonValue:
+    return [content(getattr(value, name)) for name in names]
+
+
+def _attributes(value: object) -> JsonValue:
+    return _mapping(vars(value))
+
+
+def _model(value: BaseModel) -> JsonValue:
+    fields = _fields(tuple(type(value).model_fields), value)
+    return [fields, _mapping(value.__pydantic_extra__)] if value.__pydantic_extra__ else fields
+
+
+def _mapping(value: Mapping[Any, Any]) -> JsonValue:
+    pairs: list[JsonValue] = [[content(key), content(item)] for key, item in value.items()]
+    return sorted(pairs, key=canonical)
+
+
+def _set(value: AbstractSet[Any]) -> JsonValue:
+    return sorted(map(content, value), key=canonical)
+
+
+def _sequence(value: Sequence[Any]) -> JsonValue:
+    return [content(item) for item in value]
+
+
+def _moment(value: dt.datetime | dt.date | dt.time) -> JsonValue:
+    # An hour that a clock goes through twice is two moments of one text.
+    zone: object = getattr(value, "tzinfo", None)
+    return [value.isoformat(), str(zone), getattr(value, "fold", 0)]
+
+
+def _buffer(value: Any) -> JsonValue:  # noqa: ANN401 - whatever lies in memory: bytes, an array
+    held = memoryview(value)
+    if "O" in held.format:  # addresses of objects
+        raise TypeError(held.format)
+    return [held.format, list(held.shape or ()), blake2s(held.tobytes()).hexdigest()]
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
+_TEXTS = (
+    Decimal, Fraction, complex, range, PurePath, UUID, AnyUrl, ZoneInfo, dt.timezone, dt.timedelta,
+    IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network,
+    str, int, float,  # and classes of the author's made of them
+)  # fmt: skip
+_READERS: tuple[tuple[Any, Callable[[Any], JsonValue]], ...] = (
+    (Enum, lambda value: value.name),
+    (BaseModel, _model),
+    (_TEXTS, str),
+    ((dt.datetime, dt.date, dt.time), _moment),
+    (Mapping, _mapping),
+    (AbstractSet, _set),
+    ((list, tuple, deque), _sequence),
+    (Pattern, lambda value: [content(value.pattern), value.flags]),
+    ((SecretStr, SecretBytes, Secret), lambda value: content(value.get_secret_value())),
+    ((bytes, bytearray, memoryview), _buffer),
+)
+"""How to read the content of a value, by its class; the first class that fits decides."""

@@ -1,10 +1,16 @@
-"""The parameters of a tool: read from its function, described as JSON Schema, validated."""
+"""The parameters of a tool: read from its function, described as JSON Schema, validated.
+
+Every edge reads arguments here. What does not fit as it is may fit as what it plainly means: a list or an
+object written as JSON in a text, and a null where a parameter has a default and no null. Arguments that a
+tool does not have are ignored, because hosts add some of their own, unless its author forbids them.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -19,7 +25,7 @@ from pydantic_core import ErrorDetails, to_json
 
 from anabranch._encodable import encodable
 from anabranch._engine import EXIT_AS_ERROR
-from anabranch._json_text import number_problem
+from anabranch._json_text import number_problem, read_json
 from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
@@ -33,6 +39,7 @@ class Parameters:
         tool_name: used in error messages.
         function: the function that has the parameters.
         skip: parameters of the function that the library passes, not the caller.
+        extra: whether arguments without a parameter are ignored or forbidden.
 
     Attributes:
         declared: the parameters, all keyword-only, with resolved annotations.
@@ -40,9 +47,20 @@ class Parameters:
 
     Raises:
         TypeError: a parameter cannot be given by name, or not as JSON.
+        ValueError: ``extra`` is neither.
     """
 
-    def __init__(self, tool_name: str, function: Callable[..., Any], skip: Iterable[str]) -> None:
+    def __init__(
+        self,
+        tool_name: str,
+        function: Callable[..., Any],
+        skip: Iterable[str],
+        extra: Literal["ignore", "forbid"] = "ignore",
+    ) -> None:
+        if extra not in ("ignore", "forbid"):
+            raise ValueError(
+                f'Tool {tool_name!r}: extra={extra!r} is neither "ignore" nor "forbid"'
+            )
         self._tool_name = tool_name
         self.declared: tuple[inspect.Parameter, ...] = tuple(
             _parameters(tool_name, function, frozenset(skip))
@@ -50,7 +68,7 @@ class Parameters:
         fields: dict[str, Any] = {
             _field_name(parameter.name): _field(parameter) for parameter in self.declared
         }
-        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        config = ConfigDict(extra=extra, arbitrary_types_allowed=False)
         try:
             self._model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
             self.schema: dict[str, Any] = self._model.model_json_schema()
@@ -60,20 +78,19 @@ class Parameters:
                 f"Tool {tool_name!r}: a caller cannot give {wrong}, since JSON has no such type."
                 " Take plain data, a pydantic model or a dataclass."
             ) from problem
-        self.schema.pop("additionalProperties", None)
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the body takes them, with defaults.
 
         Raises:
-            InvalidArgumentsError: it names every field that is wrong, missing or unknown.
+            InvalidArgumentsError: it names every field that is wrong, missing or forbidden.
         """
         wrong = {name: number_problem(value) for name, value in arguments.items()}
         if problems := {name: problem for name, problem in wrong.items() if problem}:
             raise InvalidArgumentsError(self._tool_name, problems)
         try:
-            model = self._model.model_validate(dict(arguments))
+            model = self._read(dict(arguments))
         except ValidationError as error:
             problems = {
                 ".".join(map(str, problem["loc"])) or "arguments": self._in_words(problem)
@@ -84,6 +101,28 @@ class Parameters:
             parameter.name: getattr(model, _field_name(parameter.name))
             for parameter in self.declared
         }
+
+    def _read(self, given: dict[str, Any]) -> BaseModel:
+        """Return the arguments as they are, or else as what they plainly mean.
+
+        Raises:
+            ValidationError: neither fits; of the first reading where a null was left out in vain.
+        """
+        try:
+            return self._model.model_validate(given)
+        except ValidationError as error:
+            meant, left_out = as_meant(given, error.errors(include_url=False))
+            if meant == given:
+                raise
+            try:
+                return self._model.model_validate(meant)
+            except ValidationError as second:
+                missing = (
+                    each["loc"] for each in second.errors(include_url=False, include_input=False)
+                )
+                if left_out.isdisjoint(missing):
+                    raise
+            raise
 
     def _in_words(self, problem: ErrorDetails) -> str:
         if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
@@ -96,6 +135,54 @@ class Parameters:
     def to_json(arguments: Mapping[str, Any]) -> str:
         """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
         return to_json(encodable(dict(arguments)), by_alias=True).decode()
+
+
+def as_meant(
+    given: dict[str, Any], problems: Iterable[ErrorDetails]
+) -> tuple[dict[str, Any], set[tuple[int | str, ...]]]:
+    """Return a copy of arguments in which what did not fit is what it plainly means.
+
+    Returns:
+        the copy, and the places of the nulls that it leaves out.
+    """
+    meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
+    for problem in problems:
+        holder, place, value = _found(meant, problem["loc"])
+        if isinstance(value, str) and holder is not None:
+            holder[place] = _decoded(value)
+        elif value is None and isinstance(holder, dict):
+            del holder[place]
+            left_out.add(problem["loc"])
+    return meant, left_out
+
+
+def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
+    """Return the container, the key and the value where a problem is.
+
+    A union adds a tag to the place of a problem, which is no key of the arguments.
+    """
+    holder: Any = None
+    place: Any = None
+    value: object = given
+    for step in loc:
+        if not isinstance(value, dict | list):
+            break
+        inside = cast("Any", value)
+        try:
+            value = inside[step]
+        except (KeyError, IndexError, TypeError):
+            continue
+        holder, place = inside, step
+    return holder, place, cast("object", value)
+
+
+def _decoded(text: str) -> object:
+    """Return the list, object or null that a text says in JSON; anything else as it is."""
+    try:
+        decoded: object = read_json(text)
+    except ValueError:
+        return text
+    return text if isinstance(decoded, str | int | float) else decoded
 
 
 def _field_name(parameter: str) -> str:

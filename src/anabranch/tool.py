@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import CAPABILITIES
 from anabranch._engine import checked_patience, codec_of, current_call, pin
@@ -59,6 +59,7 @@ class Tool(ABC, Generic[T]):
             ``None`` for the server's.
         title: the name that people read.
         annotations: what it does to the world.
+        extra: whether arguments without a parameter are ignored or forbidden.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
     """
@@ -73,6 +74,7 @@ class Tool(ABC, Generic[T]):
     patience: float | None = None
     title: str | None = None
     annotations: ToolAnnotations | None = None
+    extra: Literal["ignore", "forbid"] = "ignore"
     returns: Any
     returned_by: Callable[..., Any]
     _parameters: Parameters
@@ -90,7 +92,7 @@ class Tool(ABC, Generic[T]):
         self.description = description
         self.returned_by = returned_by
         self.returns = hints_of(name, returned_by).get("return", inspect.Signature.empty)
-        self._parameters = Parameters(name, function, skip)
+        self._parameters = Parameters(name, function, skip, self.extra)
         self.parameters = self._parameters.declared
         self.input_schema = self._parameters.schema
 
@@ -98,7 +100,7 @@ class Tool(ABC, Generic[T]):
         """Return the arguments as the body takes them, with defaults.
 
         Raises:
-            InvalidArgumentsError: it names every field that is wrong, missing or unknown.
+            InvalidArgumentsError: it names every field that is wrong, missing or forbidden.
         """
         return self._parameters.validate(arguments)
 
@@ -147,6 +149,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         patience: float | None = None,
         title: str | None = None,
         annotations: ToolAnnotations | None = None,
+        extra: Literal["ignore", "forbid"] = "ignore",
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
@@ -163,6 +166,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
                 f" not {first.name}: {first.annotation}. Write `async def {fn.__name__}(ctx: BranchContext, …)`."
             )
         self.fn = fn
+        self.extra = extra
         self._describe(
             name or fn.__name__,
             inspect.cleandoc(fn.__doc__ or "") if description is None else description,
@@ -202,6 +206,7 @@ def tool(
     patience: float | None = None,
     title: str | None = None,
     annotations: ToolAnnotations | None = None,
+    extra: Literal["ignore", "forbid"] = "ignore",
 ) -> Callable[[Callable[Concatenate[BranchContext, P], Awaitable[T]]], FunctionTool[P, T]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Make a tool of an ``async`` function whose first parameter is the ``BranchContext``.
@@ -213,7 +218,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
             ``requires``, the capabilities that the client must have (``sampling``,
             ``elicitation``, …); ``limits`` of every call; ``patience``, the seconds that work
             outside of steps may hold back an open question in a round; ``title`` and
-            ``annotations``, which clients show to people.
+            ``annotations``, which clients show to people; ``extra``: arguments without a
+            parameter are ignored, since hosts add some, or with ``"forbid"`` refused.
 
     Raises:
         TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
@@ -235,7 +241,7 @@ class HandoffTool(Tool[Any]):
 
     Subclasses define the three methods and may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
-    ``requires``, ``limits`` and ``patience``. Elicitations in the class body are declared.
+    ``requires``, ``limits``, ``patience`` and ``extra``. Elicitations in the class body are declared.
 
     Raises:
         TypeError: when the class is defined, if a phase is missing.

@@ -191,7 +191,7 @@ async def test_invalid_arguments_get_one_message_that_lists_every_field(replay: 
     class Leg(BaseModel):
         to: str
 
-    @tool
+    @tool(extra="forbid")
     async def book(
         ctx: BranchContext, legs: list[Leg], seats: Annotated[int, Field(ge=1)], meal: Literal["a"]
     ) -> None:

@@ -24,8 +24,6 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import PrivateAttr
 
 from anabranch._encodable import encodable
-from anabranch._json_text import read_json
-from anabranch.errors import InvalidArgumentsError
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
     CallFailedError,
@@ -165,7 +163,7 @@ class SdkTool(BaseTool):
             token=REQUEST_STATE if request.is_modern else None,
             unmapped=(ToolError, ResourceError),
         ):
-            value = await self._serve(_validated(self._described, arguments), request)
+            value = await self._serve(self._described.validate(arguments), request)
             if isinstance(value, Unfinished):
                 text = TextContent(type="text", text=value.text)
                 return CallToolResult(content=[text], structured_content=value.structured)
@@ -176,37 +174,3 @@ class SdkTool(BaseTool):
 
     def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
         return self.fn_metadata.convert_result(list_as_one(value))
-
-
-def _validated(described: Described, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the body takes them.
-
-    Some clients send lists and objects as JSON in a text, and the SDK's own tools accept that. So
-    an argument that does not fit as it is may fit as what its text says.
-
-    Raises:
-        InvalidArgumentsError: naming every argument that is wrong, missing or unknown.
-    """
-    try:
-        return described.validate(arguments)
-    except InvalidArgumentsError as error:
-        wrong = {problem.partition(".")[0] for problem in error.problems}
-        decoded = {name: _decoded(arguments[name]) for name in wrong.intersection(arguments)}
-        if all(decoded[name] is arguments[name] for name in decoded):
-            raise
-        try:
-            return described.validate({**arguments, **decoded})
-        except InvalidArgumentsError:
-            pass
-        raise
-
-
-def _decoded(value: object) -> object:
-    """Return the list, object or null that a text says in JSON; anything else as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        decoded: object = read_json(value)
-    except ValueError:
-        return value
-    return value if isinstance(decoded, str | int | float) else decoded

@@ -109,13 +109,13 @@ class Parameters:
             ValidationError: neither fits; of the first reading where a null was left out in vain.
         """
         try:
-            return self._model.model_validate(given)
+            return self._validated(given)
         except ValidationError as error:
             meant, left_out = as_meant(given, error.errors(include_url=False))
             if meant == given:
                 raise
             try:
-                return self._model.model_validate(meant)
+                return self._validated(meant)
             except ValidationError as second:
                 missing = (
                     each["loc"] for each in second.errors(include_url=False, include_input=False)
@@ -123,6 +123,10 @@ class Parameters:
                 if left_out.isdisjoint(missing):
                     raise
             raise
+
+    def _validated(self, given: dict[str, Any]) -> BaseModel:
+        model: BaseModel = self._model.model_validate(given)
+        return model
 
     def _in_words(self, problem: ErrorDetails) -> str:
         if problem["type"] != "extra_forbidden" or len(problem["loc"]) != 1:
@@ -173,7 +177,7 @@ def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
         except (KeyError, IndexError, TypeError):
             continue
         holder, place = inside, step
-    return holder, place, cast("object", value)
+    return holder, place, cast("Any", value)
 
 
 def _decoded(text: str) -> object:

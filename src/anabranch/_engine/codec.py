@@ -53,7 +53,10 @@ class Codec:
         self._exact = exact
         self._refused = refused
         self._name = str(adapter)
-        self._writer, self._reader = (None, None) if adapter is None else _halves(adapter)
+        self._writer: SchemaSerializer | None = None
+        self._reader: SchemaValidator | None = None
+        if adapter is not None:
+            self._writer, self._reader = _halves(adapter)
 
     def require_writable(self, step_id: str) -> None:
         """Refuse a function whose values can never be recorded, before it has an effect.
@@ -156,7 +159,7 @@ def _as_base64(schema: Any) -> Any:  # noqa: ANN401 - a schema of pydantic's, or
             made["config"] = {**made.get("config", {}), **_BASE64}
         return made if changed else parts
     if isinstance(schema, list):
-        items = cast("list[Any]", schema)
+        items = cast("list[object]", schema)
         read = [_as_base64(part) for part in items]
         return read if any(map(operator.is_not, read, items)) else items
     return schema

@@ -57,15 +57,16 @@ def _content_or_type(value: object) -> JsonValue:
 
 def content(value: object) -> JsonValue:
     """Return JSON that is the same for equal values of one type, in every process."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _AS_THEY_ARE:
         return cast("JsonValue", value)
     read = _reader_of(kind)
-    return kind.__qualname__ if read is None else [kind.__qualname__, read(value)]
+    name: str = kind.__qualname__
+    return name if read is None else [name, read(value)]
 
 
 @lru_cache(maxsize=1024)
-def _reader_of(kind: type[Any]) -> Callable[[Any], JsonValue] | None:
+def _reader_of(kind: Any) -> Callable[[Any], JsonValue] | None:  # noqa: ANN401 - a class
     """Return what reads the content of the objects of a class; ``None`` if they have none."""
     for kinds, read in _READERS:
         if issubclass(kind, kinds):

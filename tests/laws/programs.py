@@ -340,7 +340,7 @@ STEPS: dict[str, Callable[[str, str], Any]] = {
 def as_tool(program: Block, limits: Limits | None = None) -> Tool[list[Any]]:
     """The tool that runs ``program`` and returns what it saw."""
 
-    @tool(name="program", limits=limits)
+    @tool(name="program", limits=limits, extra="forbid")
     async def body(ctx: BranchContext) -> list[Any]:
         """Run it."""
         return await run_block(ctx, program, "0")
@@ -452,7 +452,7 @@ async def _going_on(how: str) -> None:
 
 @lru_cache(maxsize=256)
 def as_tool_inside(block: Block, lane: str, limits: Limits, name: str = "inner") -> Tool[list[Any]]:
-    @tool(name=name, limits=limits)
+    @tool(name=name, limits=limits, extra="forbid")
     async def inner(ctx: BranchContext) -> list[Any]:
         """Run a part of it."""
         return await run_block(ctx, block, lane)

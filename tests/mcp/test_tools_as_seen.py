@@ -148,7 +148,6 @@ async def test_a_tool_that_does_not_say_what_it_returns_gives_text(
 
 BAD: dict[str, dict[str, Any]] = {
     "missing": {},
-    "unknown": {"hand": {"cards": []}, "cuont": 3},
     "of a wrong type": {"hand": {"cards": []}, "count": "many"},
     "out of range": {"hand": {"cards": []}, "count": 99},
     "nested": {"hand": {"cards": ["x"], "suit": "clubs"}},

@@ -77,20 +77,19 @@ def draw(folder: Path) -> Iterator[dict[str, str]]:
         run(tool, "apply", place[0], operator, nth, folder=folder)
         patch = run("git", "diff", "--no-color", SOURCE, folder=folder)
         run("git", "checkout", "--quiet", SOURCE, folder=folder)
-        name = operator.split("/")[1]
-        yield {"place": "{}:{}:{}".format(*place), "operator": name, "patch": patch}
+        yield {"place": "{}:{}:{}".format(*place), "operator": operator, "patch": patch}
 
 
 def failing(folder: Path, limit: float, *tests: str) -> str:
     """Return the name of the first test that fails, or how the run ended; nothing if all pass."""
+    command = [*PYTEST.format(limit).split(), *tests]
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as own:
         Path(own).chmod(0o755)  # a Postgres server is in it, of another user
         env = os.environ | {"TMPDIR": own, "ANABRANCH_SEED": SEED}
-        command = [*PYTEST.format(limit).split(), *tests]
-        with Path(own, "said").open("w+") as said:
+        with Path(own, "said").open("w") as said:
             ended = subprocess.call(command, cwd=folder, env=env, stdout=said, stderr=said)
-            said.seek(0)
-            failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said.read(), re.MULTILINE)
+        output = Path(own, "said").read_text(errors="replace")
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output)
     return [*failed, f"exit code {ended}"][0] if ended else ""
 
 
@@ -100,22 +99,23 @@ def measure(mutant: dict[str, str], folder: Path, limit: float) -> dict[str, Any
     tests = folder / "tests" / path.parts[2].strip("_")
     files = sorted([*tests.rglob("test_*.py"), *Path(f"{tests}_support").rglob("test_*.py")])
     near = [file for file in files if path.name.split(".")[0] in file.read_text()]
-    parts = [part for part in (near, [file for file in files if file not in near]) if part]
+    parts = near, [file for file in files if file not in near]
+    left = [[str(file.relative_to(folder)) for file in part] for part in parts if part]
     left_out, killer = list[str](), ""
     apply = ["git", "apply", "-C1"]
     gone = subprocess.run(apply, cwd=folder, input=patch, text=True, check=False).returncode
-    while not gone and parts:
-        killer = failing(folder, limit, "-n2", "--dist=loadfile", *left_out, *map(str, parts[0]))
+    while not gone and left:
+        killer = failing(folder, limit, *left_out, *left[0])
         if not killer:
-            parts.pop(0)
+            left.pop(0)
         elif "::" not in killer or failing(folder, limit, killer):
             break
         else:
             left_out.append(f"--deselect={killer}")
+            left[0] = left[0][left[0].index(killer.split("::")[0]) :]
     run("git", "checkout", "--quiet", SOURCE, folder=folder)
-    result = "gone" if gone else "killed" if killer else "survived"
-    seconds = round(time.monotonic() - begun)
-    return mutant | {"result": result, "seconds": seconds, "killer": killer, "random": left_out}
+    result = {"result": "gone" if gone else "killed" if killer else "survived", "killer": killer}
+    return mutant | result | {"seconds": round(time.monotonic() - begun), "random": left_out}
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     measured.touch()
     known = {one["patch"]: one for one in map(json.loads, measured.read_text().splitlines())}
-    sums = Counter[tuple[str, str]]()
+    sums: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory(prefix="m") as scratch:
         Path(scratch).chmod(0o755)
         clone(folder := Path(scratch, "clone"), commit)

@@ -20,7 +20,7 @@ from hypothesis import given
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from anabranch._engine import Codec, codec_of
-from anabranch._engine.codec import PLAIN, reference_to, resolve
+from anabranch._engine.codec import PLAIN, reference_to, resolve, same
 from anabranch.errors import SerializationError
 from tests.engine.test_journal import JSON
 from tests.randomised import examples
@@ -193,6 +193,16 @@ def test_a_value_without_equality_is_recorded_when_its_fields_come_back() -> Non
         row: int
 
     assert Codec(TypeAdapter(Seat)).record("t/step.1", Seat(4)) == {"row": 4}
+
+    class Grid(list[int]):
+        """Has no single truth when compared, as an array."""
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("ambiguous")
+
+        __hash__ = None
+
+    assert same(Grid([1]), Grid([1]))
     assert Codec(TypeAdapter(Any)).record("t/step.1", [1]) == [1]
 
 

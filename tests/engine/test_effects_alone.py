@@ -11,12 +11,13 @@ from anabranch._engine.branch import Branch
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
+from anabranch._engine.functions import Perform, perform
 from anabranch._engine.journal import Journal
 from anabranch._engine.pinning import pin
 from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
-from anabranch.errors import SerializationError
+from anabranch.errors import NonDeterminismError, SerializationError
 from anabranch.limits import UNLIMITED
 from tests.clocks import Obliging
 from tests.engine.harness import Book
@@ -54,7 +55,7 @@ class FakeScheduler:
 class Bench:
     """Effects and what they need."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: Journal | None = None, perform: Perform = perform) -> None:
         self.journal = journal or Journal("call_1", 0.0)
         self.book = Book()
         self.scheduler = FakeScheduler()
@@ -62,7 +63,7 @@ class Bench:
         records = Records(self.cursor, self.book)
         self.compensations = Compensations(self.journal, Obliging(), records)
         scheduler: Any = self.scheduler
-        self.effects = Effects(self.cursor, scheduler, records, self.compensations)
+        self.effects = Effects(self.cursor, scheduler, records, self.compensations, perform)
         self.scope = Scope(Branch(None, "t", UNLIMITED), "t")
 
     async def step(self, function: Any, *args: Any, undo: Any = None) -> Any:
@@ -168,4 +169,15 @@ async def test_an_effect_does_not_happen_when_its_annotation_is_of_no_json() -> 
     bench = Bench()
     with pytest.raises(SerializationError, match=r"of type .*Socket"):
         await bench.step(connect)
+    assert done == []
+
+
+async def test_the_call_fails_when_an_effect_is_refused() -> None:
+    async def refuse(step_id: str, *_: object) -> Any:
+        raise NonDeterminismError(step_id, "nothing", "step")
+
+    bench = Bench(perform=refuse)
+    with pytest.raises(NonDeterminismError):
+        await bench.step(do, "a")
+    assert isinstance(bench.cursor.fault, NonDeterminismError)
     assert done == []

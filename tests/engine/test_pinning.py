@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,6 +48,11 @@ class Lines(RootModel[list[Order]]):
 class Point:
     x: int
     seen: object = field(default=None, compare=False)
+
+
+@attrs.define
+class Seat:
+    row: int
 
 
 class Named:
@@ -80,6 +86,7 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     ),
     "root model": (lambda: Lines([Order(total=1)]), lambda: Lines([Order(total=2)])),
     "dataclass": (lambda: Point(1), lambda: Point(2)),
+    "attrs class": (lambda: Seat(1), lambda: Seat(2)),
     "class with equality": (lambda: Named("a"), lambda: Named("b")),
     "enum": (lambda: {1: Colour.RED}, lambda: {1: Colour.BLUE}),
     "text of a class": (lambda: {1: Name("a")}, lambda: {1: Name("b")}),

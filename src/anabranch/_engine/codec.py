@@ -249,11 +249,9 @@ def _codec_of(function: Callable[..., object]) -> Codec:
         return PLAIN
     try:
         return Codec(TypeAdapter(annotation), annotation if annotation in _SCALARS else None)
-    except PydanticSchemaGenerationError:  # a class of which pydantic knows nothing
-        return (
-            Codec(None, refused=annotation.__qualname__) if inspect.isclass(annotation) else PLAIN
-        )
-    except PydanticUserError:
+    except PydanticUserError as problem:
+        if isinstance(problem, PydanticSchemaGenerationError) and inspect.isclass(annotation):
+            return Codec(None, refused=annotation.__qualname__)  # pydantic knows nothing of it
         return PLAIN
 
 

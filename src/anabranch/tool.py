@@ -166,7 +166,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
                 f" not {first.name}: {first.annotation}. Write `async def {fn.__name__}(ctx: BranchContext, …)`."
             )
         self.fn = fn
-        self.extra = extra
+        self.extra: Literal["ignore", "forbid"] = extra
         self._describe(
             name or fn.__name__,
             inspect.cleandoc(fn.__doc__ or "") if description is None else description,

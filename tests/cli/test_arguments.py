@@ -73,8 +73,10 @@ def test_schemas_of_other_servers_may_use_all_of_and_const() -> None:
     assert read_arguments(["x=5", "y=go"], None, schema) == {"x": 5, "y": "go"}
 
 
-def test_an_unknown_name_is_left_to_the_server() -> None:
-    assert read_arguments(["y=5"], None, schema_of(int)) == {"y": 5}
+def test_a_typed_name_is_refused_when_it_is_no_parameter() -> None:
+    with pytest.raises(UsageError, match="y: there is no such parameter; there are: x"):
+        read_arguments(["x=1", "y=5"], None, schema_of(int))
+    assert read_arguments(["x=1"], '{"y": 5}', schema_of(int)) == {"x": 1, "y": 5}
 
 
 def test_pairs_go_over_json() -> None:

@@ -146,11 +146,18 @@ def test_a_refusal_is_reported_on_stderr_with_status_1(call: Caller, era: str) -
     assert done.shown.endswith("No seats are left.\n")
 
 
-def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Caller) -> None:
+def test_names_are_refused_with_what_is_missing_when_no_parameter_has_them(call: Caller) -> None:
     done = call("greet", "times=0", "whom=Ann")
+    assert done.status == 2
+    assert "who is missing." in done.shown
+    assert "whom: there is no such parameter" in done.shown
+
+
+def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Caller) -> None:
+    done = call("greet", "--json", '{"times": []}')
     assert done.status == 1
     assert "who: " in done.shown
-    assert "whom: " in done.shown
+    assert "times: " in done.shown
 
 
 @pytest.mark.parametrize(

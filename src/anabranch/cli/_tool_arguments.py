@@ -18,13 +18,16 @@ def read_arguments(
     """Return the arguments in ``json_text``, overridden by those in ``pairs``.
 
     Raises:
-        UsageError: a pair has no ``=``, a name is given twice, or a value has the wrong type; all
-            that is wrong is named.
+        UsageError: a pair has no ``=``, a name is given twice or is no parameter, or a value has
+            the wrong type; all that is wrong is named.
     """
     arguments = _read_object(json_text) if json_text is not None else {}
     typed = list(pairs)
     try:
-        return {**arguments, **read_pairs(typed, schema)}
+        values = {**arguments, **read_pairs(typed, schema)}
+        # Tools ignore what hosts add; a name that a person has typed is meant.
+        if not schema.get("additionalProperties") and "properties" in schema:
+            _check_known(_names(typed), schema["properties"])
     except ValueError as error:
         # The tool, which would name what is missing, is not called with the others.
         given = dict.fromkeys([*arguments, *_names(typed)])
@@ -39,7 +42,14 @@ def read_arguments(
         ]
         others = {name: arguments[name] for name in {*arguments} - {*_names(typed)}}
         wrong = [f"{name}: {why}." for name, why in misfits_of(others, schema)]
-        raise UsageError(" ".join([str(error), *wrong, *missing, *unknown])) from None
+        said = [str(error)] if str(error) else []
+        raise UsageError(" ".join([*said, *wrong, *missing, *unknown])) from None
+    return values
+
+
+def _check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    if {*names}.difference(known):
+        raise ValueError
 
 
 def _names(pairs: Iterable[str]) -> Iterable[str]:

@@ -54,6 +54,10 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     typed = {} if isinstance(tool, BranchSelf) else schema
     arguments = _read_values(text or "{}", typed, usage)
     if isinstance(tool, CalledTool):
+        # Tools ignore what hosts add; a name that a person has typed is meant.
+        known = [parameter.name for parameter in tool.tool.parameters]
+        if unknown := [name for name in arguments if name not in known]:
+            raise SessionError(f"There is no parameter {unknown[0]!r}. {usage}")
         tool.tool.validate(arguments)
     return arguments
 

@@ -90,6 +90,7 @@ class BranchContext:
         self.parent_system_prompt = parent_system_prompt
         self.system_prompt = system_prompt
         self.tools: dict[str, Runnable[Any]] = {tool.name: tool for tool in tools}
+        self._is_conversing = False
 
     # -- where we are --------------------------------------------------------------------------
 
@@ -177,7 +178,8 @@ class BranchContext:
         With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
         to it on success. With ``messages`` exactly those are sent and the conversation stays as
         it is. With ``schema`` the reply is parsed, with ``tool_choice="required"`` a tool call is
-        insisted on; an unfitting reply is retried twice with the reason fed back. The parameters
+        insisted on, and arguments of a tool call must be a JSON object; an unfitting reply is
+        retried twice with the reason fed back. The parameters
         of the model are passed on; ``include_context`` only to a client that has declared
         ``sampling.context``.
 
@@ -202,7 +204,10 @@ class BranchContext:
         )  # fmt: skip
         place = 0 if prompt is None else self._conversation.take_place(scope)
         step_id = self._call.cursor.new_id(scope, "sample", checked_key(key))
-        job = SampleJob(self._call, self._host, scope, step_id, request, schema, place)
+        job = SampleJob(
+            self._call, self._host, scope, step_id, request, schema, place,
+            answers_calls=self._is_conversing,
+        )  # fmt: skip
         needs = ["sampling", *(["sampling.tools"] if bound else [])]
         return self._asking(run_sample(job, self._conversation), step_id, *needs)
 
@@ -217,12 +222,14 @@ class BranchContext:
     def _with_messages(
         self, messages: tuple[Message, ...], tools: Iterable[Runnable[Any]]
     ) -> BranchContext:
-        """Return a view of this branch whose conversation is ``messages``."""
-        return BranchContext(
+        """Return a view of this branch whose conversation is ``messages``, for ``converse``."""
+        view = BranchContext(
             self._call, self._branch, self._host, elicits=self._elicits.values(), messages=messages,
             parent_messages=self.parent_messages, parent_system_prompt=self.parent_system_prompt,
             system_prompt=self.system_prompt, tools=tools,
         )  # fmt: skip
+        view._is_conversing = True
+        return view
 
     # -- asking the person ---------------------------------------------------------------------
 

@@ -125,13 +125,22 @@ class AudioBlock(Shape):
     mime_type: str
 
 
+def _is_none(value: str | None) -> bool:
+    return value is None
+
+
 class ToolUseBlock(Shape):
-    """A call of a tool, as the model asks for it."""
+    """A call of a tool, as the model asks for it.
+
+    ``malformed`` is the text of arguments that are no JSON object: ``input`` is empty then, and the
+    tool is not run. The JSON has it only where there is one.
+    """
 
     type: Literal["tool_use"] = "tool_use"
     id: str
     name: str
     input: dict[str, JsonValue]
+    malformed: str | None = Field(default=None, exclude_if=_is_none)
 
 
 ResultBlock: TypeAlias = Annotated[TextBlock | ImageBlock | AudioBlock, Field(discriminator="type")]
@@ -265,11 +274,12 @@ class ToolSpec(Shape):
 
 
 class ToolCall(Shape):
-    """A call of a tool that a model's reply asks for."""
+    """A call of a tool that a model's reply asks for; ``malformed`` as in a ``ToolUseBlock``."""
 
     id: str
     name: str
     arguments: dict[str, JsonValue]
+    malformed: str | None = Field(default=None, exclude_if=_is_none)
 
 
 class SampleRequest(Shape):
@@ -322,7 +332,7 @@ class SampleReply(Shape):
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that the reply asks for, in its order."""
         return tuple(
-            ToolCall(id=block.id, name=block.name, arguments=block.input)
+            ToolCall(id=block.id, name=block.name, arguments=block.input, malformed=block.malformed)
             for block in self.content
             if isinstance(block, ToolUseBlock)
         )

@@ -515,3 +515,33 @@ async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_o
     assert "was cut" in results["u2"]
     assert ran == ["whole"]
     await here.check()
+
+
+async def test_a_call_whose_arguments_are_no_object_is_answered_and_not_run() -> None:
+    """The calls beside it run, and the thread can be read again as it was."""
+    ran: list[str] = []
+
+    @tool
+    async def note(ctx: BranchContext, text: str = "all") -> str:
+        """Note something."""
+        ran.append(text)
+        return "noted"
+
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if results_in(request.messages[-1].content):
+            return "one by one, then"
+        reply = calls(("u1", "note", {"text": "whole"}), ("u2", "note", {}))
+        broken = reply.content[-1].model_copy(update={"malformed": '{"text": "a"}{"text": "b"}'})
+        return reply.model_copy(update={"content": (*reply.content[:-1], broken)})
+
+    here = await set_up(decide, tools=[note])
+    assert (await here.say("note")).text == "one by one, then"
+    results = results_in(here.model.requests[-1].messages[-1].content)
+    assert (results["u1"], ran) == ("noted", ["whole"])
+    assert "must be one JSON object" in results["u2"]
+    assert '{"text": "a"}{"text": "b"}' in results["u2"]
+    assert [each.malformed for node in (await here.tree()).nodes for each in node.tool_uses] == [
+        None,
+        '{"text": "a"}{"text": "b"}',
+    ]
+    await here.check()

@@ -338,3 +338,18 @@ async def test_what_is_no_tool_is_refused_at_once_in_a_sentence(given: Any) -> N
     assert said.startswith(
         "converse(tools=…) takes a list of @tool functions and HandoffTools, and "
     )
+
+
+async def test_a_call_whose_arguments_are_no_object_gets_a_result_that_says_so(
+    replay: bool,
+) -> None:
+    """The tool does not run, although it would take no arguments; the others of the reply do."""
+    broken = ToolUseBlock(id="u9", name="refuse", input={}, malformed='["a"]')
+    rome = calls(("weather", {"city": "Rome"}))
+    reply = rome.model_copy(update={"content": (broken, *rome.content)})
+    client = MockClient(samples=[reply, "Done."])
+    await run_tool(conversing(weather, refuse), {}, client, replay=replay)
+    no, yes = texts(client.sample_calls[-1].messages)
+    assert "must be one JSON object" in no
+    assert '["a"]' in no
+    assert json.loads(yes)["city"] == "Rome"

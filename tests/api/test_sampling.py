@@ -235,6 +235,22 @@ async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None
     assert kinds == [["text"], ["tool_use"], ["tool_result"]]
 
 
+async def test_a_call_whose_arguments_are_no_object_is_asked_for_again(replay: bool) -> None:
+    """So that an author never runs a tool with arguments that the model has not given."""
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        (wanted,) = (await ctx.sample("weather?", tools=[WEATHER])).tool_calls
+        return str(wanted.arguments["city"])
+
+    two = '{"city": "Rome"}{"city": "Oslo"}'
+    broken = ToolUseBlock(id="u1", name="weather", input={}, malformed=two)
+    client = MockClient(samples=[SampleReply(content=(broken,)), wish("Rome")])
+    assert await run_tool(ask, {}, client, replay=replay) == "Rome"
+    assert "must be one JSON object" in client.sample_calls[1].messages[-1].text
+    assert two in client.sample_calls[1].messages[-2].text
+
+
 async def test_a_tool_use_is_returned_and_not_added_to_the_conversation(replay: bool) -> None:
     """Chosen: its result never enters the conversation, and a provider refuses one without."""
 

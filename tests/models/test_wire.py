@@ -4,6 +4,7 @@ Their own clients, against a server on this machine that refuses what the makers
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -245,17 +246,58 @@ async def _sampled(model: Any, request: SampleRequest) -> SampleReply:
     return reply
 
 
-async def test_arguments_that_are_no_json_reach_the_tool_for_it_to_refuse(
-    provider: Provider,
+@dataclass(frozen=True)
+class Written(Call):
+    """A call whose arguments are any text."""
+
+    text: str = ""
+
+    @property
+    def json(self) -> str:
+        return self.text
+
+
+TWO_OBJECTS = '{"at": "Denver"}{"at": "Moab"}'
+
+
+@pytest.mark.parametrize("model", [OPENAI, OLLAMA])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [TWO_OBJECTS, '{"at": "str', '["Denver"]', '"Denver"', "Denver", "7", '"[1]"', "[" * 9999],
+)
+async def test_arguments_that_are_no_object_arrive_as_they_were_written(
+    provider: Provider, model: str, streamed: bool, text: str
 ) -> None:
-    """A model that has reached its limit stops in the middle of them."""
+    """And as no input, also when the call is sent back with the result that says so."""
+    provider.will(Say("", (Written("c1", "look", text=text),)))
+    opened = open_model(model)
+    reply = await _sampled(opened, REQUEST) if streamed else await opened.sample(REQUEST)
+    (call,) = reply.tool_calls
+    assert (call.arguments, call.malformed) == ({}, text)
+    said = assistant(reply.content)
+    result = ToolResultBlock(tool_use_id=call.id, content=(TextBlock(text="No."),), is_error=True)
+    provider.will(Say("Sorry."))
+    again = REQUEST.model_copy(update={"messages": (user("?"), said, user([result]))})
+    assert (await opened.sample(again)).text == "Sorry."
+    assert "INVALID_JSON" not in json.dumps(provider.bodies[-1])
 
-    class Half(Call):
-        @property
-        def json(self) -> str:
-            return '{"at": "str'
 
-    provider.will(Say("", (Half("c1", "look"),), reason="length"))
+@pytest.mark.parametrize("model", [OPENAI, OLLAMA])
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("", {}), (" ", {}), ("null", {}), (json.dumps('{"at": "sea"}'), {"at": "sea"})],
+)
+async def test_arguments_that_plainly_mean_an_object_are_read(
+    provider: Provider, model: str, text: str, read: dict[str, Any]
+) -> None:
+    provider.will(Say("", (Written("c1", "look", text=text),)))
+    (call,) = (await open_model(model).sample(REQUEST)).tool_calls
+    assert (call.arguments, call.malformed) == (read, None)
+    assert call.model_dump().keys() == {"id", "name", "arguments"}
+
+
+async def test_arguments_that_were_cut_are_malformed_at_the_limit(provider: Provider) -> None:
+    provider.will(Say("", (Written("c1", "look", text='{"at": "str'),), reason="length"))
     reply = await open_model(OLLAMA).sample(REQUEST)
-    assert reply.stop_reason == "maxTokens"
-    assert reply.tool_calls[0].arguments == {"INVALID_JSON": '{"at": "str'}
+    assert (reply.stop_reason, reply.tool_calls[0].malformed) == ("maxTokens", '{"at": "str')

@@ -19,6 +19,7 @@ from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._asking.host import Runnable
 from anabranch._asking.sampling import SampleResult
 from anabranch._engine import all_of, codec_of
+from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import AnabranchError, ConverseRoundsError
 from anabranch.messages import (
@@ -165,11 +166,13 @@ class _Talk:
     def _result(self, here: _Context, use: ToolUseBlock, *, cut: bool) -> Op[ToolResultBlock]:
         """Begin a call, so that it is named in the order of the reply; return what awaits it."""
         operation, failure = None, CUT
-        if not cut:
+        if use.malformed is not None and not cut:
+            failure = refusal(use.name, use.malformed)
+        elif not cut:
             try:
                 operation = here.call_tool(use.name, **use.input)
-            except AnabranchError as refusal:  # no such tool, or the arguments do not fit
-                failure = str(refusal)
+            except AnabranchError as error:  # no such tool, or the arguments do not fit
+                failure = str(error)
         return _returned(use, here.tools.get(use.name), operation, failure)
 
 

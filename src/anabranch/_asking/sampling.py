@@ -20,6 +20,7 @@ from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._encodable import encodable
 from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
+from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
@@ -85,7 +86,8 @@ class SampleJob:
     """All that one ``ctx.sample`` asks for.
 
     The messages of ``request`` end with the prompt; ``schema`` is not in it yet. ``place`` is where
-    in the conversation prompt and reply go, 0 for nowhere.
+    in the conversation prompt and reply go, 0 for nowhere. ``answers_calls`` is whether malformed
+    tool calls get a result each, so that the reply need not be repeated.
     """
 
     call: Call[Any]
@@ -95,6 +97,7 @@ class SampleJob:
     request: SampleRequest
     schema: type[BaseModel] | None = None
     place: int = 0
+    answers_calls: bool = False
 
 
 def check_options(
@@ -286,6 +289,10 @@ def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | 
             return None, describe(problem)
     if job.request.tool_choice == "required" and not reply.tool_calls:
         return None, "no tool was called, although one is required"
+    if not job.answers_calls and reply.stop_reason != "maxTokens":
+        for call in reply.tool_calls:
+            if call.malformed is not None:
+                return None, refusal(call.name, call.malformed)
     return None, None
 
 

@@ -60,7 +60,10 @@ def usage_tokens(prompt: int, reply: SampleReply) -> int:
 
 def said(reply: SampleReply) -> str:
     """Return the reply as text; a structured answer given through the tool counts as its JSON."""
-    inputs = [json.dumps(call.arguments) for call in reply.tool_calls]
+    inputs = [
+        json.dumps(call.arguments) if call.malformed is None else call.malformed
+        for call in reply.tool_calls
+    ]
     return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch._extras import find_framework
+from anabranch._tool_arguments import tool_use
 from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
@@ -47,8 +48,8 @@ class ChatModelSampler:
             messages, stop=[*(request.stop_sequences or ())] or None, max_tokens=request.max_tokens
         )
         uses = [
-            ToolUseBlock(id=call["id"] or call["name"], name=call["name"], input=call["args"])
-            for call in reply.tool_calls
+            tool_use(call["id"] or call["name"] or "", call["name"] or "", call["args"])
+            for call in (*reply.tool_calls, *reply.invalid_tool_calls)
         ]
         text = [TextBlock(text=reply.text)] if reply.text or not uses else []
         used: dict[str, int] = reply.usage_metadata or {}

@@ -40,7 +40,8 @@ def _line(role: str, block: Block) -> str:
         case TextBlock():
             return f"{role}: {block.text}"
         case ToolUseBlock():
-            return f"{role} calls {block.name} {json.dumps(block.input, ensure_ascii=False)}"
+            given = block.malformed or json.dumps(block.input, ensure_ascii=False)
+            return f"{role} calls {block.name} {given}"
         case ToolResultBlock():
             texts = text_of(each for each in block.content if isinstance(each, TextBlock))
             return f"{'error' if block.is_error else 'result'}: {texts}"

@@ -115,7 +115,7 @@ def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
 def last_return(node: Node) -> ReturnInput | None:
     """Return how a reply returns from its branch, ``None`` if it does not, or not validly."""
     for use in node.tool_uses:
-        if use.name == BRANCH_RETURN:
+        if use.name == BRANCH_RETURN and use.malformed is None:
             with suppress(ToolError):
                 return read_input(ReturnInput, use.input, BRANCH_RETURN)
     return None

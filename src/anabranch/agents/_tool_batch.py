@@ -20,6 +20,7 @@ from functools import partial
 
 from anabranch._asking.answerer import Answerer
 from anabranch._engine import Notice
+from anabranch._tool_arguments import refusal
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
     AgentTool,
@@ -204,6 +205,8 @@ class ToolBatch:
                 return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
             if _is_cut(self._line.caller, use):
                 return Outcome(CUT, is_error=True)
+            if use.malformed is not None:
+                return Outcome(refusal(use.name, use.malformed), is_error=True)
             if self._continuation.is_stopped and not isinstance(tool, CalledTool | BranchingTool):
                 return Outcome(NO_RESULT, is_error=True)  # it has nothing to undo
             return await tool.use(here)

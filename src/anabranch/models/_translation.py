@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_ai import messages as ai
 from pydantic_ai.tools import ToolDefinition
 
+from anabranch._tool_arguments import tool_use
 from anabranch.messages import (
     NOTHING,
     AudioBlock,
@@ -186,7 +187,7 @@ def _blocks(part: ai.ModelResponsePart, names: Mapping[str, str]) -> Iterator[Bl
             yield TextBlock(text=text)
         case ai.ToolCallPart():
             name = names.get(part.tool_name, part.tool_name)
-            yield ToolUseBlock(id=part.tool_call_id, name=name, input=part.args_as_dict())
+            yield tool_use(part.tool_call_id, name, part.args)
         case ai.FilePart(content=file) if file.is_image:
             yield ImageBlock(data=file.base64, mime_type=file.media_type)
         case ai.FilePart(content=file) if file.is_audio:

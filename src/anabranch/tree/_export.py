@@ -113,7 +113,8 @@ def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
             case TextBlock():
                 parts.append(_quoted(block.text))
             case ToolUseBlock():
-                parts += [f"calls {_line(block.name)}:", _fenced(_pretty(block.input), "json")]
+                given = block.malformed or _pretty(block.input)
+                parts += [f"calls {_line(block.name)}:", _fenced(given, "json")]
             case ToolResultBlock():
                 what = "an error" if block.is_error else "a result"
                 text = text_of(one for one in block.content if isinstance(one, TextBlock))

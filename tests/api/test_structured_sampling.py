@@ -44,6 +44,33 @@ async def test_a_code_fence_around_the_json_is_taken_off(fenced: str) -> None:
     assert verdict.score == 7
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"Certainly! Here is my verdict:\n\n{GOOD}\n\nAnything else?",
+        f"Sure:\n```json\n{GOOD}\n```",
+        f'<think>{{"score": 1, "reason": "?"}}</think>{GOOD}',
+        through_the_tool().model_copy(
+            update={
+                "content": (
+                    ToolUseBlock(id="u1", name="__schema__", input={}, malformed=f"{GOOD}{GOOD}"),
+                )
+            }
+        ),
+    ],
+    ids=["polite", "fenced", "thinking", "twice"],
+)
+async def test_the_one_answer_in_a_reply_is_read_without_a_retry(said: str | SampleReply) -> None:
+    verdict = await run_tool(judge, {}, MockClient(samples=[said]))
+    assert verdict.score == 7
+
+
+async def test_different_answers_in_a_reply_are_asked_for_again() -> None:
+    client = MockClient(samples=[GOOD + GOOD.replace("7", "8"), GOOD])
+    assert (await run_tool(judge, {}, client)).score == 7
+    assert "several answers" in client.sample_calls[1].messages[-1].text
+
+
 @pytest.mark.requirement("sampling.schema-tool")
 async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool) -> None:
     """Required: a prepended __schema__ tool carries the schema."""

@@ -20,6 +20,7 @@ from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._encodable import encodable
 from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
+from anabranch._json_answer import answer_in
 from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
@@ -280,13 +281,7 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
 def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | None]:
     """Return what was parsed, and what is wrong with the reply, if anything is."""
     if job.schema is not None:
-        given = [call.arguments for call in reply.tool_calls if call.name == SCHEMA_TOOL]
-        try:
-            if given:
-                return job.schema.model_validate(given[0]), None
-            return job.schema.model_validate_json(_without_fence(reply.text)), None
-        except ValidationError as problem:
-            return None, describe(problem)
+        return _parsed(job.schema, reply)
     if job.request.tool_choice == "required" and not reply.tool_calls:
         return None, "no tool was called, although one is required"
     if not job.answers_calls and reply.stop_reason != "maxTokens":
@@ -296,11 +291,17 @@ def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | 
     return None, None
 
 
-def _without_fence(text: str) -> str:
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```"):
-        text = text[3:-3].partition("\n")[2]
-    return text
+def _parsed(schema: type[BaseModel], reply: SampleReply) -> tuple[BaseModel | None, str | None]:
+    given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
+    try:
+        if given and given[0].malformed is None:
+            return schema.model_validate(given[0].arguments), None
+        text = given[0].malformed if given else reply.text
+        return answer_in(text or "", schema.model_validate_json), None
+    except ValidationError as problem:
+        return None, describe(problem)
+    except ValueError as problem:
+        return None, str(problem)
 
 
 def _correction(job: SampleJob, problem: str) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
+from anabranch._json_answer import answer_in
 from anabranch.memory._finished import FinishedBranch
 from anabranch.memory._items import Draft, Memory, Outcome
 from anabranch.messages import SampleReply, SampleRequest, user
@@ -121,7 +122,7 @@ def read_verdict(reply: SampleReply) -> Verdict:
     Raises:
         ValueError: it names none.
     """
-    return _Judgement.model_validate_json(_json_in(reply.text, "{}")).outcome
+    return answer_in(reply.text, _Judgement.model_validate_json).outcome
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesson]:
@@ -131,7 +132,7 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesso
         ValueError: it has no list.
     """
     lessons: list[Lesson] = []
-    for each in _LISTED.validate_json(_json_in(reply.text, "[]")):
+    for each in answer_in(reply.text, _LISTED.validate_json):
         try:
             lessons.append(Lesson(Draft.model_validate(each), *_compared(each, known)))
         except ValidationError:
@@ -149,8 +150,3 @@ def _compared(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None
         return "new", None
     named = 1 <= compared.known <= len(known)
     return (compared.relation, known[compared.known - 1]) if named else (None, None)
-
-
-def _json_in(text: str, brackets: str) -> str:
-    start, end = text.find(brackets[0]), text.rfind(brackets[1])
-    return text[start : end + 1] if 0 <= start < end else ""

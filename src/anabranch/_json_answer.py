@@ -1,0 +1,126 @@
+"""The JSON that a model was asked for, found in whatever it has said around it.
+
+Models put a polite sentence before it, a fence around it, and their thinking above it. The time is
+linear in the length of the reply, which has its author's words in it and those of strangers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+__all__ = ["answer_in"]
+
+T = TypeVar("T")
+
+_THINKING = r"think|thinking|thought|thoughts|reasoning"
+_THINKS = re.compile(rf"\s*<(?:{_THINKING})>", re.IGNORECASE)
+_THOUGHT = re.compile(rf"</(?:{_THINKING})>", re.IGNORECASE)
+_OPENING = re.compile(r"[{\[]")
+_TOKEN = re.compile(
+    r"[ \t\n\r]*+(?:(?P<opens>[{\[])|(?P<closes>[}\]])|[,:]"
+    r'|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+    r"|[-+.0-9eE]++|true|false|null|NaN|-?Infinity)"
+)
+_SPACE = re.compile(r"[ \t\n\r]*+")
+_PAIRS = {"{": "}", "[": "]"}
+
+
+def answer_in(text: str, read: Callable[[str], T]) -> T:
+    """Return the one JSON value in a reply that ``read`` accepts.
+
+    A value that is not in a list or an object is found if nothing, or only a fence, is around it.
+
+    Args:
+        text: the reply.
+        read: returns what a JSON text says, or raises a ``ValidationError``.
+
+    Raises:
+        ValidationError: no value is accepted; of the longest one, if there is any.
+        ValueError: two different ones are.
+    """
+    try:
+        return read(text.strip())
+    except ValidationError as problem:
+        refused = problem
+    fitting: list[T] = []
+    longest = 0
+    for part in _parts(text):
+        try:
+            value = read(part)
+        except ValidationError as problem:
+            if len(part) > longest:
+                longest, refused = len(part), problem
+            continue
+        if value not in fitting:
+            fitting.append(value)
+        if len(fitting) > 1:
+            raise ValueError("there are several answers in the reply, and they differ")
+    if not fitting:
+        raise refused
+    return fitting[0]
+
+
+def _parts(text: str) -> list[str]:
+    """Return the JSON values after the thinking; if there are none, those in all that was said."""
+    *_, end = [0, *(found.end() for found in _THOUGHT.finditer(text))]
+    if not end and _THINKS.match(text):
+        return []  # the reply was cut before its answer
+    return _values(text[end:]) or (_values(text) if end else [])
+
+
+def _values(said: str) -> list[str]:
+    return list(_nested(said)) or [part for part in _fenced(said) if _is_json(part)]
+
+
+def _nested(said: str) -> Iterator[str]:
+    """Yield the lists and objects that are in no other one, each as its text.
+
+    What begins like one and is cut, or turns out to be prose, is skipped as far as it was read.
+    """
+    opening = _OPENING.search(said)
+    while opening is not None:
+        start, end, is_whole = opening.start(), opening.start(), False
+        waiting: list[str] = []
+        while (token := _TOKEN.match(said, end)) is not None:
+            end = token.end()
+            if (opened := token["opens"]) is not None:
+                waiting.append(_PAIRS[opened])
+            elif (closed := token["closes"]) is not None and waiting.pop() != closed:
+                break
+            if not waiting:
+                is_whole = True
+                break
+        if is_whole and _is_json(said[start:end]):
+            yield said[start:end]
+        opening = _OPENING.search(said, end if token else _after_fault(said, end))
+
+
+def _after_fault(said: str, end: int) -> int:
+    """Return where to go on after what is no token: after the line, if a text is not closed in it."""
+    space = _SPACE.match(said, end)
+    fault = space.end() if space else end
+    if not said.startswith('"', fault):
+        return fault
+    line = said.find("\n", fault)
+    return len(said) if line < 0 else line
+
+
+def _fenced(said: str) -> Iterator[str]:
+    """Yield what stands in fences, without the language that a fence is opened with."""
+    for part in said.split("```")[1::2]:
+        first, _, rest = part.partition("\n")
+        yield (rest if first.strip().isalpha() and rest.strip() else part).strip()
+        yield part.strip().removeprefix("json").strip()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True

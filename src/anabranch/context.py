@@ -33,6 +33,7 @@ from anabranch._asking.sampling import (
 )
 from anabranch._asking.sleeping import sleep, sleep_until
 from anabranch._asking.stepping import step
+from anabranch._asking.wanted_form import wanted_form
 from anabranch._engine import (
     Branch,
     Call,
@@ -146,13 +147,13 @@ class BranchContext:
 
     @overload
     def sample(
-        self, prompt: str | None = None, *, schema: type[M],
+        self, prompt: str | None = None, *, schema: type[T],
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, model_preferences: Mapping[str, Any] | None = None,
         temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
         include_context: IncludedContext | None = None, metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-    ) -> Op[SampleResult[M]]: ...  # fmt: skip
+    ) -> Op[SampleResult[T]]: ...  # fmt: skip
     @overload
     def sample(
         self, prompt: str | None = None, *,
@@ -165,7 +166,7 @@ class BranchContext:
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
     def sample(  # noqa: PLR0913 - the options of a model request, all by keyword
-        self, prompt: str | None = None, *, schema: type[BaseModel] | None = None,
+        self, prompt: str | None = None, *, schema: type[Any] | None = None,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
@@ -177,20 +178,22 @@ class BranchContext:
 
         With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
         to it on success. With ``messages`` exactly those are sent and the conversation stays as
-        it is. With ``schema`` the reply is parsed, with ``tool_choice="required"`` a tool call is
-        insisted on, and arguments of a tool call must be a JSON object; an unfitting reply is
-        retried twice with the reason fed back. The parameters
-        of the model are passed on; ``include_context`` only to a client that has declared
+        it is. With ``schema``, a model or a type such as ``list[str]``, the reply is parsed; with
+        ``tool_choice="required"`` a tool call is insisted on; arguments of a tool must be a JSON
+        object. An unfitting reply is retried twice with the reason fed back. The parameters of the
+        model are passed on; ``include_context`` only to a client that has declared
         ``sampling.context``.
 
         Raises:
             ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
                 ``tools``; ``tool_choice`` without; a parameter that cannot be sent; a ``key`` that
                 was used before, or has one of ``/~#<>`` in it.
+            TypeError: no JSON has values of ``schema``.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
         bound = None if tools is None else tuple(map(as_spec, tools))
         check_options(messages, prompt, max_tokens, schema, bound, tool_choice)
+        form = None if schema is None else wanted_form(schema)
         scope = self._scope()
         if prompt is not None:
             sent = (*self._conversation.messages(scope), user(prompt))
@@ -205,7 +208,7 @@ class BranchContext:
         place = 0 if prompt is None else self._conversation.take_place(scope)
         step_id = self._call.cursor.new_id(scope, "sample", checked_key(key))
         job = SampleJob(
-            self._call, self._host, scope, step_id, request, schema, place,
+            self._call, self._host, scope, step_id, request, form, place,
             answers_calls=self._is_conversing,
         )  # fmt: skip
         needs = ["sampling", *(["sampling.tools"] if bound else [])]

@@ -1,6 +1,7 @@
 """Samples with a schema: parsed, retried with the reason, and returned as an exchange of three."""
 
 import json
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -8,6 +9,7 @@ from pydantic import BaseModel, Field
 from anabranch import BranchContext, Capabilities, SampleResult, SampleValidationError, tool, user
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.testing import MockClient, run_tool
+from anabranch.tool import Tool
 
 
 class Verdict(BaseModel):
@@ -23,7 +25,7 @@ async def judge(ctx: BranchContext) -> Verdict:
     return (await ctx.sample("Judge it.", schema=Verdict)).parsed
 
 
-def through_the_tool(**arguments: int | str) -> SampleReply:
+def through_the_tool(**arguments: Any) -> SampleReply:
     use = ToolUseBlock(id="u1", name="__schema__", input={**arguments})
     return SampleReply(content=(use,), stop_reason="toolUse")
 
@@ -243,3 +245,83 @@ async def test_a_parsed_value_survives_the_rounds_that_follow(replay: bool) -> N
         return GOOD if request.tools else "fine"
 
     assert await run_tool(ask, {}, MockClient(samples=answer), replay=replay) == 7
+
+
+class Good(BaseModel):
+    good: str
+
+
+class Tree(BaseModel):
+    name: str
+    below: list["Tree"] = []
+
+
+def asking(schema: Any) -> Tool[Any]:
+    @tool
+    async def ask(ctx: BranchContext) -> Any:
+        result = await ctx.sample("Which?", schema=schema)
+        assert ctx.messages[-1].text == result.text
+        return [result.parsed, result.exchange[-1].content[0].content[0].text]  # type: ignore[union-attr]
+
+    return ask
+
+
+LEAF = {"name": "a", "below": []}
+SHAPES: list[tuple[Any, Any, Any]] = [
+    (list[str], ["a", "b"], ["a", "b"]),
+    (int, 7, 7),
+    (str, "a", "a"),
+    (Literal["a", "b"], "b", "b"),
+    (list[Good], [{"good": "a"}], [Good(good="a")]),
+    (Good | Verdict, {"good": "a"}, Good(good="a")),
+    (int | None, None, None),
+    (Tree, LEAF, Tree(name="a")),  # its root is a reference
+    (Annotated[list[int], Field(max_length=2)], [1], [1]),
+    (Annotated[int, Field(json_schema_extra={"examples": [1]})], 1, 1),
+]
+
+
+@pytest.mark.parametrize(("schema", "given", "parsed"), SHAPES, ids=repr)
+@pytest.mark.parametrize("tools", [True, False])
+async def test_a_form_that_is_no_object_is_wrapped_for_a_tool_and_unwrapped(
+    schema: Any, given: Any, parsed: Any, tools: bool, replay: bool
+) -> None:
+    """A tool's arguments are an object, and providers refuse a schema of them that is none."""
+    reply = through_the_tool(answer=given) if tools else f"Here:\n```json\n{json.dumps(given)}\n```"
+    client = MockClient(samples=[reply], capabilities=Capabilities(sampling_tools=tools))
+    assert await run_tool(asking(schema), {}, client, replay=replay) == [
+        parsed,
+        json.dumps(given, separators=(",", ":")),
+    ]
+    (request,) = client.sample_calls
+    for offered in request.tools or ():
+        assert offered.input_schema["type"] == "object"
+        assert offered.input_schema["required"] == ["answer"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        through_the_tool(items=["a"]),
+        through_the_tool(answer='["a"]'),
+        'I need no tool: ["a"]',
+        '{"answer": ["a"]}',
+    ],
+    ids=["named otherwise", "as a text", "said", "said as for the tool"],
+)
+async def test_a_list_is_read_as_a_model_may_give_it(reply: Any) -> None:
+    assert (await run_tool(asking(list[str]), {}, MockClient(samples=[reply])))[0] == ["a"]
+
+
+async def test_a_list_that_does_not_fit_is_asked_for_again() -> None:
+    client = MockClient(samples=[through_the_tool(answer=[1]), through_the_tool(answer=["a"])])
+    assert (await run_tool(asking(list[str]), {}, client))[0] == ["a"]
+    assert "0: Input should be a valid string" in client.sample_calls[1].messages[-1].text
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, len, object()], ids=repr)
+async def test_what_is_no_type_is_refused_before_the_model_is_asked(schema: Any) -> None:
+    client = MockClient(samples=[GOOD])
+    with pytest.raises(TypeError, match=r"sample\(schema=…\) takes a model"):
+        await run_tool(asking(schema), {}, client)
+    assert client.sample_calls == []

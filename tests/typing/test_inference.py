@@ -141,6 +141,16 @@ async def test_a_sample_with_a_schema_has_its_type() -> None:
     assert await run_tool(outer, {}, willing()) == 1
 
 
+async def test_a_sample_with_another_type_than_a_model_has_that_type() -> None:
+    @tool
+    async def outer(ctx: BranchContext) -> list[str]:
+        result = await ctx.sample("list", schema=list[str])
+        assert_type(result, SampleResult[list[str]])
+        return result.parsed
+
+    assert await run_tool(outer, {}, MockClient(samples=['["a"]'])) == ["a"]
+
+
 async def test_gather_is_a_typed_tuple_and_race_a_union() -> None:
     """Contract: gather(*ops), race(*ops): typed."""
 
@@ -171,7 +181,7 @@ async def wrong_calls(ctx: BranchContext) -> None:
     await search(ctx)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     await search(ctx, "Rome", badget=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     await ctx.elicit(int, "?")  # type: ignore[type-var] # pyright: ignore[reportCallIssue, reportArgumentType]
-    await ctx.sample("?", schema=int)  # type: ignore[type-var] # pyright: ignore[reportArgumentType]
+    await ctx.sample("?", schema="int")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]
     make_plugin(search).on(CONFIRM, wrong)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await ctx.log("loud", "x")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     answer = await ctx.elicit(CONFIRM, "?")

@@ -12,15 +12,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
-from anabranch._encodable import encodable
+from anabranch._asking.wanted_form import SCHEMA_TOOL, WantedForm
 from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
-from anabranch._json_answer import answer_in
 from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
@@ -55,7 +54,6 @@ logger: logging.Logger = logging.getLogger("anabranch.asking")
 
 DEFAULT_MAX_TOKENS = 1024
 ATTEMPTS = 3
-SCHEMA_TOOL = "__schema__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class SampleResult(Generic[P]):
 class SampleJob:
     """All that one ``ctx.sample`` asks for.
 
-    The messages of ``request`` end with the prompt; ``schema`` is not in it yet. ``place`` is where
+    The messages of ``request`` end with the prompt; ``form`` is not in it yet. ``place`` is where
     in the conversation prompt and reply go, 0 for nowhere. ``answers_calls`` is whether malformed
     tool calls get a result each, so that the reply need not be repeated.
     """
@@ -96,7 +94,7 @@ class SampleJob:
     scope: Scope
     step_id: str
     request: SampleRequest
-    schema: type[BaseModel] | None = None
+    form: WantedForm | None = None
     place: int = 0
     answers_calls: bool = False
 
@@ -186,15 +184,18 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
 
 def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> SampleRequest:
     changed: dict[str, Any] = {"messages": messages}
-    if job.schema is not None:
-        schema, system = job.schema.model_json_schema(), job.request.system_prompt
+    if job.form is not None:
+        system = job.request.system_prompt
         if (job.host.own if own else job.host.capabilities).has("sampling.tools"):
             spec = ToolSpec(
-                name=SCHEMA_TOOL, description="Give the answer in this form.", input_schema=schema
+                name=SCHEMA_TOOL,
+                description="Give the answer in this form.",
+                input_schema=job.form.tool_schema,
             )
             changed |= {"tools": (spec,), "tool_choice": "required"}
         else:
-            form = f"Reply with JSON only, fitting this JSON Schema:\n{json.dumps(schema)}"
+            schema = json.dumps(job.form.schema)
+            form = f"Reply with JSON only, fitting this JSON Schema:\n{schema}"
             changed["system_prompt"] = f"{system}\n\n{form}" if system else form
     return job.request.model_copy(update=changed)
 
@@ -278,10 +279,10 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
         raise failure from problem
 
 
-def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | None]:
+def _check(job: SampleJob, reply: SampleReply) -> tuple[Any, str | None]:
     """Return what was parsed, and what is wrong with the reply, if anything is."""
-    if job.schema is not None:
-        return _parsed(job.schema, reply)
+    if job.form is not None:
+        return job.form.read(reply)
     if job.request.tool_choice == "required" and not reply.tool_calls:
         return None, "no tool was called, although one is required"
     if not job.answers_calls and reply.stop_reason != "maxTokens":
@@ -291,39 +292,24 @@ def _check(job: SampleJob, reply: SampleReply) -> tuple[BaseModel | None, str | 
     return None, None
 
 
-def _parsed(schema: type[BaseModel], reply: SampleReply) -> tuple[BaseModel | None, str | None]:
-    given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
-    try:
-        if given and given[0].malformed is None:
-            return schema.model_validate(given[0].arguments), None
-        text = given[0].malformed if given else reply.text
-        return answer_in(text or "", schema.model_validate_json), None
-    except ValidationError as problem:
-        return None, describe(problem)
-    except ValueError as problem:
-        return None, str(problem)
-
-
 def _correction(job: SampleJob, problem: str) -> str:
-    wanted = "JSON only, in the wanted form" if job.schema is not None else "a tool call"
+    wanted = "JSON only, in the wanted form" if job.form is not None else "a tool call"
     return f"That did not fit: {problem}. Reply again with {wanted}."
 
 
-def _result(
-    job: SampleJob, reply: SampleReply, parsed: BaseModel | None
-) -> SampleResult[BaseModel | None]:
+def _result(job: SampleJob, reply: SampleReply, parsed: Any) -> SampleResult[Any]:  # noqa: ANN401 - as the form
     prompt = job.request.messages[-1]
-    if parsed is None:
+    if job.form is None:
         exchange = Exchange((prompt, Message(role="assistant", content=reply.content)))
     else:
         use = ToolUseBlock(id=job.step_id, name=SCHEMA_TOOL, input={})
-        text = TextBlock(text=encodable(parsed).model_dump_json(by_alias=True))
+        text = TextBlock(text=job.form.dump(parsed))
         result = ToolResultBlock(tool_use_id=job.step_id, content=(text,))
         exchange = Exchange((prompt, assistant([use]), user([result])))
     return SampleResult(
-        text=reply.text if parsed is None else said(reply),
+        text=reply.text if job.form is None else said(reply),
         parsed=parsed,
-        tool_calls=() if parsed is not None else reply.tool_calls,
+        tool_calls=reply.tool_calls if job.form is None else (),
         stop_reason=reply.stop_reason,
         model=reply.model,
         usage=reply.usage,

@@ -1,0 +1,146 @@
+"""The form that a structured sample wants its answer in: sent as a JSON Schema, read from the reply.
+
+Arguments of a tool are an object, and so is the schema of them. A form whose values are none, such as
+``list[str]``, is the only property of such an object on its way out, and is taken out on its way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from anabranch._encodable import encodable
+from anabranch._json_answer import answer_in
+from anabranch.elicitation import describe
+from anabranch.messages import SampleReply
+
+__all__ = ["SCHEMA_TOOL", "WantedForm", "wanted_form"]
+
+SCHEMA_TOOL = "__schema__"
+_ANSWER = "answer"
+_OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class WantedForm:
+    """What an answer is read as.
+
+    Attributes:
+        adapter: the pydantic view of the type.
+        schema: its JSON Schema.
+        tool_schema: the JSON Schema of the arguments of a tool that has such an answer.
+    """
+
+    adapter: TypeAdapter[Any]
+    schema: dict[str, Any]
+    tool_schema: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Wrap the schema for a tool, unless it is an object's."""
+        tool = self.schema if self._is_object else _wrapped(self.schema)
+        object.__setattr__(self, "tool_schema", tool)
+
+    @property
+    def _is_object(self) -> bool:
+        return self.schema.get("type") == "object"
+
+    def read(self, reply: SampleReply) -> tuple[Any, str | None]:
+        """Return the answer in a reply, and what is wrong with the reply, if anything is."""
+        given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
+        try:
+            if given and given[0].malformed is None:
+                return self._arguments(given[0].arguments), None
+            return answer_in(
+                (given[0].malformed if given else None) or reply.text, self._text
+            ), None
+        except ValidationError as problem:
+            return None, describe(problem)
+        except ValueError as problem:
+            return None, str(problem)
+
+    def dump(self, value: Any) -> str:  # noqa: ANN401 - of any type
+        """Return an answer as JSON."""
+        return self.adapter.dump_json(encodable(value), by_alias=True).decode()
+
+    def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
+        """Return what a tool was given.
+
+        Raises:
+            ValidationError: it does not fit.
+        """
+        if self._is_object:
+            return self.adapter.validate_python(arguments)
+        if len(arguments) != 1:
+            return self.adapter.validate_python(arguments)  # one of several models, unwrapped
+        (value,) = arguments.values()  # whatever the model calls it
+        try:
+            return self.adapter.validate_python(value)
+        except ValidationError:
+            if not isinstance(value, str):
+                raise
+            return self.adapter.validate_json(value)  # a list that is written as a text
+
+    def _text(self, text: str) -> Any:  # noqa: ANN401 - of any type
+        """Return what a text says, which may be wrapped like arguments.
+
+        Raises:
+            ValidationError: it does not fit.
+        """
+        try:
+            return self.adapter.validate_json(text)
+        except ValidationError:
+            if self._is_object:
+                raise
+            try:
+                wrapped = _OBJECT.validate_json(text)
+            except ValidationError:
+                wrapped = {}
+            if [*wrapped] != [_ANSWER]:
+                raise
+            return self._arguments(wrapped)
+
+
+def wanted_form(schema: object) -> WantedForm:
+    """Return the form of the type ``schema``.
+
+    Raises:
+        TypeError: it is not a type that JSON can have values of.
+    """
+    try:
+        return _cached(schema)
+    except TypeError:  # metadata that cannot be hashed
+        return _made(schema)
+
+
+def _made(schema: object) -> WantedForm:
+    if isinstance(schema, dict):
+        raise _refused(cast("object", schema), "a JSON Schema cannot be read as a type")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", schema))
+        return WantedForm(adapter, adapter.json_schema())
+    except PydanticUserError as problem:
+        raise _refused(schema, problem.message.splitlines()[0]) from problem
+
+
+def _refused(schema: object, why: str) -> TypeError:
+    return TypeError(
+        "sample(schema=…) takes a model, or another type with a JSON Schema, such as list[str]; it"
+        f" was given {schema!r}: {why}"
+    )
+
+
+_cached = lru_cache(maxsize=256)(_made)
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose only property has ``schema``."""
+    inner = {name: value for name, value in schema.items() if name != "$defs"}
+    wrapped: dict[str, Any] = {
+        "type": "object",
+        "properties": {_ANSWER: inner},
+        "required": [_ANSWER],
+    }
+    return wrapped | ({"$defs": schema["$defs"]} if "$defs" in schema else {})

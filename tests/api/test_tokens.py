@@ -1,10 +1,27 @@
 """The estimator: near enough, never less for more text, quick on any text."""
 
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._asking.picture_size import picture_size
+from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, usage_tokens
+from anabranch.messages import (
+    AudioBlock,
+    ImageBlock,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from tests.randomised import examples
 
 # Counted with the o200k vocabulary.
 COUNTED = [
@@ -33,3 +50,119 @@ def test_no_text_costs_nothing_and_any_text_something() -> None:
 def test_more_text_never_costs_less(text: str, more: str) -> None:
     """Chosen: else a budget could be cheated by adding words."""
     assert estimate_tokens(f"{text} {more}") >= max(estimate_tokens(text), estimate_tokens(more))
+
+
+PROMPTS = json.loads(Path(__file__).with_name("prompts_by_language.json").read_text("utf-8"))
+"""One request in the most spoken languages, each with its tokens in the o200k vocabulary."""
+
+
+@pytest.mark.parametrize("language", PROMPTS)
+def test_a_prompt_counts_about_the_same_in_the_most_spoken_languages(language: str) -> None:
+    """Else a budget holds half of what it says for those who do not write English."""
+    tokens, prompt = PROMPTS[language]["tokens"], PROMPTS[language]["prompt"]
+    assert tokens / 1.5 <= estimate_tokens(prompt) <= tokens * 1.5
+
+
+def test_arguments_in_another_script_count_as_the_same_text_does() -> None:
+    prompt = PROMPTS["Russian"]["prompt"]
+    use = ToolUseBlock(id="u1", name="note", input={"text": prompt})
+    assert usage_tokens(0, SampleReply(content=(use,))) < 1.2 * estimate_tokens(prompt)
+
+
+def png(width: int, height: int) -> bytes:
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+    return head + width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x06\x00\x00\x00"
+
+
+def jpeg(width: int, height: int, *before: bytes) -> bytes:
+    segments = b"".join(b"\xff\xe1" + (2 + len(each)).to_bytes(2, "big") + each for each in before)
+    size = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    return b"\xff\xd8" + segments + b"\xff\xff\xc2\x00\x11\x08" + size + b"\x03"
+
+
+def gif(width: int, height: int) -> bytes:
+    return b"GIF89a" + width.to_bytes(2, "little") + height.to_bytes(2, "little") + b"\xf7"
+
+
+def webp(kind: bytes, rest: bytes) -> bytes:
+    return b"RIFF\x00\x10\x00\x00WEBP" + kind + b"\x00\x08\x00\x00" + rest
+
+
+def lossy(width: int, height: int) -> bytes:
+    size = width.to_bytes(2, "little") + (height | 0x4000).to_bytes(2, "little")
+    return webp(b"VP8 ", b"\x30\x01\x00\x9d\x01\x2a" + size)
+
+
+def lossless(width: int, height: int) -> bytes:
+    bits = (width - 1) | (height - 1) << 14 | 1 << 28
+    return webp(b"VP8L", b"\x2f" + bits.to_bytes(4, "little"))
+
+
+def extended(width: int, height: int) -> bytes:
+    size = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return webp(b"VP8X", b"\x10\x00\x00\x00" + size)
+
+
+KINDS: list[Any] = [png, jpeg, gif, lossy, lossless, extended]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_says_its_size_in_its_head(kind: Any) -> None:
+    assert picture_size(kind(1440, 900) + bytes(99)) == (1440, 900)
+
+
+def test_a_jpeg_says_its_size_after_what_a_camera_has_added() -> None:
+    photo = jpeg(4000, 3000, jpeg(160, 120), bytes(60_000), b"")  # a thumbnail has a size, too
+    assert picture_size(photo) == (4000, 3000)
+
+
+@examples(500, gate=50)
+@given(st.sampled_from([kind(1440, 900) for kind in KINDS]), st.binary(max_size=40), st.data())
+def test_what_is_no_picture_has_no_size(whole: bytes, more: bytes, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(whole)))
+    assert picture_size(whole[:cut]) in (None, (1440, 900))
+    size = picture_size(whole[: cut // 2] + more)
+    assert size is None or min(size) >= 0
+
+
+def tokens_of(*blocks: Any) -> int:
+    return prompt_tokens(
+        SampleRequest(messages=(Message(role="user", content=blocks),), max_tokens=9)
+    )
+
+
+def picture(content: bytes, size: int = 0) -> ImageBlock:
+    data = b64encode(content + bytes(max(0, size - len(content)))).decode()
+    return ImageBlock(data=data, mime_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("content", "tokens"),
+    [
+        (png(1440, 900), range(1500, 1601)),  # a screenshot
+        (png(200, 200), range(85, 90)),
+        (png(0, 0), range(85, 86)),
+        (png(8000, 6000), range(1600, 1601)),
+        (png(2**31, 2**31), range(1600, 1601)),
+        (jpeg(750, 1000), range(1000, 1001)),
+        (b"<svg/>", range(1600, 1601)),
+    ],
+)
+def test_a_picture_counts_by_its_pixels_wherever_it_is(content: bytes, tokens: range) -> None:
+    shown = picture(content, 400_000)
+    assert tokens_of(shown) in tokens
+    result = ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="Here."), shown))
+    without = result.model_copy(update={"content": result.content[:1]})
+    assert tokens_of(result) - tokens_of(without) in tokens
+    assert tokens_of(result, TextBlock(text="?")) > tokens_of(without, TextBlock(text="?"))
+
+
+def test_a_picture_that_is_no_base64_counts_as_any() -> None:
+    for data in ("", "no base64!", "日本", "A", "\udce9"):
+        assert tokens_of(ImageBlock(data=data, mime_type="image/png")) == 1600
+
+
+def test_a_minute_of_sound_counts_as_such() -> None:
+    minute = AudioBlock(data=b64encode(bytes(960_000)).decode(), mime_type="audio/mpeg")
+    assert 1500 < tokens_of(minute) < 2500
+    assert tokens_of(TextBlock(text="Listen."), minute) > tokens_of(minute)

@@ -1,9 +1,13 @@
 """An estimate of the tokens of a request and its reply, where no provider counts them.
 
-A feature estimator: the weights were fitted against the o200k vocabulary, on held-out chunks of
-code, prose, JSON, logs and Chinese, Japanese and Korean text, with a mean error of 1 to 8 %, where
-the common ``len(text) / 4`` errs by up to 51 %. :data:`ADMISSION_MARGIN` is laid on top where an
-estimate decides whether something may be sent.
+A feature estimator, whose weights were fitted against the o200k vocabulary. For Latin words, digits
+and punctuation they come from code, prose, JSON and logs: the mean error on held-out chunks is 1 to
+8 %, where the common ``len(text) / 4`` errs by up to 51 %. For other scripts each has tokens per letter,
+the middle of the languages that are written in it, measured in the translations of Django into 39
+languages. On prompts that were not in them, in the twenty most spoken languages, the estimate is 0.70
+(Cantonese) to 1.24 (Tamil) of the count. A picture counts by its size in pixels, as providers charge
+for it, and a sound by its bytes. :data:`ADMISSION_MARGIN` is laid on top where an estimate decides
+whether something may be sent.
 """
 
 from __future__ import annotations
@@ -11,32 +15,53 @@ from __future__ import annotations
 import json
 import math
 import re
+from binascii import a2b_base64
 
 from anabranch._asking.identity_memo import IdentityMemo
+from anabranch._asking.picture_size import picture_size
 from anabranch._encodable import encodable
-from anabranch.messages import Message, SampleReply, SampleRequest, TextBlock
+from anabranch.messages import (
+    AudioBlock,
+    Block,
+    ImageBlock,
+    Message,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 __all__ = ["ADMISSION_MARGIN", "estimate_tokens", "prompt_tokens", "said", "usage_tokens"]
 
 ADMISSION_MARGIN = 1.15
 
+_PIXELS_PER_TOKEN = 750
+_LONGEST_SIDE = 1568
+_MOST_OF_PICTURE, _LEAST_OF_PICTURE = 1600, 85
+"""Providers scale a picture down to so many tokens, and charge so many for a small one."""
+_HEAD = 2**20
+"""Characters of base64 in which a picture's size is looked for; what cameras add stands before it."""
+_SOUND_BYTES_PER_TOKEN = 500
+"""16 kB a second, 32 tokens a second."""
+
 _FEATURES = re.compile(
-    r"(?P<word>[A-Za-z]+)"
+    r"(?P<word>[A-Za-z\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]+)"
     r"|(?P<digits>[0-9]{1,3})"
     r"|(?P<gap>\n| {2,}|\t+)"
     r"|(?P<punctuation>[!-/:-@\[-`{-~]+)"
-    r"|(?P<cjk>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])"
+    r"|(?P<cyrillic>[\u0400-\u052f]+)"
+    # Greek, Armenian, Hebrew, Arabic, Devanagari, Bengali, Tamil to Malayalam, Thai, Georgian
+    r"|(?P<alphabet>[\u0370-\u03ff\u0530-\u077f\u0900-\u09ff\u0b80-\u0d7f\u0e00-\u0e7f\u10a0-\u10ff]+)"
+    r"|(?P<syllables>[\u0a00-\u0a7f\u1780-\u17ff\u3040-\u30ff\uac00-\ud7af]+)"  # also Punjabi, Khmer
+    r"|(?P<han>[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]+)"
     r"|(?P<other>[^\x00-\x7f])"
 )
-_WEIGHTS = {
-    "word": 0.898,
-    "digits": 1.572,
-    "gap": 1.427,
-    "punctuation": 0.726,
-    "cjk": 0.992,
-    "other": 1.0,
-}
+_RUNS = {"word": 0.898, "digits": 1.572, "gap": 1.427, "punctuation": 0.726, "other": 1.0}
+_LETTERS = {"cyrillic": 0.30, "alphabet": 0.40, "syllables": 0.66, "han": 0.80}
 _PER_LETTER_BEYOND_SIX = 0.231
+_ACCENTS = re.compile(r"[\u00c0-\u019f]")  # the further ones are Vietnamese, whose words are tokens
+_PER_ACCENT = 0.9
 
 
 def estimate_tokens(text: str) -> int:
@@ -45,10 +70,12 @@ def estimate_tokens(text: str) -> int:
         return 0
     total = 0.0
     for match in _FEATURES.finditer(text):
-        feature = match.lastgroup or "other"
-        total += _WEIGHTS[feature]
+        feature, length = match.lastgroup or "other", match.end() - match.start()
+        total += _RUNS[feature] if feature in _RUNS else _LETTERS[feature] * length
         if feature == "word":
-            total += _PER_LETTER_BEYOND_SIX * max(0, match.end() - match.start() - 6)
+            total += _PER_LETTER_BEYOND_SIX * max(0, length - 6)
+            if not (word := match[0]).isascii():
+                total += _PER_ACCENT * len(_ACCENTS.findall(word))
     return max(1, math.ceil(total))
 
 
@@ -61,7 +88,9 @@ def usage_tokens(prompt: int, reply: SampleReply) -> int:
 def said(reply: SampleReply) -> str:
     """Return the reply as text; a structured answer given through the tool counts as its JSON."""
     inputs = [
-        json.dumps(call.arguments) if call.malformed is None else call.malformed
+        json.dumps(encodable(call.arguments), ensure_ascii=False)
+        if call.malformed is None
+        else call.malformed
         for call in reply.tool_calls
     ]
     return "\n".join([reply.text, *inputs] if reply.text else inputs) or "(empty)"
@@ -75,12 +104,36 @@ def prompt_tokens(request: SampleRequest) -> int:
 
 
 def _estimate_message(message: Message) -> int:
-    return estimate_tokens(
-        "\n".join(
-            block.text if isinstance(block, TextBlock) else encodable(block).model_dump_json()
-            for block in message.content
-        )
-    )
+    texts: list[str] = []
+    media = 0
+    for block in message.content:
+        parts = block.content if isinstance(block, ToolResultBlock) else (block,)
+        media += sum(map(_media_tokens, parts))
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif isinstance(block, ToolResultBlock):
+            said = tuple(part for part in block.content if isinstance(part, TextBlock))
+            result = block if said == block.content else block.model_copy(update={"content": said})
+            texts.append(encodable(result).model_dump_json())
+        elif isinstance(block, ToolUseBlock):
+            texts.append(encodable(block).model_dump_json())
+    return estimate_tokens("\n".join(texts)) + media
+
+
+def _media_tokens(block: Block) -> int:
+    """Return the tokens of a picture or a sound, 0 for all other blocks."""
+    if isinstance(block, AudioBlock):
+        return math.ceil(len(block.data) * 3 / 4 / _SOUND_BYTES_PER_TOKEN)
+    if not isinstance(block, ImageBlock):
+        return 0
+    try:
+        head = a2b_base64(block.data[:_HEAD] + "==")
+    except ValueError:  # not base64, or a text that no base64 has
+        head = b""
+    width, height = picture_size(head) or (_LONGEST_SIDE, _LONGEST_SIDE)
+    scale = min(1.0, _LONGEST_SIDE / max(width, height, 1))
+    pixels = width * height * scale * scale
+    return max(_LEAST_OF_PICTURE, min(_MOST_OF_PICTURE, math.ceil(pixels / _PIXELS_PER_TOKEN)))
 
 
 _message_tokens: IdentityMemo[Message, int] = IdentityMemo(_estimate_message)

@@ -14,8 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
+
 __all__ = ["chat_faults", "messages_faults", "responses_faults"]
 
+PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_ID = 64  # OpenAI's, for the id of a call
@@ -36,7 +39,7 @@ def _messages_faults(body: Body) -> Iterator[str]:
         yield "max_tokens must be a positive integer"
     yield from _system_faults(body.get("system"))
     yield from _cache_faults(list(_marks(body)))
-    yield from _tool_faults([tool["name"] for tool in body.get("tools", ())])
+    yield from _tool_faults(body.get("tools", ()), "input_schema")
     yield from _role_faults([message["role"] for message in messages])
     uses = [
         block["id"]
@@ -84,9 +87,47 @@ def _cache_faults(marks: Sequence[Body]) -> Iterator[str]:
             yield f"no cache_control: {mark}"
 
 
-def _tool_faults(names: Sequence[str]) -> Iterator[str]:
+def _tool_faults(tools: Sequence[Body], schema: str) -> Iterator[str]:
+    names = [tool["name"] for tool in tools]
+    for number, tool in enumerate(tools):
+        if schema in tool:
+            yield from (f"tools.{number}.{schema}: {each}" for each in _schema_faults(tool[schema]))
     yield from (f"tool names must be unique: {name}" for name in _repeated(names))
     yield from (f"not the name of a tool: {name!r}" for name in names if not NAME.fullmatch(name))
+
+
+def _schema_faults(schema: Body) -> Iterator[str]:
+    """What Anthropic or OpenAI refuse of the schema of a tool."""
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        yield "schema must have type 'object', and properties"
+    if found := {"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys():
+        yield f"schema must not have {found} at the top level"
+    for name in schema.get("properties", ()):
+        if not PROPERTY.fullmatch(name):
+            yield f"property keys should match the pattern: {name!r}"
+    for part in _parts(schema):
+        if part.get("type") == "array" and "items" not in part:
+            yield "array schema missing items"
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        yield f"schema must match JSON Schema draft 2020-12: {error.message}"
+
+
+def _parts(value: object) -> Iterator[Body]:
+    if isinstance(value, Mapping):
+        yield cast("Body", value)
+    inner: Iterable[object] = (
+        (
+            cast("Body", value).values()
+            if isinstance(value, Mapping)
+            else cast("list[object]", value)
+        )
+        if isinstance(value, Mapping | list)
+        else ()
+    )
+    for each in inner:
+        yield from _parts(each)
 
 
 def _role_faults(roles: Sequence[str]) -> Iterator[str]:
@@ -176,7 +217,7 @@ def chat_faults(body: Body) -> list[str]:
 
 def _chat_faults(body: Body) -> Iterator[str]:
     messages: Sequence[Body] = body["messages"]
-    yield from _tool_faults([tool["function"]["name"] for tool in body.get("tools", ())])
+    yield from _tool_faults([tool["function"] for tool in body.get("tools", ())], "parameters")
     waiting: list[str] = []
     for number, message in enumerate(messages):
         where, role = f"messages[{number}]", message["role"]
@@ -265,7 +306,7 @@ def responses_faults(body: Body) -> list[str]:
 
 def _responses_faults(body: Body) -> Iterator[str]:
     items: Sequence[Body] = body["input"]
-    yield from _tool_faults([tool["name"] for tool in body.get("tools", ())])
+    yield from _tool_faults(body.get("tools", ()), "parameters")
     if not items:
         yield "input is empty"
     made: list[str] = []

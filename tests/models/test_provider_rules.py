@@ -32,6 +32,10 @@ def calls(**changes: Any) -> dict[str, Any]:
     return {"role": "assistant", "tool_calls": [CALL | {"function": function}]}
 
 
+def schema_of(**changes: Any) -> dict[str, Any]:
+    return {"name": "a", "input_schema": {"type": "object", "properties": {}} | changes}
+
+
 def test_a_right_request_has_no_faults() -> None:
     two = USE | {"id": "u2"}
     messages = [
@@ -42,7 +46,7 @@ def test_a_right_request_has_no_faults() -> None:
     ]
     body = {"max_tokens": 1, "system": "Be kind.", "messages": messages, "tools": [{"name": "a"}]}
     assert messages_faults(body) == []
-    schema: dict[str, Any] = {"properties": {"cache_control": {}}}
+    schema: dict[str, Any] = {"type": "object", "properties": {"cache_control": {}}}
     marked: dict[str, Any] = {
         "name": "a",
         "input_schema": schema,
@@ -98,6 +102,11 @@ def test_what_the_messages_api_refuses(messages: list[Any], fault: str) -> None:
         ({"tools": [{"name": "a.b"}]}, "not the name of a tool"),
         ({"tools": [{"name": "a"}, {"name": "a"}]}, "must be unique"),
         ({"tools": [{"name": name, "cache_control": MARK} for name in "abcde"]}, "maximum of 4"),
+        ({"tools": [schema_of(type="string")]}, "must have type 'object'"),
+        ({"tools": [schema_of(oneOf=[{}])]}, "must not have {'oneOf'}"),
+        ({"tools": [schema_of(properties={"$top": {}})]}, "property keys"),
+        ({"tools": [schema_of(items={"type": "array"})]}, "missing items"),
+        ({"tools": [schema_of(required=True)]}, "2020-12"),
         ({"cache_control": {"type": "forever"}}, "no cache_control"),
         ({"cache_control": MARK | {"ttl": "1d"}}, "no cache_control"),
     ],

@@ -9,7 +9,7 @@ were rejected before a reply began. This module needs the extra ``models`` and i
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,8 @@ from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
 from anabranch.models._stop_sequences import ended_at_stop
 from anabranch.models._streaming import SampleStream, interrupted
-from anabranch.models._translation import from_provider, names_of, to_definitions, to_provider
+from anabranch.models._tool_shapes import ToolShapes, shaped
+from anabranch.models._translation import from_provider, to_provider
 
 __all__ = ["ProviderModel", "find_model"]
 
@@ -68,7 +69,7 @@ class _ProviderRequest:
     messages: list[ai.ModelMessage]
     settings: ModelSettings
     parameters: ModelRequestParameters
-    names: Mapping[str, str]
+    shapes: ToolShapes
     asked: SampleRequest
 
     @property
@@ -76,7 +77,7 @@ class _ProviderRequest:
         return f"{self.model.system}:{self.model.model_name}"
 
     def read(self, response: ai.ModelResponse) -> SampleReply:
-        reply = from_provider(response, self.model.model_name, self.names)
+        reply = from_provider(response, self.model.model_name, self.shapes)
         return ended_at_stop(reply, self.asked)
 
 
@@ -156,7 +157,9 @@ class ProviderModel:
         model = self._preferred(request)
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)
-        tools = request.tools or ()
+        transformer = model.profile.get("json_schema_transformer")
+        shapes = shaped(request.tools or (), model.system, transformer)
+        tools = shapes.definitions
         settings = self._settings | _parameters(request, model)
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice
@@ -165,10 +168,10 @@ class ProviderModel:
             settings["cache"] = True
         return _ProviderRequest(
             model=model,
-            messages=to_provider(request),
+            messages=to_provider(request, shapes),
             settings=settings,
-            parameters=ModelRequestParameters(function_tools=to_definitions(tools)),
-            names=names_of(tools),
+            parameters=ModelRequestParameters(function_tools=list(tools)),
+            shapes=shapes,
             asked=request,
         )
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import messages as ai
-from pydantic_ai.tools import ToolDefinition
 
 from anabranch._tool_arguments import tool_use
 from anabranch.messages import (
@@ -26,42 +25,30 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolResultBlock,
-    ToolSpec,
     ToolUseBlock,
     Usage,
 )
 from anabranch.models._model_errors import ModelError
+from anabranch.models._tool_shapes import ToolShapes, shaped
 from anabranch.tree import wire_name
 
-__all__ = ["from_provider", "names_of", "to_definitions", "to_provider"]
+__all__ = ["from_provider", "to_provider"]
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 """MCP's stop reasons for pydantic-ai's; others, such as ``content_filter``, are not changed."""
 
 
-def to_definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
-    """Return the tools as a provider is sent them."""
-    return [
-        ToolDefinition(
-            name=wire_name(tool.name),
-            description=tool.description or None,
-            parameters_json_schema=dict(tool.input_schema),
-        )
-        for tool in tools
-    ]
-
-
-def names_of(tools: Sequence[ToolSpec]) -> dict[str, str]:
-    """Return the tools' own names by those that a provider is sent."""
-    return {wire_name(tool.name): tool.name for tool in tools}
-
-
-def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
+def to_provider(request: SampleRequest, shapes: ToolShapes | None = None) -> list[ai.ModelMessage]:
     """Return the conversation in pydantic-ai's types, the system prompt first.
+
+    Args:
+        request: the conversation.
+        shapes: its tools as the provider takes them, where they are known already.
 
     Raises:
         ModelError: a tool result without its tool use, or a block in the wrong role's message.
     """
+    shapes = shapes or shaped(request.tools or ())
     names: dict[str, str] = {}
     messages: list[ai.ModelMessage] = []
     if request.system_prompt and request.system_prompt.strip():
@@ -70,10 +57,12 @@ def to_provider(request: SampleRequest) -> list[ai.ModelMessage]:
         if message.role == "assistant":
             # Text before tool calls: OpenAI requires a call's output to follow the call.
             ordered = sorted(_not_blank(message), key=lambda each: isinstance(each, ToolUseBlock))
-            parts = [_response_part(block) for block in ordered]
+            parts = [_response_part(block, shapes) for block in ordered]
             messages.append(ai.ModelResponse(parts=parts))
             names |= {
-                block.id: block.name for block in message.content if isinstance(block, ToolUseBlock)
+                block.id: shapes.name(block.name)
+                for block in message.content
+                if isinstance(block, ToolUseBlock)
             }
         else:
             messages.append(ai.ModelRequest(parts=list(_request_parts(message, names))))
@@ -86,12 +75,13 @@ def _not_blank(message: Message) -> Sequence[Block]:
     return blocks or [TextBlock(text=NOTHING)]
 
 
-def _response_part(block: Block) -> ai.ModelResponsePart:
+def _response_part(block: Block, shapes: ToolShapes) -> ai.ModelResponsePart:
     match block:
         case TextBlock():
             return ai.TextPart(block.text)
         case ToolUseBlock():
-            return ai.ToolCallPart(wire_name(block.name), dict(block.input), wire_name(block.id))
+            arguments = shapes.sent(block.name, block.input)
+            return ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
         case ImageBlock() | AudioBlock():
             return ai.FilePart(_binary(block))
         case ToolResultBlock():
@@ -136,7 +126,7 @@ def _tool_return(block: ToolResultBlock, names: Mapping[str, str]) -> ai.ToolRet
         part.text if isinstance(part, TextBlock) else _binary(part) for part in block.content
     ]
     return ai.ToolReturnPart(
-        tool_name=wire_name(names[block.tool_use_id]),
+        tool_name=names[block.tool_use_id],
         content="\n".join(content) if all(isinstance(part, str) for part in content) else content,
         tool_call_id=wire_name(block.tool_use_id),
         outcome="failed" if block.is_error else "success",
@@ -148,16 +138,16 @@ def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent:
 
 
 def from_provider(
-    response: ai.ModelResponse, model: str, names: Mapping[str, str] | None = None
+    response: ai.ModelResponse, model: str, shapes: ToolShapes | None = None
 ) -> SampleReply:
     """Return the provider's reply in our types.
 
     Args:
         response: the reply.
         model: the model's name, where the reply does not have it.
-        names: what :func:`names_of` returned for the tools in the request.
+        shapes: the tools of the request, as the provider was sent them.
     """
-    content = [block for part in response.parts for block in _blocks(part, names or {})]
+    content = [block for part in response.parts for block in _blocks(part, shapes or ToolShapes())]
     reason = response.finish_reason
     if reason is None:
         calls = any(isinstance(block, ToolUseBlock) for block in content)
@@ -181,13 +171,14 @@ def from_provider(
     )
 
 
-def _blocks(part: ai.ModelResponsePart, names: Mapping[str, str]) -> Iterator[Block]:
+def _blocks(part: ai.ModelResponsePart, shapes: ToolShapes) -> Iterator[Block]:
     match part:
         case ai.TextPart(content=text) if text:
             yield TextBlock(text=text)
         case ai.ToolCallPart():
-            name = names.get(part.tool_name, part.tool_name)
-            yield tool_use(part.tool_call_id, name, part.args)
+            use = tool_use(part.tool_call_id, part.tool_name, part.args)
+            name, arguments = shapes.read(part.tool_name, use.input)
+            yield use.model_copy(update={"name": name, "input": arguments})
         case ai.FilePart(content=file) if file.is_image:
             yield ImageBlock(data=file.base64, mime_type=file.media_type)
         case ai.FilePart(content=file) if file.is_audio:

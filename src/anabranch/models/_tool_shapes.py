@@ -1,0 +1,208 @@
+"""Shapes names and schemas of tools for their provider, and reads the names in its replies.
+
+A provider refuses every request of a conversation for one tool that it does not take. So a tool that
+cannot be shaped is left out, with a warning in the log; the others work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import JsonValue
+from pydantic_ai._json_schema import JsonSchemaTransformer
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.tools import ToolDefinition
+from pydantic_core import from_json, to_json
+
+from anabranch.messages import ToolSpec
+from anabranch.models._tool_schemas import UnusableSchemaError, folded, without_recursion
+from anabranch.tree import wire_name
+
+__all__ = ["ToolShapes", "most_tools", "shaped"]
+
+logger: Final = logging.getLogger("anabranch.models")
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What a provider takes.
+
+    Attributes:
+        tool_name: the names of tools; all of them have passed :func:`wire_name` before.
+        parameter: the names of the properties at the top of a schema. Deeper ones are not checked.
+        most_tools: the number of tools in a request, ``None`` if there is no limit.
+    """
+
+    tool_name: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+    parameter: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+    most_tools: int | None = 128
+
+
+# "tools.14.custom.input_schema.properties: Property keys should match pattern
+# '^[a-zA-Z0-9_.-]{1,64}$'" (Anthropic, and Bedrock for its models; at the top only: appstore-connect-mcp#2,
+# accelerated-intelligent-document-processing-on-aws#709). Neither has a limit for the number of tools.
+_ANTHROPIC: Final = _Rules(most_tools=None)
+# "Invalid 'tools': array too long. Expected an array with maximum length 128" (zed#32946). OpenAI's
+# chat and responses, and most services with its interface.
+_OPENAI: Final = _Rules()
+# "Invalid function name. Must start with a letter or an underscore" (gemini-cli#2966); "At most 512
+# function declarations can be specified" (gemini-cli#19083).
+_GOOGLE: Final = _Rules(tool_name=re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), most_tools=512)
+# Models that run on the user's machine have no limit but their context.
+_LOCAL: Final = _Rules(most_tools=None)
+_PROVIDERS: Final[Mapping[str, _Rules]] = {
+    "anthropic": _ANTHROPIC,
+    "bedrock": _ANTHROPIC,
+    "google": _GOOGLE,
+    "google-cloud": _GOOGLE,
+    "ollama": _LOCAL,
+    "vllm": _LOCAL,
+    "function": _LOCAL,
+    "test": _LOCAL,
+}
+
+
+def _rules_of(provider: str) -> _Rules:
+    return _PROVIDERS.get(provider, _OPENAI)
+
+
+def most_tools(provider: str) -> int | None:
+    """Return the number of tools that a request to ``provider`` can have, ``None`` for any."""
+    return _rules_of(provider).most_tools
+
+
+@dataclass(frozen=True)
+class _Shaped:
+    definition: ToolDefinition
+    parameters: Mapping[str, str]  # the names that the provider is sent, by the tool's own
+
+
+@dataclass(frozen=True)
+class ToolShapes:
+    """The tools of a request as their provider takes them.
+
+    Attributes:
+        definitions: the tools that can be sent.
+    """
+
+    definitions: Sequence[ToolDefinition] = ()
+    _own_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    _by_name: Mapping[str, _Shaped] = field(default_factory=dict[str, _Shaped])
+    _rules: _Rules = _OPENAI
+
+    def name(self, own: str) -> str:
+        """Return the name under which the provider is sent the tool ``own``."""
+        return _tool_name(own, self._rules)
+
+    def sent(self, own: str, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return arguments of an earlier call under the names that the provider is sent."""
+        shape = self._by_name.get(self.name(own))
+        return _renamed(arguments, shape.parameters if shape else {})
+
+    def read(
+        self, sent: str, arguments: Mapping[str, JsonValue]
+    ) -> tuple[str, dict[str, JsonValue]]:
+        """Return the tool's own name and its arguments under their own names, of a reply."""
+        shape = self._by_name.get(sent)
+        names = {wire: own for own, wire in shape.parameters.items()} if shape else {}
+        return self._own_names.get(sent, sent), _renamed(arguments, names)
+
+
+def _renamed(arguments: Mapping[str, JsonValue], names: Mapping[str, str]) -> dict[str, JsonValue]:
+    return {names.get(name, name): value for name, value in arguments.items()}
+
+
+def shaped(
+    tools: Sequence[ToolSpec],
+    provider: str = "",
+    transformer: type[JsonSchemaTransformer] | None = None,
+) -> ToolShapes:
+    """Return ``tools`` as ``provider`` takes them; those that cannot be sent are left out.
+
+    Args:
+        tools: the tools.
+        provider: pydantic-ai's name of the provider.
+        transformer: what pydantic-ai will do with each schema.
+    """
+    by_name: dict[str, _Shaped] = {}
+    own_names: dict[str, str] = {}
+    for tool in tools:
+        schema = to_json(tool.input_schema)
+        shape = _shaped(tool.name, tool.description, schema, provider, transformer)
+        if shape is not None and shape.definition.name not in by_name:
+            by_name[shape.definition.name] = shape
+            own_names[shape.definition.name] = tool.name
+    definitions = [shape.definition for shape in by_name.values()]
+    return ToolShapes(definitions, own_names, by_name, _rules_of(provider))
+
+
+@lru_cache(maxsize=1_000)
+def _shaped(
+    name: str,
+    description: str,
+    schema: bytes,
+    provider: str,
+    transformer: type[JsonSchemaTransformer] | None,
+) -> _Shaped | None:
+    """Return a tool as ``provider`` takes it, ``None`` after a warning if it cannot be sent."""
+    rules = _rules_of(provider)
+    try:
+        made, choices = folded(from_json(schema))
+        parameters = _parameter_names(made["properties"], rules)
+        _rename(made, parameters)
+        if transformer is not None and "$ref" in transformer(made, strict=None).walk():
+            made = without_recursion(made)  # an inlining one would put a reference at the top
+    except (UnusableSchemaError, UserError) as error:
+        logger.warning("the tool %r is left out: no provider takes its schema: %s", name, error)
+        return None
+    text = " ".join(each for each in (description, choices) if each)
+    definition = ToolDefinition(
+        name=_tool_name(name, rules), description=text or None, parameters_json_schema=made
+    )
+    return _Shaped(definition, parameters)
+
+
+def _tool_name(own: str, rules: _Rules) -> str:
+    name = wire_name(own)
+    return name if rules.tool_name.fullmatch(name) else _with_digest(f"_{name}", own)
+
+
+def _parameter_names(properties: Mapping[str, Any], rules: _Rules) -> dict[str, str]:
+    """Return names that the provider takes for the parameters whose own names it does not take."""
+    taken = {name for name in properties if rules.parameter.fullmatch(name)}
+    names: dict[str, str] = {}
+    for own in properties:
+        if own not in taken:
+            plain = re.sub(r"[^a-zA-Z0-9_.-]+", "_", own).strip("_")
+            fits = rules.parameter.fullmatch(plain) and plain not in taken
+            names[own] = plain if fits else _with_digest(plain, own)
+            taken.add(names[own])
+    return names
+
+
+def _with_digest(name: str, own: str) -> str:
+    digest = hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[:55]}_{digest}"
+
+
+def _rename(schema: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Give the properties of ``schema`` other names; their descriptions begin with their own."""
+    if not names:
+        return
+    properties: dict[str, Any] = {}
+    for own, held in schema["properties"].items():
+        if own in names:
+            part: dict[str, Any] = {} if isinstance(held, bool) else dict(held)
+            said = part.get("description")
+            properties[names[own]] = part | {"description": f"{own}: {said}" if said else own}
+        else:
+            properties[own] = held
+    schema["properties"] = properties
+    if "required" in schema:
+        schema["required"] = [names.get(name, name) for name in schema["required"]]

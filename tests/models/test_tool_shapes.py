@@ -1,0 +1,165 @@
+"""Tools of other servers, whatever their names and schemas: no request is refused for one of them."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from anabranch import ToolSpec, assistant, user
+from anabranch.messages import SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.models import open_model
+from tests.models.provider_rules import messages_faults
+from tests.models.provider_server import Call, Provider, Say
+from tests.randomised import examples
+
+ANTHROPIC, OPENAI, OLLAMA = "anthropic:claude-sonnet-4-6", "openai:gpt-4o", "ollama:qwen3"
+everywhere = pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, OLLAMA])
+
+LONG = "settings__approved__or__denied__countries__or__regions__approved__list"
+TEXT: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "integer"}
+GOOD = ToolSpec(name="look", input_schema={"type": "object", "properties": {"at": TEXT}})
+
+
+def object_of(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "alternatives": {"oneOf": [object_of("page", page=TEXT), object_of("block", block=TEXT)]},
+    "alternatives beside properties": object_of("a", a=TEXT) | {"anyOf": [{"required": ["a"]}, {}]},
+    "parts": {"allOf": [object_of("a", a=TEXT), {"$ref": "#/definitions/b"}]}
+    | {"definitions": {"b": object_of("b", b=NUMBER)}},
+    "a reference": {"$ref": "#/$defs/a", "$defs": {"a": object_of("a", a=TEXT)}},
+    "itself": object_of(child={"$ref": "#"}) | {"anyOf": [{"$ref": "#"}, {"required": ["child"]}]},
+    "nothing": {},
+    "null": {"type": ["object", "null"]},
+    "a condition": object_of(a=TEXT) | {"if": {"required": ["a"]}, "then": object_of(b=TEXT)},
+    "what it is not": object_of(a=TEXT) | {"not": {"required": ["b"]}, "enum": [{"a": "x"}]},
+    "names": object_of("$top", "$top", **{"filter[status]": TEXT, "$top": NUMBER, LONG: TEXT}),
+    "like names": object_of(**{"a[b]": TEXT, "a(b)": TEXT, "a_b": TEXT, "": TEXT, "日本": TEXT}),
+    "a referenced property": object_of(**{"$a": TEXT, "b": {"$ref": "#/properties/$a"}}),
+    "lists of anything": object_of(a={"type": "array"}, b={"type": ["array", "null"]}),
+    "draft 4": {"$schema": "http://json-schema.org/draft-04/schema#", "id": "x"}
+    | object_of(a={"type": "number", "minimum": 0, "exclusiveMinimum": True})
+    | {"definitions": {}},
+    "draft 4 tuples": object_of(a={"type": "array", "items": [TEXT, NUMBER]}),
+    "draft 3": object_of(a=TEXT | {"required": True}, b={"type": "any"}),
+    "nulls": object_of(a=TEXT | {"enum": None, "description": None}) | {"description": None},
+    "a lost reference": object_of(a={"$ref": "#/$defs/none"}, b={"$ref": "https://x.org/y.json"}),
+}
+UNUSABLE: dict[str, dict[str, Any]] = {
+    "a text": {"type": "string"},
+    "alternatives, none an object": {"oneOf": [TEXT, NUMBER]},
+    "no schema": {"type": "object", "properties": {"a": "string"}},
+    "no type": {"type": "object", "properties": {"a": {"type": "str"}}},
+}
+
+
+@everywhere
+async def test_a_request_is_taken_whatever_the_schemas_of_its_tools(
+    provider: Provider, model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = [
+        ToolSpec(name=f"t {name}", input_schema=schema)
+        for name, schema in (SCHEMAS | UNUSABLE).items()
+    ]
+    provider.will(Say("ok"))
+    request = SampleRequest(messages=(user("hi"),), max_tokens=9, tools=(*tools, GOOD, GOOD))
+    assert (await open_model(model).sample(request)).text == "ok"
+    assert len(provider.bodies[0]["tools"]) == len(SCHEMAS) + 1
+    left_out = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(left_out) == len(UNUSABLE)
+    assert all(any(name in text for text in left_out) for name in UNUSABLE)
+
+
+@everywhere
+async def test_parameters_are_renamed_on_the_way_there_and_back(
+    provider: Provider, model: str
+) -> None:
+    own: dict[str, Any] = {"filter[status]": "open", "$top": 3, LONG: "a"}
+    tool = ToolSpec(name="list", input_schema=SCHEMAS["names"])
+    used = ToolUseBlock(id="u1", name="list", input=own)
+    result = ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="none"),))
+    request = SampleRequest(
+        messages=(user("hi"), assistant([used]), user([result])), max_tokens=9, tools=(tool,)
+    )
+    provider.will(Say("ok"))
+    await open_model(model).sample(request)
+    sent = json.dumps(provider.bodies[0])
+    wire = {"filter_status": "closed", "top": 2}
+    assert all(f'"{name}' in sent.replace("\\", "") for name in wire)  # in the schema, and the call
+    assert '"$top":' not in sent.replace("\\", "")
+    provider.will(Say("", (Call("c1", "list", wire),)))
+    reply = await open_model(model).sample(request)
+    assert reply.tool_calls[0].arguments == {"filter[status]": "closed", "$top": 2}
+
+
+async def test_a_model_reads_which_arguments_go_together(provider: Provider) -> None:
+    tool = ToolSpec(name="move", description="Move.", input_schema=SCHEMAS["alternatives"])
+    provider.will(Say("ok"))
+    await open_model(ANTHROPIC).sample(
+        SampleRequest(messages=(user("hi"),), max_tokens=9, tools=(tool,))
+    )
+    [sent] = provider.bodies[0]["tools"]
+    assert sent["input_schema"]["properties"].keys() == {"page", "block"}
+    assert sent["description"] == "Move. Give the arguments of one alternative: page; block."
+
+
+LETTERS: list[Any] = [TEXT, True, {}, {"enum": ["x", "y"]}, {"type": ["string", "null"]}]
+NAMED: dict[str, list[Any]] = {"a": LETTERS, "b": [NUMBER], "$c": LETTERS, "d[e]": [NUMBER, True]}
+NAMES = st.sampled_from([*NAMED])
+PROPERTIES = {name: st.sampled_from(schemas) for name, schemas in NAMED.items()}
+OBJECTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["object", ["object", "null"]]),
+        "properties": st.fixed_dictionaries({}, optional=PROPERTIES),
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "additionalProperties": st.sampled_from([False, True, NUMBER]),
+        "patternProperties": st.just({"^b": NUMBER}),
+    },
+)
+REFERENCES = st.builds(lambda ref: {"$ref": ref}, st.sampled_from(["#/$defs/one", "#/$defs/two"]))
+TOPS = st.recursive(
+    OBJECTS | REFERENCES | st.sampled_from([TEXT, {"type": "null"}]),
+    lambda inner: st.builds(
+        lambda base, key, parts: base | {key: parts},
+        OBJECTS,
+        st.sampled_from(["allOf", "anyOf", "oneOf"]),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=6,
+)
+WHOLE = st.builds(
+    lambda top, one, two: top | {"$defs": {"one": one, "two": two}}, TOPS, OBJECTS, OBJECTS
+)
+ARGUMENTS = st.fixed_dictionaries(
+    {}, optional={"a": st.just("x"), "b": st.just(1), "$c": st.just("y"), "d[e]": st.just(2)}
+)
+
+
+@given(schema=WHOLE, arguments=ARGUMENTS)
+@examples(500, gate=50)
+def test_a_folded_schema_takes_all_that_the_tool_takes(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """Imported here: the extra takes a second, and the rules apply to any schema."""
+    from anabranch.models._tool_shapes import shaped
+
+    shapes = shaped([ToolSpec(name="t", input_schema=schema)])
+    fits = Draft202012Validator(schema).is_valid(arguments)
+    if not shapes.definitions:
+        assert not fits
+        return
+    sent = shapes.definitions[0].parameters_json_schema
+    tools = [{"name": "t", "input_schema": sent}]
+    hi = {"role": "user", "content": "hi"}
+    assert messages_faults({"max_tokens": 1, "messages": [hi], "tools": tools}) == []
+    wire = shapes.sent("t", arguments)
+    assert shapes.read("t", wire) == ("t", arguments)
+    assert not fits or Draft202012Validator(sent).is_valid(wire)

@@ -1,5 +1,6 @@
 """Images and sounds that a tool returns reach the model as such, and stay so in store and export."""
 
+import base64
 import json
 from itertools import count
 from typing import Any
@@ -17,6 +18,7 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolResultBlock,
+    user,
 )
 from anabranch.models._translation import to_provider
 from anabranch.stores import open_tree_store
@@ -26,9 +28,28 @@ from tests.agents.harness import Setting, set_up
 
 PNG = "iVBORw0KGgo="
 PICTURE = ImageBlock(data=PNG, mime_type="image/png")
-SOUND = AudioBlock(data=PNG, mime_type="audio/wav")
+SOUND = AudioBlock(data="UklGRi4uLi5XQVZF", mime_type="audio/wav")
 BLOB = types.BlobResourceContents(uri="file:///a.png", mime_type="image/png", blob=PNG)
 PLAIN = types.TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="words")
+
+
+def file(data: bytes, declared: str | None, uri: str = "file:///a") -> types.EmbeddedResource:
+    blob = base64.b64encode(data).decode()
+    held = types.BlobResourceContents(uri=uri, mime_type=declared, blob=blob)
+    return types.EmbeddedResource(type="resource", resource=held)
+
+
+def text(words: str) -> tuple[TextBlock]:
+    return (TextBlock(text=words),)
+
+
+def image(data: bytes, kind: str) -> tuple[ImageBlock]:
+    return (ImageBlock(data=base64.b64encode(data).decode(), mime_type=kind),)
+
+
+JPEG, GIF, WEBP = b"\xff\xd8\xff\xe0", b"GIF89a..", b"RIFF....WEBPVP8 "
+PDF = b"%PDF-1.7\n" + b"x" * 400_000
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 
 RETURNED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ours": (PICTURE, (PICTURE,)),
@@ -37,12 +58,37 @@ RETURNED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "the SDK's helper": (Image(data=b"\x89PNG\r\n\x1a\n", format="png"), (PICTURE,)),
     "a sound": (SOUND, (TextBlock(text="(a sound: audio/wav)"),)),
     "a resource": (types.EmbeddedResource(type="resource", resource=BLOB), (PICTURE,)),
+    "no type": ({"type": "image", "data": PNG}, (PICTURE,)),
+    "another type": ({"type": "image", "data": PNG, "mimeType": "text/html"}, (PICTURE,)),
+    "a data URL": ({"type": "image", "data": f"data:image/png;base64,{PNG}\n"}, (PICTURE,)),
+    "a JPEG declared as PNG": (file(JPEG, "image/png"), image(JPEG, "image/jpeg")),
+    "a GIF of no type": (file(GIF, None), image(GIF, "image/gif")),
+    "bytes": (WEBP, image(WEBP, "image/webp")),
+    "an SVG": (file(SVG, "image/svg+xml"), text("(an image: file:///a, image/svg+xml, 41 bytes)")),
+    "a PNG that is none": (
+        file(b"x", "image/png"),
+        text("(an image: file:///a, image/png, 1 bytes)"),
+    ),
+    "a sound declared as another": (file(b"fLaC", "audio/wav"), text("(a sound: audio/flac)")),
+    "a PDF": (file(PDF, None), text("(a file: file:///a, application/pdf, 400 kB)")),
+    "an archive": (
+        file(b"PK\0\xff", "application/zip"),
+        text("(a file: file:///a, application/zip, 4 bytes)"),
+    ),
+    "unknown bytes": (file(b"\0\1", None), text("(a file: file:///a, of unknown type, 2 bytes)")),
+    "a text file": (file("Grüße".encode(), "text/markdown"), text("Grüße")),
+    "a text of no type": (file(b"a,b\n1,2", "application/octet-stream"), text("a,b\n1,2")),
+    "a text of another charset": (
+        file("Grüße".encode("latin-1"), "text/plain; charset=ISO-8859-1"),
+        text("Grüße"),
+    ),
+    "a text with a mark": (file("Grüße".encode("utf-16"), "text/csv"), text("Grüße")),
+    "a broken text": (file(b"a\xff", "text/plain"), text("a\ufffd")),
+    "JSON": (file(b"{}", "application/ld+json"), text("{}")),
     "several": (["A hill:", PICTURE, 5], (TextBlock(text="A hill:"), PICTURE, TextBlock(text="5"))),
 }
 TEXTS: dict[str, Any] = {
     "no base64": {"type": "image", "data": "?", "mimeType": "image/png"},
-    "no type": {"type": "image", "data": PNG},
-    "another type": {"type": "image", "data": PNG, "mimeType": "text/html"},
     "another thing": {"type": "image"},
     "a text resource": types.EmbeddedResource(type="resource", resource=PLAIN),
     "a list": ["a", 5],
@@ -104,3 +150,21 @@ async def test_a_provider_takes_it_and_an_export_holds_it() -> None:
     loaded = thread_from_json(text, lambda kind: f"{kind}-{next(numbers)}", 0.0)
     assert [each.content for each in loaded.results] == [(PICTURE,)]
     await setting.agent.store.close()
+
+
+def test_a_provider_is_sent_an_image_under_its_own_type_or_its_name() -> None:
+    """Whatever a message declares: a person's, or one that was stored before."""
+    blocks = (
+        *image(JPEG, "image/png"),
+        *image(SVG, "image/svg+xml"),
+        AudioBlock(data=base64.b64encode(b"OggS").decode(), mime_type="audio/wav"),
+    )
+    [request] = to_provider(SampleRequest(messages=(user(blocks),), max_tokens=1))
+    [prompt] = request.parts
+    assert isinstance(prompt, ai.UserPromptPart)
+    content: Any = prompt.content
+    photo, drawing, sound = content
+    assert isinstance(photo, ai.BinaryContent)
+    assert isinstance(sound, ai.BinaryContent)
+    assert (photo.media_type, sound.media_type) == ("image/jpeg", "audio/ogg")
+    assert drawing == "(an image: image/svg+xml, 41 bytes)"

@@ -30,6 +30,9 @@ class Name(BaseModel):
     name: str
 
 
+PNG = "iVBORw0KGgoA"
+
+
 def others() -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("others", log_level="CRITICAL")
 
@@ -41,7 +44,9 @@ def others() -> MCPServer[Any]:
     @server.tool(structured_output=False)
     def picture(size: int) -> Any:
         """Return a picture."""
-        return types.ImageContent(type="image", data="A" * size, mime_type="image/png")
+        return types.ImageContent(
+            type="image", data=PNG + "A" * (size - len(PNG)), mime_type="image/png"
+        )
 
     @server.tool(structured_output=False)
     def parts(number: int) -> Any:

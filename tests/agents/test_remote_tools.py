@@ -30,7 +30,7 @@ ERAS = ["handshake", "auto"]
 OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
 SET_BY_STARTING = {"LC_CTYPE", "PWD", "SHLVL", "__CF_USER_TEXT_ENCODING"}
 """Variables that a shell, an interpreter or a system adds to those of a new process."""
-PIXEL = base64.b64encode(b"a picture").decode()
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 
 
 def using(name: str, **arguments: Any) -> Any:

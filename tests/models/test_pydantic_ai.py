@@ -24,7 +24,7 @@ from anabranch.models import ModelError, as_sampler
 from anabranch.models._pydantic_ai import ProviderModel
 from anabranch.models._translation import from_provider, to_provider
 
-PIXEL = base64.b64encode(b"pixel").decode()
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 LOOK = ToolSpec(name="look", description="Look.", input_schema={"type": "object", "properties": {}})
 
 
@@ -119,7 +119,7 @@ def test_tool_results_go_before_what_else_the_user_says() -> None:
 
 def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> None:
     image = ImageBlock(data=PIXEL, mime_type="image/png")
-    sound = AudioBlock(data=PIXEL, mime_type="audio/wav")
+    sound = AudioBlock(data="cGl4ZWw=", mime_type="audio/wav")
     sent = to_provider(
         asking(
             user([TextBlock(text="see"), image, sound]),
@@ -127,7 +127,7 @@ def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> No
             user([ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="it"), image))]),
         )
     )
-    png = ai.BinaryContent(b"pixel", media_type="image/png")
+    png = ai.BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
     wav = ai.BinaryContent(b"pixel", media_type="audio/wav")
     assert shapes(sent) == [
         [("UserPromptPart", ["see", png, wav])],
@@ -187,14 +187,14 @@ def test_files_come_back_as_blocks_and_thinking_does_not() -> None:
     response = ai.ModelResponse(
         parts=[
             ai.ThinkingPart("let me see"),
-            ai.FilePart(ai.BinaryContent(b"pixel", media_type="image/png")),
+            ai.FilePart(ai.BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")),
             ai.FilePart(ai.BinaryContent(b"pixel", media_type="audio/wav")),
             ai.FilePart(ai.BinaryContent(b"pixel", media_type="application/pdf")),
         ]
     )
     assert from_provider(response, "m").content == (
         ImageBlock(data=PIXEL, mime_type="image/png"),
-        AudioBlock(data=PIXEL, mime_type="audio/wav"),
+        AudioBlock(data="cGl4ZWw=", mime_type="audio/wav"),
     )
 
 

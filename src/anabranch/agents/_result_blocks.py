@@ -1,22 +1,33 @@
 """The blocks of a tool result that a model is sent, made of what the tool returned.
 
-Images remain what they are, in the classes of this library and of MCP; a resource that holds one is
-that image. Everything else is text; a sound is named, since providers take none in a tool's result.
+Images that providers take remain images, in the classes of this library and of MCP; their type is read
+from their bytes. A resource that holds text is that text. Other images, sounds and files are named by
+address, type and size: no request has their bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
 from anabranch._encodable import encodable
+from anabranch._media_types import IMAGES, media_type, size_of
 from anabranch.messages import ImageBlock, ResultBlock, TextBlock
 
 __all__ = ["result_blocks"]
+
+_URL_SAFE = str.maketrans("-_", "+/")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 def result_blocks(value: object) -> tuple[ResultBlock, ...]:
@@ -31,30 +42,67 @@ def result_blocks(value: object) -> tuple[ResultBlock, ...]:
 
 
 def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatever a tool returns
-    """Return the image that ``part`` is, or the name of a sound; ``None`` if it is neither."""
+    """Return the block of an image, a sound or another file; ``None`` if ``part`` is none of them."""
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):
             return _media(convert())
+    if isinstance(part, bytes | bytearray):
+        return _file(bytes(part), "", "")
     made: Any = part
     fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
     kind: object = fields.get("type") if fields else getattr(made, "type", None)
     if kind not in ("image", "audio", "resource"):
         return None
-    try:
-        read = to_jsonable_python(part, by_alias=True)
-        if kind == "resource":
-            read = read["resource"] | {"data": read["resource"]["blob"]}
-        mime_type = read.get("mimeType") or read["mime_type"]
-        base64.b64decode(read["data"], validate=True)
-    except (KeyError, TypeError, AttributeError, ValueError, binascii.Error):
+    read: Any = to_jsonable_python(part, by_alias=True)
+    if kind == "resource":
+        read = read.get("resource")
+    fields = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    encoded = fields.get("blob" if kind == "resource" else "data")
+    if not isinstance(encoded, str):
         return None
-    match str(mime_type).partition("/")[0]:
-        case "image":
-            return ImageBlock(data=read["data"], mime_type=mime_type)
-        case "audio":
-            return TextBlock(text=f"(a sound: {mime_type})")
-        case _:
-            return None
+    declared, uri = (str(fields.get(key) or "") for key in ("mimeType", "uri"))
+    try:
+        data = _decoded(encoded)
+    except (ValueError, binascii.Error):
+        return TextBlock(text=f"({_named(uri, declared)}: its data is no base64)")
+    return _file(data, declared or str(fields.get("mime_type") or ""), uri)
+
+
+def _decoded(encoded: str) -> bytes:
+    """Return the bytes of base64 in any of its forms: with line breaks, URL-safe, as a data URL."""
+    plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+
+
+def _file(data: bytes, declared: str, uri: str) -> ImageBlock | TextBlock:
+    """Return an image, the text of a text, or the name of another file."""
+    kind = media_type(data) or declared.partition(";")[0].strip().lower()
+    if kind in IMAGES and media_type(data):
+        return ImageBlock(data=base64.b64encode(data).decode(), mime_type=kind)
+    if kind.startswith("audio/"):
+        return TextBlock(text=f"(a sound: {kind})")
+    if not kind.startswith("image/") and (text := _text_in(data, kind, declared)) is not None:
+        return TextBlock(text=text)
+    return TextBlock(text=f"({_named(uri, kind)}, {size_of(data)})")
+
+
+def _named(uri: str, kind: str) -> str:
+    what = "an image" if kind.startswith("image/") else "a file"
+    return f"{what}: " + ", ".join(each for each in (uri, kind or "of unknown type") if each)
+
+
+def _text_in(data: bytes, kind: str, declared: str) -> str | None:
+    """Return the text of a file that is one, by its type or because its bytes are."""
+    given = declared.lower().partition("charset=")[2].partition(";")[0].strip(" \"'")
+    encoding = next((name for mark, name in _MARKS if data.startswith(mark)), given or "utf-8")
+    is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript"))
+    if not is_text and kind not in ("", "application/octet-stream"):
+        return None
+    try:
+        text = data.decode(encoding)
+    except (ValueError, LookupError):
+        return data.decode("utf-8", "replace") if is_text else None
+    return text if is_text or "\0" not in text else None
 
 
 def _text(value: object) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_ai import messages as ai
 
+from anabranch._media_types import IMAGES, media_type, size_of
 from anabranch._tool_arguments import tool_use
 from anabranch.messages import (
     NOTHING,
@@ -83,7 +84,8 @@ def _response_part(block: Block, shapes: ToolShapes) -> ai.ModelResponsePart:
             arguments = shapes.sent(block.name, block.input)
             return ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
         case ImageBlock() | AudioBlock():
-            return ai.FilePart(_binary(block))
+            file = _binary(block)
+            return ai.TextPart(file) if isinstance(file, str) else ai.FilePart(file)
         case ToolResultBlock():
             raise ModelError(
                 f"Tool result {block.tool_use_id!r} is in a message of the assistant."
@@ -133,8 +135,13 @@ def _tool_return(block: ToolResultBlock, names: Mapping[str, str]) -> ai.ToolRet
     )
 
 
-def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent:
-    return ai.BinaryContent(base64.b64decode(block.data), media_type=block.mime_type)
+def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent | str:
+    """Return an image or a sound under the type of its bytes; the name of an image that none takes."""
+    data = base64.b64decode(block.data)
+    kind = media_type(data)
+    if isinstance(block, ImageBlock) and kind not in IMAGES:
+        return f"(an image: {block.mime_type}, {size_of(data)})"
+    return ai.BinaryContent(data, media_type=kind or block.mime_type)
 
 
 def from_provider(

@@ -1,4 +1,7 @@
-"""A server that lists one tool with any schema: ``python -m tests.agents.raw_server SCHEMA``."""
+"""A server that lists and returns any JSON: ``python -m tests.agents.raw_server TOOLS [RESULT]``.
+
+Without a result, a call returns its arguments.
+"""
 
 import json
 import sys
@@ -18,8 +21,12 @@ for line in sys.stdin:
         case "initialize":
             result: dict[str, Any] = {"result": HANDSHAKE}
         case "tools/list":
-            tool = {"name": "some", "inputSchema": json.loads(sys.argv[1])}
-            result = {"result": {"tools": [tool]}}
+            result = {"result": {"tools": json.loads(sys.argv[1])}}
+        case "tools/call" if len(sys.argv) > 2:
+            result = {"result": json.loads(sys.argv[2])}
+        case "tools/call":
+            text = json.dumps(message["params"].get("arguments"))
+            result = {"result": {"content": [{"type": "text", "text": text}]}}
         case _:
             result = {"error": {"code": -32601, "message": "unknown"}}
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **result}) + "\n")

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -297,12 +298,103 @@ async def test_a_tool_without_a_valid_schema_is_left_out(caplog: pytest.LogCaptu
     assert "some: the tool bad\N{REPLACEMENT CHARACTER} is left out" in caplog.text
 
 
-@pytest.mark.parametrize("schema", ["[]", "true", '{"type": "array"}', '"x"'])
-async def test_a_server_that_lists_what_is_no_tool_is_refused_in_a_sentence(schema: str) -> None:
-    server = f"command:{sys.executable} -m tests.agents.raw_server '{schema}'"
+def raw(tools: Any, *results: Any) -> RemoteTools:
+    """The tools of a server that lists and returns this JSON."""
+    given = [sys.executable, "-m", "tests.agents.raw_server", *map(json.dumps, (tools, *results))]
+    return RemoteTools(f"command:{shlex.join(given)}")
+
+
+GOOD = {"name": "good", "inputSchema": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"inputSchema": None},
+        {"inputSchema": []},
+        {"inputSchema": {}},
+        {"inputSchema": {"type": "object", "properties": []}},
+        {"inputSchema": {"type": ["object", "null"], "properties": None, "required": None}},
+        {"inputSchema": {"type": "object"}, "outputSchema": {"properties": {"n": {}}}},
+        {"inputSchema": {"type": "object"}, "outputSchema": "none"},
+        {"outputSchema": {"type": "array", "items": {}}, "annotations": []},
+        {"title": 7, "description": 7, "icons": {}, "execution": "now", "_meta": []},
+    ],
+    ids=json.dumps,
+)
+async def test_an_odd_tool_definition_is_repaired_when_its_meaning_is_plain(odd: Any) -> None:
+    async with raw([{"name": "odd", **odd}, GOOD]) as remote:
+        made = remote.tools_beside(())
+        assert [each.name for each in made] == ["odd", "good"]
+        assert made[0].spec.input_schema["type"] == "object"
+        assert await outcome_of(remote, "odd") == ("{}", False)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"name": "odd", "inputSchema": True},
+        {"name": "odd", "inputSchema": {"type": "string"}},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {"a": 7}}},
+        {"name": ["odd"], "inputSchema": {"type": "object"}},
+        {"title": "odd"},
+        "odd",
+        None,
+    ],
+    ids=json.dumps,
+)
+async def test_an_odd_tool_is_left_out_by_name_when_its_meaning_is_not_plain(
+    odd: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw([odd, GOOD]) as remote:
+        assert [each.name for each in remote.tools_beside(())] == ["good"]
+        assert await outcome_of(remote, "good") == ("{}", False)
+    assert "Tools are left out" in caplog.text
+    name = odd.get("name", "a tool without a name") if isinstance(odd, dict) else "a tool without"
+    assert str(name) in caplog.text
+
+
+async def test_a_server_that_lists_no_tools_as_a_list_is_refused_in_a_sentence() -> None:
     with pytest.raises(ToolError, match="cannot be used: it answers with something that is no"):
-        async with RemoteTools(server):
+        async with raw("none"):
             raise AssertionError
+
+
+PROMISING = {
+    **GOOD,
+    "outputSchema": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+    },
+}
+SAID = [{"type": "text", "text": "Five."}]
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (
+            {"content": SAID},
+            "Five.\n(The tool promises structured content, but its server has sent",
+        ),
+        ({"content": SAID, "structuredContent": {}}, "Five.\n(The structured content does not fit"),
+        ({"content": SAID, "structuredContent": {"n": "5"}}, "Five.\n(The structured content does"),
+        ({"content": [], "structuredContent": {"m": 5}}, '{\n  "m": 5\n}\n(The structured content'),
+        ({"structuredContent": {"n": 5}}, '{\n  "n": 5\n}'),
+        ({"content": SAID, "structuredContent": {"n": 5}}, "Five."),
+    ],
+    ids=json.dumps,
+)
+async def test_a_result_is_read_when_it_lacks_promised_structured_content(
+    result: Any, text: str
+) -> None:
+    async with raw([PROMISING], result) as remote:
+        read, failed = await outcome_of(remote, "good")
+    assert read.startswith(text)
+    assert ("(" in read) == ("(" in text)
+    assert not failed
 
 
 async def test_a_tool_that_is_described_at_too_great_length_is_left_out(

@@ -67,7 +67,7 @@ class RemoteCall(Absent):
 
     Args:
         server: runs the tool.
-        tool: its name there.
+        tool: as the server lists it.
         key: the call's idempotency key.
         here: the use of the tool.
         limits: of the call.
@@ -80,7 +80,7 @@ class RemoteCall(Absent):
     def __init__(
         self,
         server: ToolServer,
-        tool: str,
+        tool: types.Tool,
         key: str,
         here: ToolUse,
         limits: RemoteLimits,
@@ -92,7 +92,8 @@ class RemoteCall(Absent):
         self._samples = state.samples
         self._notices = 0
         self._server = server
-        self._tool = tool
+        self._listed = tool
+        self._tool = tool.name
         self._key = key
         self._here = here
         self._context = copy_context()
@@ -150,7 +151,9 @@ class RemoteCall(Absent):
                 answers=answers,
             )
             if isinstance(result, types.CallToolResult):
-                return self._limits.checked(self._tool, outcome_of(result))
+                return self._limits.checked(
+                    self._tool, outcome_of(result, self._listed.output_schema)
+                )
             self._check_asked(len(result.model_dump_json()), len(result.input_requests or ()))
             questions = questions_of(result)
             responses = await answer_others(result, self)

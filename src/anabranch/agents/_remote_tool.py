@@ -90,7 +90,7 @@ class RemoteTool:
     def _call(
         self, here: ToolUse, before: tuple[CallState, RoundOfAnswers] | None = None
     ) -> RemoteCall:
-        return RemoteCall(self._server, self.tool.name, _key(here), here, self._limits, before)
+        return RemoteCall(self._server, self.tool, _key(here), here, self._limits, before)
 
     async def _until(
         self, here: ToolUse, call: RemoteCall, answers: Mapping[str, Answer]

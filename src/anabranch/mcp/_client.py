@@ -23,6 +23,7 @@ from anabranch._printable import printable_line
 from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._heartbeat import is_heartbeat
+from anabranch.mcp._odd_answers import has_structured_content, with_content, with_sound_tools
 from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
 
@@ -54,12 +55,21 @@ R = TypeVar("R")
 class _Client(Client):
     """The SDK's client, with bounds to a check of results, and with contexts in the modern era.
 
-    Of a question, it hands on the context in the modern era, too.
+    Of a question, it hands on the context in the modern era, too. Odd definitions and results are
+    repaired before the SDK checks them.
     """
+
+    checks_results = True
 
     async def __aenter__(self) -> Client:
         client = await super().__aenter__()
-        client.session.validate_tool_result = partial(_check_result, client)  # type: ignore[method-assign]
+        client.session.validate_tool_result = partial(  # type: ignore[method-assign]
+            _check_result if self.checks_results else _unchecked, client
+        )
+        session: Any = client.session
+        # The SDK checks an answer as a whole, and has no public place before that check.
+        dispatcher = session._dispatcher  # noqa: SLF001
+        dispatcher.send_raw_request = partial(_repaired, client, dispatcher.send_raw_request)
         return client
 
     async def _drive_input_required(
@@ -78,6 +88,22 @@ class _Client(Client):
         return await super()._drive_input_required(_with_contexts(first), retried)
 
 
+async def _repaired(client: Client, send: Any, method: str, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 - JSON
+    """Send a request, and return its answer with each odd part repaired or left out."""
+    raw = await send(method, *rest, **named)
+    match method:
+        case "tools/list":
+            return with_sound_tools(raw, client.protocol_version)
+        case "tools/call":
+            return with_content(raw)
+        case _:
+            return raw
+
+
+async def _unchecked(_client: Client, _name: str, _result: types.CallToolResult) -> None:
+    """Accept any result: its reader compares it with the schema."""
+
+
 async def _check_result(client: Client, name: str, result: types.CallToolResult) -> None:
     """Compare a result with the output schema of its tool.
 
@@ -91,7 +117,7 @@ async def _check_result(client: Client, name: str, result: types.CallToolResult)
     if schema is None:
         return
     tool = f"the tool {printable_line(name)!r}"
-    if "structured_content" not in result.model_fields_set:
+    if not has_structured_content(result):
         raise ToolError(f"T{tool[1:]} has an output schema but did not return structured content.")
     try:
         problem = misfit(schema, result.structured_content)
@@ -116,8 +142,16 @@ def connect(
     answerer: Answerer,
     *,
     era: Era = "auto",
+    checks_results: bool = True,
 ) -> Client:
-    """Return a client of ``server`` whose questions ``answerer`` answers."""
+    """Return a client of ``server`` whose questions ``answerer`` answers.
+
+    Args:
+        server: as the SDK's client takes it.
+        answerer: answers the questions.
+        era: the protocol's era.
+        checks_results: whether a result that does not fit the output schema of its tool is an error.
+    """
     able = answerer.capabilities
 
     async def sample(
@@ -135,7 +169,7 @@ def connect(
 
     tools = types.SamplingToolsCapability() if able.sampling_tools else None
     others = types.SamplingContextCapability() if able.sampling_context else None
-    return _Client(
+    client = _Client(
         server,
         mode=MODES[era],
         sampling_callback=sample if able.sampling else None,
@@ -145,6 +179,8 @@ def connect(
         log_level="info",
         input_required_max_rounds=MAX_ROUNDS,
     )
+    client.checks_results = checks_results
+    return client
 
 
 async def call_tool(

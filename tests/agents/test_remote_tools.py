@@ -397,6 +397,49 @@ async def test_a_result_is_read_when_it_lacks_promised_structured_content(
     assert not failed
 
 
+NULLS = {
+    "type": "object",
+    "required": ["needed"],
+    "properties": {
+        "needed": {"type": "string"},
+        "limit": {"type": "integer"},
+        "kind": {"enum": ["a", "b"]},
+        "near": {"$ref": "#/$defs/Place"},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Place"}},
+        "either": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "any": {},
+    },
+    "$defs": {"Place": {"type": "object", "properties": {"zip": {"type": "string"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"needed": "x", "limit": None, "kind": None, "near": None}, {"needed": "x"}),
+        (
+            {"needed": "x", "either": None, "any": None},
+            {"needed": "x", "either": None, "any": None},
+        ),
+        ({"needed": None, "limit": None}, {"needed": None}),
+        (
+            {"needed": "x", "near": {"zip": None}, "stops": [{"zip": None}, {"zip": "1"}]},
+            {"needed": "x", "near": {}, "stops": [{}, {"zip": "1"}]},
+        ),
+        ({"needed": "x", "limit": "many", "kind": None}, {"needed": "x", "limit": "many"}),
+        ({"needed": "x", "stops": [None]}, {"needed": "x", "stops": [None]}),
+    ],
+    ids=json.dumps,
+)
+async def test_a_null_is_left_out_when_the_schema_of_an_optional_property_has_none(
+    given: Any, sent: Any
+) -> None:
+    async with raw([{"name": "some", "inputSchema": NULLS}]) as remote:
+        text, failed = await outcome_of(remote, "some", **given)
+    assert json.loads(text) == sent
+    assert not failed
+
+
 async def test_a_tool_that_is_described_at_too_great_length_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

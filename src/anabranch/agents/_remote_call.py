@@ -21,6 +21,7 @@ from anabranch._engine.combine import cancel_and_wait
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._ports import Question
+from anabranch.agents._remote_arguments import without_foreign_nulls
 from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_questions import shown
 from anabranch.agents._remote_result import outcome_of
@@ -141,10 +142,11 @@ class RemoteCall(Absent):
             await cancel_and_wait([asking])
 
     async def _drive(self, here: ToolUse, answers: RoundOfAnswers | None) -> Outcome | Asked:
+        arguments = without_foreign_nulls(self._listed.input_schema, here.block.input)
         for _ in range(MAX_ROUNDS):
             result = await self._server.call(
                 self._tool,
-                here.block.input,
+                arguments,
                 self,
                 owner=here.timeline.thread.id,
                 key=self._key,

@@ -14,16 +14,12 @@ from typing import NoReturn
 
 from anabranch._engine.clock import Clock, pause
 from anabranch._engine.combine import cancel_and_wait
-from anabranch.mcp._request import McpRequest
+from anabranch.mcp._request import STEP, McpRequest
 
 __all__ = ["HEARTBEAT", "Heartbeat", "is_heartbeat"]
 
 HEARTBEAT = 15.0
 """Seconds between two signs of life, by default."""
-STEP = 2.0**-20
-"""By how much a sign of life exceeds the progress before it: less than any progress of a tool."""
-
-
 COARSE = 2.0**-8
 
 
@@ -61,7 +57,7 @@ class Heartbeat:
     async def _beat(self, every: float) -> NoReturn:
         while True:
             await pause(self._clock, every)
-            await self._request.report_progress(self._request.progress.last + STEP)
+            await self._request.report_progress(None)
 
 
 def is_heartbeat(progress: float, total: float | None, message: str | None) -> bool:

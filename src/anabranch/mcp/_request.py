@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf, isfinite, nextafter
 from typing import Any
 
 from mcp import MCPDeprecationWarning
@@ -23,7 +25,7 @@ from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel
 
-__all__ = ["McpRequest"]
+__all__ = ["STEP", "McpRequest"]
 
 MODERN = "2026-07-28"
 
@@ -33,11 +35,40 @@ def _is_modern(version: str) -> bool:
     return is_version_at_least(version, MODERN)
 
 
+STEP = 2.0**-20
+"""By how much a number exceeds the one before it at least: less than any progress of a tool."""
+
+
 @dataclass(slots=True)
 class Progress:
-    """How far a request was last reported to be."""
+    """The progress numbers of one request, each above the one before it, as the protocol requires.
 
-    last: float = 0.0
+    Branches that run at the same time count separately, so their numbers may repeat or go back.
+
+    Attributes:
+        last: number that was sent last; ``None`` before the first one.
+        sending: held while a notification is sent, so that numbers arrive in their order.
+    """
+
+    last: float | None = None
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def next(self, wanted: float | None) -> float:
+        """Return ``wanted`` if it is above the last number, otherwise the next possible number."""
+        last = self.last
+        if wanted is None or not _is_finite(wanted):
+            wanted = last or 0.0
+        if last is not None and wanted <= last:
+            wanted = max(last + STEP, nextafter(last, inf))
+        self.last = wanted
+        return wanted
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:  # an integer that no float holds
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +79,7 @@ class McpRequest:
         context: the SDK's context, below that of any host.
         state: the ``requestState`` of the request, unsealed; ``None`` at the first round.
         responses: the answers that came with it, by step.
-        progress: how far it was last reported to be.
+        progress: its progress numbers.
     """
 
     context: ServerRequestContext[Any, Any]
@@ -105,11 +136,14 @@ class McpRequest:
         return is_wanted(self.session, level)
 
     async def report_progress(
-        self, progress: float, total: float | None = None, message: str | None = None
+        self, progress: float | None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Send a progress notification, if the client has given a token for it."""
-        self.progress.last = progress
-        await self.session.report_progress(progress, total, message)
+        """Send a progress notification, if the client has given a token for it.
+
+        A number that is not above the last one is replaced by the next possible one, as is ``None``.
+        """
+        async with self.progress.sending:
+            await self.session.report_progress(self.progress.next(progress), total, message)
 
     def sink(self, journal: Journal) -> Sink:
         """Return a function that sends the notices of the call of ``journal`` to the client."""

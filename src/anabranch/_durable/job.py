@@ -32,6 +32,8 @@ class Job:
             state: a conversation has stored that.
         answers_first: whether a round's answers came before the ends of its sleeps, however late
             the round is run: who stored them has decided that.
+        max_request: bytes that the client's next request may have, if it carries the state of the call.
+        seals_arguments: whether that request carries the arguments in the token of the state.
     """
 
     tool: Tool[Any]
@@ -44,3 +46,5 @@ class Job:
     wakes: bool = False
     begins_lines: bool = False
     answers_first: bool = False
+    max_request: int | None = None
+    seals_arguments: bool = False

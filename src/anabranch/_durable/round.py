@@ -37,7 +37,7 @@ from anabranch._durable.replies import (
     load_error,
     value_text,
 )
-from anabranch._durable.states import handed_out
+from anabranch._durable.states import check_carried, handed_out, sealed_size
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
 from anabranch._engine.sleeping import wakes_at
@@ -63,9 +63,10 @@ class UnrecordedRound:
 
     recorder: None = None
 
-    def __init__(self, journal: Journal, failure: Exception | None = None) -> None:
+    def __init__(self, job: Job, journal: Journal, failure: Exception | None = None) -> None:
         self.failure = failure
         self.left: Mapping[str, Entry] = {}
+        self._job = job
         self._journal = journal
 
     async def returned(self, value: object) -> Finished[Any]:
@@ -73,8 +74,17 @@ class UnrecordedRound:
         return Finished(value)
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R:
-        """End the round with open questions; return the reply."""
-        return replies.make(asks, self._journal.dumps())
+        """End the round with open questions; return the reply.
+
+        Raises:
+            StateSizeError: the client could not send the state back.
+        """
+        job, state = self._job, self._journal.dumps()
+        if job.max_request is not None:
+            arguments = job.tool.to_json(job.arguments)
+            others = sealed_size(arguments) if job.seals_arguments else len(arguments)
+            check_carried(self._journal, state, others, job.max_request)
+        return replies.make(asks, state)
 
     async def given_up(self) -> None:
         """End the call without a reply: there is no record of it."""

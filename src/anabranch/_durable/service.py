@@ -21,7 +21,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
@@ -33,7 +33,7 @@ from anabranch._durable.replies import (
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.running import RunningCalls
-from anabranch._durable.states import digest
+from anabranch._durable.states import StateSizeError, digest
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
 from anabranch._engine.clock import pause
@@ -119,7 +119,8 @@ class CallService:
             InvalidTokenError: the round has been answered differently before, or the call is over.
             OtherVersionError: the call waits for a server with the code that has begun it.
             ToolError: the store does not answer, the answers are too long, or it would begin a call
-                while too many run; nothing is lost.
+                while too many run; nothing is lost. Or the state is too large for the client's next
+                request; the call is undone.
             Exception: what the call raises.
         """
         await self._check_running(journal)
@@ -210,9 +211,14 @@ class CallService:
         """Undo what is left of a call that is not stored, as an interrupted round has left it."""
         if not journal.compensations:
             return
-        round_ = UnrecordedRound(journal, InterruptedError("the call was interrupted"))
         with suppress(InterruptedError):
-            await self._run(job, journal, round_, lambda call: call.round())
+            await self._unwind(job, journal, InterruptedError("the call was interrupted"))
+
+    async def _unwind(self, job: Job, journal: Journal, error: Exception) -> NoReturn:
+        """End a call that is not stored with ``error``, after its undos have been run."""
+        round_ = UnrecordedRound(job, journal, error)
+        await self._run(job, journal, round_, lambda call: call.round())
+        raise error
 
     def _open_round(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer]
@@ -220,7 +226,7 @@ class CallService:
         if self.durability is not None:
             return self._open_stored(self.durability, job, journal, answers)
         journal.answer(answers)
-        return nullcontext(UnrecordedRound(journal))
+        return nullcontext(UnrecordedRound(job, journal))
 
     @asynccontextmanager
     async def _open_stored(
@@ -255,7 +261,10 @@ class CallService:
         if job.tool.name not in self._warned and warn_of_rounds(job.tool.name, journal):
             self._warned.add(job.tool.name)  # its author knows by now
         seen.asks(journal)
-        return await opened.asked(outcome.asks, replies)
+        try:
+            return await opened.asked(outcome.asks, replies)
+        except StateSizeError as error:
+            await self._unwind(job, journal, ToolError(str(error)))
 
     async def _run(
         self,

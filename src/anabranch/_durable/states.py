@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
+from typing import Final
 
 from anabranch._durable.entries import load_answers, merge
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Journal, canonical
-from anabranch._engine.journal_text import exceeds
+from anabranch._engine.journal_text import exceeds, size
 
 __all__ = [
+    "StateSizeError",
+    "check_carried",
     "digest",
     "handed_out",
     "is_reference",
@@ -23,9 +26,47 @@ __all__ = [
     "latest_number",
     "load_reference",
     "refer",
+    "sealed_size",
 ]
 
 _REFERENCE = "@"
+
+ANSWERS: Final = 256 * 1024
+"""Bytes of a request that are left for the answers, and for the protocol."""
+
+
+class StateSizeError(Exception):
+    """The state of a call is larger than a client can send back."""
+
+
+def sealed_size(text: str) -> int:
+    """Return about how long ``text`` is as JSON in JSON, encrypted, in Base64."""
+    return size(text) * 4 // 3
+
+
+def check_carried(journal: Journal, state: str, others: int, limit: int) -> None:
+    """Check that the client's next request can carry ``state``.
+
+    Args:
+        journal: of the call.
+        state: its text.
+        others: bytes of the request that the arguments take.
+        limit: bytes that it may have.
+
+    Raises:
+        StateSizeError: it cannot; the error names the largest value of the state.
+    """
+    sealed = sealed_size(state)
+    if sealed + others + ANSWERS <= limit:
+        return
+    sizes = {step_id: size(entry.value) for step_id, entry in journal.entries.items()}
+    largest = max(sizes, key=sizes.__getitem__, default="")
+    holder = f", of which the value of {largest!r} takes {sizes[largest]:,}" if largest else ""
+    raise StateSizeError(
+        f"The state of this call takes {sealed:,} bytes{holder}. With arguments and answers, a"
+        f" request has at most {limit:,}, so that no client could answer. What the call has done is"
+        " undone. Give the server a store=, or return a reference from the step, and not the value."
+    )
 
 
 def handed_out(policy: Durability, line: str, number: int, state: str) -> str:

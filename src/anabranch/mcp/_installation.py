@@ -73,6 +73,7 @@ class Installation:
             asks_by_result=options.ask == "fallback",
             links=_links(calls, options, audience),
             on_call=self._expire,
+            max_request=options.max_request,
         )
         self.tools: Sequence[Tool[Any]] = tools
         self.continue_tools: list[ContinueTool] = []

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 
 from anabranch._asking.sampling import Sampler
 from anabranch._code_version import checked_version
@@ -92,6 +93,9 @@ class ServerOptions:
         continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
             need more rounds than clients allow.
         max_state: bytes that the answers of one call may take together, uncompressed.
+        max_request: bytes that a request over HTTP may have: what the transport was given as
+            ``max_request_body_size``, 4 MiB by default. Without a store, a call whose state is too
+            large for such a request ends in an error.
         step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
             not wait for the threads of others.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
@@ -124,6 +128,7 @@ class ServerOptions:
     clock: Clock | None = None
     continue_calls: bool = True
     max_state: int = MAX_STATE
+    max_request: int = DEFAULT_MAX_REQUEST_BODY_SIZE
     step_threads: int = STEP_THREADS
     sagas: bool = True
     grace: float = GRACE
@@ -183,6 +188,7 @@ class ToolKeywords(TypedDict, total=False):
     patience: float | None
     clock: Clock | None
     max_state: int
+    max_request: int
     step_threads: int
     heartbeat: float | None
     code_version: str | None

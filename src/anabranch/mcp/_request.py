@@ -93,6 +93,11 @@ class McpRequest:
         return _is_modern(self.context.protocol_version)
 
     @property
+    def is_http(self) -> bool:
+        """Whether it has come over HTTP, where requests are limited in size."""
+        return self.context.request is not None
+
+    @property
     def session(self) -> ServerSession:
         """The connection to the client."""
         return self.context.session

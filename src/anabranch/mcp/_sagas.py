@@ -147,6 +147,7 @@ class SagaMethods:
         tool, service = offered.tool, offered.service
         arguments = tool.validate(claims.arguments)
         job = service.job(OpenCall(tool, arguments, journal), request, _capabilities(request))
+        job = replace(job, seals_arguments=True)
         replies = _SagaReplies(self._sealer, claims, request.principal)
         outcome = await service.calls.run_round(job, journal, answers or {}, replies)
         if isinstance(outcome, Finished):

@@ -40,6 +40,7 @@ class Service:
         asks_by_result: whether questions that a client cannot show are listed in a result.
         links: makes links to pages of such questions, if they have any.
         on_call: called before each call, or round.
+        max_request: bytes that a request over HTTP may have.
     """
 
     calls: CallService
@@ -51,6 +52,7 @@ class Service:
     asks_by_result: bool = False
     links: AskLinks | None = None
     on_call: Callable[[], None] = _nothing
+    max_request: int | None = None
 
     def by_rounds(self, request: McpRequest) -> bool:
         """Whether a call runs by rounds, and not live while its client answers."""
@@ -98,7 +100,14 @@ class Service:
             prefer_client=self.prefer_client,
             principal=request.principal,
         )
-        return Job(call.tool, call.arguments, host, request.sink(call.journal), request.principal)
+        return Job(
+            call.tool,
+            call.arguments,
+            host,
+            request.sink(call.journal),
+            request.principal,
+            max_request=self.max_request if request.is_http else None,
+        )
 
 
 @lru_cache

@@ -81,7 +81,17 @@ def test_a_reader_that_has_had_enough_ends_the_command_quietly(loud: str) -> Non
 
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["call"], ["tree"], ["tree", "list"], ["calls", "show"], ["memory", "list"]],
+    [
+        ["check"],
+        ["call"],
+        ["serve"],
+        ["web"],
+        ["worker"],
+        ["tree"],
+        ["tree", "list"],
+        ["calls", "show"],
+        ["memory", "list"],
+    ],
     ids=" ".join,
 )
 def test_every_command_says_its_version(

@@ -35,9 +35,9 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
         (["worker", "--engine", "restate+host:8080"], "a URL like http://host:8080"),
         (["worker", "--engine", "restate+http://host?prot=1"], "not 'prot'"),
-        (["worker", "--version", "a b"], "A version of the code is 1 to 100"),
-        (["web", "--version", "a/b"], "A version of the code is 1 to 100"),
-        (["serve", "--folding", "--version", "~"], "A version of the code is 1 to 100"),
+        (["worker", "--code-version", "a b"], "A version of the code is 1 to 100"),
+        (["web", "--code-version", "a/b"], "A version of the code is 1 to 100"),
+        (["serve", "--folding", "--code-version", "~"], "A version of the code is 1 to 100"),
     ],
     ids=[
         *("none", "in-process", "sqlite", "unknown", "concurrency"),

@@ -152,9 +152,6 @@ NEEDS = {
 }
 """The extras without which a command does not run, and a package that only they bring."""
 
-VERSIONED = {"serve", "web", "worker"}
-"""Commands whose ``--version`` is that of the tools' code, and not this library's."""
-
 
 def _needed(command: str) -> str:
     """Return what to install for a command, as the last sentence of its help; none for most."""
@@ -175,7 +172,7 @@ for _name, _help in HELP.items():
         help=f"{_help.rstrip()}{_needed(_name)}",
         help_epilogue=EXAMPLES[_name],
         help_format="markdown",
-        version_flags=() if _name in VERSIONED else ("--version",),
+        version_flags=("--version",),
     )
 app.command(
     "anabranch.cli._calls_commands:calls_app",

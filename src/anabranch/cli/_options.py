@@ -81,8 +81,8 @@ AsJson: TypeAlias = Annotated[
 CodeVersion: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name="--version",
-        env_var="ANABRANCH_VERSION",
+        name="--code-version",
+        env_var="ANABRANCH_CODE_VERSION",
         help="The version of the tools' code. A stored call is continued by the code that has begun"
         " it, or by code that takes the same way. By default, a digest of the files in which the"
         " tools are defined.",

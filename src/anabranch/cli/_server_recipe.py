@@ -182,7 +182,7 @@ _GIVEN_BY = {
     "grace": "--grace",
     "max_running": "--max-running",
     "name": "--name",
-    "code_version": "--version (ANABRANCH_VERSION)",
+    "code_version": "--code-version (ANABRANCH_CODE_VERSION)",
     "auth": f"--token ({TOKEN})",
 }
 

@@ -1,6 +1,6 @@
-"""Named questions: ask the person where to, ask the model whether it is safe, deploy.
+"""A deployment: ask the user where to, ask the model whether it is safe, and roll out once.
 
-Both questions carry a key of their own, so that a client meets them under exactly these names.
+Both questions have a key, so that a client meets them under exactly these names.
 """
 
 from pydantic import BaseModel
@@ -14,19 +14,22 @@ class Target(BaseModel):
     target: str
 
 
+def roll_out(version: str, target: str) -> str:
+    """Call your deployment system here."""
+    return f"Version {version} runs on {target}."
+
+
 @tool
-async def complex_tool(ctx: BranchContext, initial_arg: str) -> str:
-    """Deploy, once a person has named the target and the model has confirmed."""
-    await ctx.log("info", f"Deployment of {initial_arg} requested")
-    answer = await ctx.elicit(
-        Target, "Please provide the deployment target:", key="step-elicitation-A"
-    )
+async def deploy(ctx: BranchContext, version: str) -> str:
+    """Deploy a version, once the user has named the target and the model has confirmed."""
+    await ctx.log("info", f"Deployment of {version} requested")
+    answer = await ctx.elicit(Target, "Where to?", key="target")
     if not isinstance(answer, Accepted):
-        return "Deployment cancelled."
+        return "Not deployed."
     target = answer.content.target
     verdict = await ctx.sample(
-        f"Is deploying to '{target}' safe right now?", max_tokens=100, key="step-sampling-B"
+        f"Is deploying to {target!r} safe right now?", max_tokens=100, key="safety"
     )
     if verdict.text.strip().lower().startswith("no"):
-        raise ToolError(f"Deployment to {target} refused: {verdict.text}")
-    return f"Deployment to {target} initiated successfully based on confirmation."
+        raise ToolError(f"Not deployed to {target}: {verdict.text}")
+    return await ctx.step(roll_out, version, target)

@@ -32,7 +32,6 @@ from anabranch._extras import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool
-from examples.deploy import complex_tool
 from tests.masking import with_any_id
 from tests.mcp.harness import (
     ERAS,
@@ -49,6 +48,7 @@ from tests.mcp.harness import (
 )
 from tests.mcp.tools import ANSWERED, Report, journey, traveller
 from tests.patience import PATIENCE
+from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import call_saga, resume_saga
 from tests.sagas.harness import text_in as text_of_saga
 

@@ -415,7 +415,7 @@ async def test_a_value_that_equals_only_itself_is_compared_by_its_type() -> None
     [
         ("wizard.py:plan_trip", {"days": 2}),
         ("pick_card.py:pick_card", {"analyze": True}),
-        ("deploy.py:complex_tool", {"initial_arg": "x"}),
+        ("deploy.py:deploy", {"version": "x"}),
         ("book_flight.py:book_flight", {"destination": "Rome", "pay_online": True}),
     ],
 )

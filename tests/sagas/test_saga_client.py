@@ -14,9 +14,9 @@ from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
 from anabranch.mcp._client import connect
 from anabranch.mcp._saga_params import LooseParams
-from examples.deploy import complex_tool
 from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
+from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import WAYS, Person, reached
 
 
@@ -53,7 +53,7 @@ IN_PROCESS = [way for way in WAYS if way[0] != "stdio"]
 async def test_a_saga_is_driven_to_its_result(way: tuple[str, str]) -> None:
     person = Person(lambda step, _: "Yes." if "sampling" in step else {"target": "production"})
     server = create_server("deployer", [complex_tool], keys=[KEY])
-    async with reached(way, server, ROOT / "examples" / "deploy.py") as client:
+    async with reached(way, server, ROOT / "tests" / "sagas" / "deployer.py") as client:
         result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
     assert text_of(result).startswith("Deployment to production initiated")
     assert not result.is_error

@@ -12,8 +12,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import METHOD_NOT_FOUND
 
 from anabranch.mcp import create_server
-from examples.deploy import complex_tool
 from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
+from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import WAYS, call_saga, raw, reached, refusal, resume_saga
 
 TARGET = {"action": "accept", "content": {"target": "production"}}
@@ -59,7 +59,9 @@ MESSAGE_6 = {"content": [{"type": "text", "text": DONE}]}
 @pytest.fixture(params=WAYS, ids=" ".join)
 async def client(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
     server = create_server("deployer", [complex_tool], keys=[KEY])
-    async with reached(request.param, server, ROOT / "examples" / "deploy.py") as connection:
+    async with reached(
+        request.param, server, ROOT / "tests" / "sagas" / "deployer.py"
+    ) as connection:
         yield connection
 
 
@@ -99,7 +101,13 @@ async def test_arguments_may_be_left_out() -> None:
 
 @pytest.mark.long
 async def test_a_server_can_be_started_without_them() -> None:
-    command = ["-m", "anabranch", "serve", str(ROOT / "examples" / "deploy.py"), "--no-sagas"]
+    command = [
+        "-m",
+        "anabranch",
+        "serve",
+        str(ROOT / "tests" / "sagas" / "deployer.py"),
+        "--no-sagas",
+    ]
     process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
     async with connected(process, MODERN, Answers()) as connection:
         error = await refusal(connection, "tools/callSaga", {"name": "complex_tool"})

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
+from anabranch._form_schemas import protocol_field
 from anabranch._step_names import checked_name
 from anabranch.messages import Exchange
 
@@ -103,7 +104,8 @@ class _FormSchema(GenerateJsonSchema):
 def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of the form for ``model``.
 
-    It is what MCP 2026-07-28 allows in ``ElicitRequestFormParams.requestedSchema``.
+    It has the keys that MCP 2026-07-28 allows in ``ElicitRequestFormParams.requestedSchema``. The
+    description of a field says in words what other keys of the model require.
 
     Raises:
         TypeError: see :class:`Elicitation`.
@@ -133,7 +135,8 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
                 " integers, booleans, enums and lists of enum values; make it one of those, or"
                 " ask in several questions."
             )
-    form: dict[str, Any] = {"type": "object", "properties": properties}
+    shown = {name: protocol_field(field_schema) for name, field_schema in properties.items()}
+    form: dict[str, Any] = {"type": "object", "properties": shown}
     if required := schema.get("required"):
         form["required"] = required
     return form
@@ -159,7 +162,6 @@ def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     return schema
 
 
-_FORMATS = ("email", "uri", "date", "date-time")
 _SCALARS = ("string", "number", "integer", "boolean")
 
 
@@ -175,10 +177,6 @@ def _problem(schema: dict[str, Any]) -> str | None:
         return "is a list of something other than enum values"
     if kind not in _SCALARS:
         return f"renders as {kind or ' or '.join(schema) or 'anything'}"
-    if "enum" in schema and kind != "string":
-        return "is an enum of values that are not strings"
-    if kind == "string" and schema.get("format") not in (None, *_FORMATS):
-        return f"has the string format {schema['format']!r}"
     return None
 
 

@@ -1,6 +1,6 @@
 """Asking the person: what is shown, how it can end, and what an unfitting answer gets."""
 
-from typing import cast
+from typing import Literal, cast
 
 import pytest
 from pydantic import BaseModel, Field
@@ -129,6 +129,27 @@ async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bo
 
 
 @pytest.mark.requirement("bad.answer")
+async def test_a_key_that_the_protocol_lacks_is_checked_in_the_answer(replay: bool) -> None:
+    """Required: the form has the protocol's keys, and the tool checks the others."""
+
+    class Order(BaseModel):
+        seats: int = Field(multiple_of=2)
+        agreed: Literal[True]
+
+    @tool
+    async def order(ctx: BranchContext) -> str:
+        answer = await ctx.elicit(Order, "How many?")
+        return f"{answer.action} {answer.content.seats if isinstance(answer, Accepted) else ''}"
+
+    fitting = {"seats": 4, "agreed": True}
+    answers = [{"seats": 3, "agreed": True}, {"seats": 4, "agreed": False}, fitting]
+    client = MockClient(elicits=answers)
+    assert await run_tool(order, {}, client, replay=replay) == "accept 4"
+    _, odd, refused = shown(client)
+    assert "seats: Input should be a multiple of 2" in odd
+    assert "agreed: Input should be True" in refused
+
+
 async def test_after_being_asked_again_three_times_the_question_fails(replay: bool) -> None:
     """Required: at most 3 times, then ElicitValidationError."""
     client = MockClient(elicits=lambda _: {"row": 0})

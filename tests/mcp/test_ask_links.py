@@ -220,7 +220,7 @@ async def test_errors_stand_beside_their_fields_and_what_was_entered_stays() -> 
         assert shown.status_code == 422
         assert "<script>" not in shown.text
         found = Controls(shown.text)
-        for name in ("name", "email", "page", "born", "meeting", "nights", "budget", "code"):
+        for name in ("name", "email", "page", "born", "meeting", "nights", "budget"):
             (control,) = found.controls[f"field:{name}"]
             assert control["value"] == BAD[name]
             assert control["aria-invalid"] == "true"
@@ -236,7 +236,6 @@ async def test_errors_stand_beside_their_fields_and_what_was_entered_stays() -> 
             "must be 1 to 30",
             "not a number",
             "choose one",
-            "must match ^[A-Z]{3}$",
         ]
         assert "Your name" in await pages.go_on()  # nothing was entered
         assert (await pages.send(pages.links()[0], **GOOD)).status_code == 200

@@ -1,0 +1,137 @@
+"""The JSON Schemas of form fields, reduced to the keys that the MCP protocol has for them.
+
+Strict clients show no form with a key that the protocol does not know. Those keys become words in the
+field's description, and the server checks them in the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
+
+__all__ = ["protocol_field"]
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_SHARED: Final = ("type", "title", "description", "default")
+_KEYS: Final = {
+    "string": ("format", "minLength", "maxLength"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "boolean": (),
+    "array": ("items", "minItems", "maxItems"),
+}
+"""Keys by type. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
+_CHOICES: Final = ("oneOf", "enum", "enumNames")
+_FORMATS: Final = ("email", "uri", "date", "date-time")
+
+_WORDS: Final = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "greater than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "matches {}",
+    "format": "format {}",
+    "const": "must be {}",
+    "enum": "one of {}",
+    "examples": "for example {}",
+}
+_SILENT: Final = {"deprecated", "uniqueItems", "readOnly", "writeOnly", "enumNames"}
+"""Keys that are not written as ``key: value``."""
+
+
+def protocol_field(schema: Schema) -> dict[str, Any]:
+    """Return ``schema`` with the protocol's keys alone, the others as words in its description."""
+    schema = _with_bounds(schema)
+    kind = schema.get("type", "string")
+    known = _choice_keys(schema) if kind == "string" else ()
+    known = (*_SHARED, *(known or _KEYS.get(kind, ())))
+    field = {key: schema[key] for key in schema if key in known}
+    if field.get("format", _FORMATS[0]) not in _FORMATS:
+        del field["format"]
+    field |= _protocol_choices(field)
+    words = "; ".join(_words({key: schema[key] for key in schema if key not in field}))
+    said = field.get("description")
+    if words:
+        field["description"] = f"{said} ({words})" if said else words
+    return field
+
+
+def _with_bounds(schema: Schema) -> dict[str, Any]:
+    """Return the schema of a number with bounds that its other keys imply."""
+    bounded = dict(schema)
+    kind = schema.get("type")
+    implied = [_number(each) for each in (*schema.get("enum", ()), schema.get("const"))]
+    if kind not in ("integer", "number"):
+        return bounded
+    for key, exclusive, step, tightest in (
+        ("minimum", "exclusiveMinimum", 1, max),
+        ("maximum", "exclusiveMaximum", -1, min),
+    ):
+        bounds = [each for each in (_number(schema.get(key)),) if each is not None]
+        beyond = _number(schema.get(exclusive))
+        if isinstance(beyond, int) and kind == "integer":
+            bounds.append(beyond + step)
+            del bounded[exclusive]
+        elif beyond is not None:
+            bounds.append(beyond)
+        if values := [each for each in implied if each is not None]:
+            bounds.append(min(values) if step > 0 else max(values))
+        if bounds:
+            bounded[key] = tightest(bounds)
+    return bounded
+
+
+def _number(value: object) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _choice_keys(schema: Schema) -> tuple[str, ...]:
+    """Return the key of a field's choices; a schema has them in one way."""
+    if "oneOf" in schema:
+        return ("oneOf",)
+    return _CHOICES[1:] if "enum" in schema else ()
+
+
+def _protocol_choices(field: Schema) -> dict[str, Any]:
+    """Return the parts of a field that hold choices, each choice with the protocol's keys alone."""
+    found: dict[str, Any] = {}
+    if "oneOf" in field:
+        found["oneOf"] = _titled(field["oneOf"])
+    items = field.get("items")
+    if items is not None:
+        titled = items.get("anyOf", items.get("oneOf"))
+        found["items"] = (
+            {"type": "string", "enum": items["enum"]}
+            if titled is None
+            else {"anyOf": _titled(titled)}
+        )
+        if "description" in items and "description" not in field:
+            found["description"] = items["description"]
+    return found
+
+
+def _titled(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"const": each["const"], "title": each.get("title", each["const"])} for each in choices]
+
+
+def _words(schema: Schema) -> Iterator[str]:
+    """Yield in words what a client cannot check or show."""
+    for key, phrase in _WORDS.items():
+        if key in schema:
+            yield phrase.format(_spelled(schema[key]))
+    if schema.get("deprecated"):
+        yield "deprecated"
+    for key, value in schema.items():
+        if key not in (*_WORDS, *_SILENT) and isinstance(value, str | int | float):
+            yield f"{key}: {_spelled(value)}"
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_spelled, cast("list[object]", value)))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -7,15 +7,17 @@ checks every answer again.
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
 from anabranch._foreign_schema import has_format, matches
+from anabranch._form_reading import FormReader
 from anabranch._json_text import number_problem
 
-__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option"]
+__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option", "Options", "Value"]
 
 
 class LeaveOut:
@@ -32,36 +34,43 @@ class _Schema(BaseModel):
     )
 
 
-class Option(_Schema):
-    """One of the values of an enum."""
+Value: TypeAlias = str | int | float | bool
 
-    const: str
+
+class Option(_Schema):
+    """One of the values of an enum. Those of the protocol are texts, those of servers also numbers."""
+
+    const: Value
     title: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as a text."""
+        return self.const if isinstance(self.const, str) else json.dumps(self.const)
 
     @property
     def label(self) -> str:
         """What the person sees in the list."""
-        return self.title or self.const
+        return self.title or self.text
 
 
-class _Options(_Schema):
-    enum: tuple[str, ...] = ()
-    enum_names: tuple[str, ...] = ()
+class Options(_Schema):
+    """The choices of a field."""
+
+    enum: tuple[Value, ...] = ()
     one_of: tuple[Option, ...] = ()
     any_of: tuple[Option, ...] = ()
 
     @property
     def options(self) -> tuple[Option, ...]:
         """The values to choose from; empty if any may be typed."""
-        titles: tuple[str | None, ...] = self.enum_names or (None,) * len(self.enum)
-        plain = zip(self.enum, titles, strict=False)
-        return self.one_of or self.any_of or tuple(Option(const=c, title=t) for c, t in plain)
+        return self.one_of or self.any_of or tuple(Option(const=each) for each in self.enum)
 
 
-class Field(_Options):
+class Field(Options):
     """One field's schema. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
 
-    type: Literal["string", "integer", "number", "boolean", "array"]
+    type: Literal["string", "integer", "number", "boolean", "array"] = "string"
     title: str | None = None
     description: str | None = None
     format: str | None = None
@@ -72,7 +81,7 @@ class Field(_Options):
     max_length: int | None = None
     min_items: int | None = None
     max_items: int | None = None
-    items: _Options = _Options()
+    items: Options = Options()
     default: JsonValue = None
 
     def label(self, name: str, *, required: bool) -> str:
@@ -84,7 +93,7 @@ class Field(_Options):
     def in_words(self, *, required: bool, titled: bool = True) -> str:
         """Return what the field takes, with its title, if it has one and that is wanted."""
         options = [
-            option.const if option.title is None else f"{option.const} ({option.title})"
+            option.text if option.title is None else f"{option.text} ({option.title})"
             for option in self.options or self.items.options
         ]
         kind = _KINDS.get(self.format or "", _KINDS[self.type])
@@ -125,11 +134,21 @@ class Field(_Options):
             return self._in_range(_number(text, float, "a number"))
         return self._checked(text)
 
-    def check_chosen(self, values: list[str]) -> bool | str:
-        """Return ``True`` if this number of choices is allowed, otherwise the reason why not."""
-        enough = len(values) >= (self.min_items or 0)
+    def chosen(self, values: Sequence[Any], *, required: bool) -> list[Any] | LeaveOut:
+        """Return the answer of a list of which ``values`` are chosen.
+
+        Where nothing is chosen and nothing has to be, that is no answer; only where a default was
+        taken away, it is an empty list.
+
+        Raises:
+            ValueError: it is not the number of values to choose; the message is for the person.
+        """
+        if not values and not required and (self.min_items or not self.default):
+            return LEAVE_OUT
         few = self.max_items is None or len(values) <= self.max_items
-        return (enough and few) or f"choose {self.range()}"
+        if len(values) < (self.min_items or 0) or not few:
+            raise ValueError(f"choose {self.range()}")
+        return list(values)
 
     def _in_range(self, number: float) -> float:
         if self.minimum is not None and number < self.minimum:
@@ -164,10 +183,17 @@ _KINDS = {
 
 
 class Form(_Schema):
-    """A form's schema: a flat object."""
+    """A form's schema: a flat object. It is read from the schema of any server."""
 
     properties: dict[str, Field] = {}
     required: frozenset[str] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        return FormReader(cast("Mapping[str, Any]", given)).form()
 
 
 def _number(text: str, kind: type[int | float], words: str) -> int | float:

@@ -127,7 +127,8 @@ def _words(schema: Schema) -> Iterator[str]:
     if schema.get("deprecated"):
         yield "deprecated"
     for key, value in schema.items():
-        if key not in (*_WORDS, *_SILENT) and isinstance(value, str | int | float):
+        is_known = key in _WORDS or key in _SILENT or key.startswith("$")
+        if not is_known and isinstance(value, str | int | float):
             yield f"{key}: {_spelled(value)}"
 
 

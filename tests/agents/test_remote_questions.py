@@ -340,13 +340,35 @@ async def test_of_a_form_only_what_the_protocol_knows_is_shown_and_checked(era: 
         assert request.requested_schema == {
             "type": "object",
             "properties": {
-                "a": {"type": "string", "title": "<b>A</b>"},
+                "a": {"type": "string", "title": "<b>A</b>", "description": "matches (a+)+$"},
                 "b": {"type": "integer", "minimum": 1},
             },
             "required": ["a"],
         }
         end = await here.answer(remote, question, a="x")
     assert await here.result(end) == '{"a": "x"}'
+
+
+async def test_a_form_of_references_null_and_numbers_is_asked() -> None:
+    # The SDK drops the definitions of modern forms.
+    fields: dict[str, Any] = {
+        "size": {"anyOf": [{"$ref": "#/$defs/Size"}, {"type": "null"}], "default": None},
+        "level": {"oneOf": [{"const": 1, "title": "Low"}, {"const": 2, "title": "High"}]},
+    }
+    sizes = {"type": "string", "enum": ["s", "m"]}
+    form = {"type": "object", "properties": fields, "$defs": {"Size": sizes}}
+    async with RemoteTools(asking(form, "handshake"), era="handshake") as remote:
+        here = Place("ask")
+        await here.begin(remote)
+        [question] = await here.asked()
+        request = question_of(question)
+        assert isinstance(request, ElicitRequest)
+        assert request.requested_schema["properties"] == {
+            "size": {**sizes, "default": None},
+            "level": {"type": "integer", "oneOf": fields["level"]["oneOf"]},
+        }
+        end = await here.answer(remote, question, level=2)
+    assert await here.result(end) == '{"level": 2}'
 
 
 @pytest.mark.parametrize("era", ERAS)

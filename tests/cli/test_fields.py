@@ -1,6 +1,6 @@
 import pytest
 
-from anabranch._form_fields import Field
+from anabranch._form_fields import LEAVE_OUT, Field
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,27 @@ def test_a_whole_number_may_be_longer_than_any_float() -> None:
     assert Field(type="integer").read("1" + "0" * 400, required=True) == 10**400
 
 
-def test_too_few_or_too_many_choices_are_reported() -> None:
+@pytest.mark.parametrize("values", [[], ["a", "b", "c"]])
+def test_too_few_or_too_many_choices_are_reported(values: list[str]) -> None:
     field = Field(type="array", min_items=1, max_items=2)
-    assert field.check_chosen(["a"]) is True
-    assert field.check_chosen([]) == field.check_chosen(["a"] * 3) == "choose 1 to 2 choices"
+    assert field.chosen(["a"], required=True) == ["a"]
+    with pytest.raises(ValueError, match="choose 1 to 2 choices"):
+        field.chosen(values, required=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "answer"),
+    [
+        (Field(type="array"), LEAVE_OUT),
+        (Field(type="array", min_items=1), LEAVE_OUT),
+        (Field(type="array", min_items=1, default=["a"]), LEAVE_OUT),
+        (Field(type="array", default=["a"]), []),
+    ],
+)
+def test_an_optional_list_is_left_out_unless_its_default_was_taken_away(
+    field: Field, answer: object
+) -> None:
+    assert field.chosen([], required=False) == answer
 
 
 def test_a_pattern_that_cannot_be_read_accepts_what_is_typed() -> None:

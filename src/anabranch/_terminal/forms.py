@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Literal, cast
 
@@ -23,7 +23,7 @@ from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
 from anabranch._asking.answerer import AnswerError
-from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut
+from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut, Value
 from anabranch._printable import printable
 from anabranch._terminal.interrupts import interrupt
 from anabranch.elicitation import describe
@@ -136,7 +136,8 @@ async def _ask_field(
 ) -> JsonValue | LeaveOut:
     label = printable(field.label(name, required=required))
     if field.type == "array":
-        return await _run(_checkbox(field, label), begins=begins)
+        ticked = await _run(_checkbox(field, label, required=required), begins=begins)
+        return field.chosen(cast("list[Value]", ticked), required=required)
     if field.type == "boolean" and (required or field.default is not None):
         # Without a default, Enter means no, so that a person agrees to nothing by accident.
         return await _ask_yes_or_no(label, default=field.default is True)
@@ -165,7 +166,14 @@ async def _ask_field(
     return field.read(cast("str", typed), required=required)
 
 
-def _checkbox(field: Field, label: str) -> Question:
+def _checkbox(field: Field, label: str, *, required: bool) -> Question:
+    def verdict(values: Sequence[Value]) -> bool | str:
+        try:
+            field.chosen(values, required=required)
+        except ValueError as error:
+            return printable(str(error))
+        return True
+
     chosen = field.default if isinstance(field.default, list) else []
     choices = [
         Choice(printable(option.label), option.const, checked=option.const in chosen)
@@ -175,7 +183,7 @@ def _checkbox(field: Field, label: str) -> Question:
     return questionary.checkbox(
         label,
         choices,
-        validate=field.check_chosen,
+        validate=verdict,
         use_search_filter=many,
         use_jk_keys=not many,
     )

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from anabranch._asking.host import Capabilities
 from anabranch._form_fields import Form
 from anabranch.agents._ports import Question
+from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import UrlRequest
 
@@ -28,8 +29,9 @@ def shown(question: Question, able: Capabilities) -> Question | None:
         return None
     try:
         form = Form.model_validate(question.requested_schema)
-    except ValidationError:
-        raise ToolError("The server asks with a form that cannot be shown.") from None
+    except ValidationError as error:
+        why = describe(error)
+        raise ToolError(f"The server asks with a form that cannot be shown: {why}.") from None
     fields = form.model_dump(
         mode="json",
         by_alias=True,

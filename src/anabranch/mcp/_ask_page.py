@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import JsonValue
 from starlette.responses import HTMLResponse
 
-from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut
+from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option
 from anabranch._printable import printable
 
 __all__ = ["form_page", "notice_page", "read_form"]
@@ -89,30 +89,26 @@ def read_form(form: Form, given: Given) -> tuple[dict[str, JsonValue], dict[str,
 
 
 def _value(field: Field, given: Sequence[str], *, required: bool) -> JsonValue | LeaveOut:
-    text = given[0].strip() if given else ""
     choices = _choices(field)
     if field.type == "array":
-        chosen = list(given)
-        if not chosen and not required and field.min_items:
-            return LEAVE_OUT
-        allowed = field.check_chosen(chosen) if set(chosen) <= {*choices} else "choose from these"
-        if allowed is not True:
-            raise ValueError(allowed)
-        return [*chosen]
+        if not {*given} <= {*choices}:
+            raise ValueError("choose from these")
+        return field.chosen([choices[each].const for each in given], required=required)
+    text = given[0].strip() if given else ""
     if not text and not required:
         return LEAVE_OUT
     if not text:
         raise ValueError("choose one" if choices else "fill this in")
     if choices and text not in choices:
         raise ValueError("choose one of these")
-    return text == "yes" if field.type == "boolean" else field.read(text, required=required)
+    return choices[text].const if choices else field.read(text, required=required)
 
 
-def _choices(field: Field) -> dict[str, str]:
-    """Return what can be chosen, with labels; empty for a field that is typed."""
+def _choices(field: Field) -> dict[str, Option]:
+    """Return by its text what can be chosen; empty for a field that is typed."""
     if field.type == "boolean":
-        return {"yes": "yes", "no": "no"}
-    return {option.const: option.label for option in field.options or field.items.options}
+        return {"yes": Option(const=True, title="yes"), "no": Option(const=False, title="no")}
+    return {option.text: option for option in field.options or field.items.options}
 
 
 def _field(
@@ -129,8 +125,8 @@ def _field(
     if field.type == "array":
         boxes = "".join(
             f'<div><label><input type="checkbox" name="{_text(sent)}" value="{_text(value)}"'
-            f"{' checked' if value in values else ''}> {_text(label)}</label></div>"
-            for value, label in _choices(field).items()
+            f"{' checked' if value in values else ''}> {_text(option.label)}</label></div>"
+            for value, option in _choices(field).items()
         )
         return (
             f'<fieldset class="field"{described}><legend>{title}</legend>{boxes}{notes}</fieldset>'
@@ -140,7 +136,7 @@ def _field(
     )
     value = values[0] if values else ""
     if choices := _choices(field):
-        options = {"": "", **choices}
+        options = {"": "", **{each: option.label for each, option in choices.items()}}
         control = "".join(
             f'<option value="{_text(each)}"{" selected" if each == value else ""}>{_text(label)}</option>'
             for each, label in options.items()

@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.answerer import AnswerError, answer_of_error
 from anabranch._engine import Answer
-from anabranch._form_fields import Field, Form
+from anabranch._form_fields import Field, Form, Options
 from anabranch._json_text import number_problem
 from anabranch.elicitation import Accepted, Cancelled, Declined, describe
 from anabranch.errors import AnabranchError
@@ -163,9 +163,12 @@ def _check_field(field: Field, value: JsonValue) -> None:
 def _check_chosen(field: Field, value: JsonValue) -> None:
     options = [option.const for option in field.items.options]
     if not isinstance(value, list) or not all(each in options for each in value):
-        raise ValueError(f"must be a list of any of {', '.join(options)}")
-    if (allowed := field.check_chosen([str(each) for each in value])) is not True:
-        raise ValueError(str(allowed))
+        raise ValueError(f"must be a list of any of {_listed(field.items)}")
+    field.chosen(value, required=True)
+
+
+def _listed(choices: Options) -> str:
+    return ", ".join(option.text for option in choices.options)
 
 
 def _check_text(field: Field, value: JsonValue) -> None:
@@ -173,7 +176,7 @@ def _check_text(field: Field, value: JsonValue) -> None:
     if not isinstance(value, str):
         raise ValueError("must be a text")  # noqa: TRY004 - as above
     if options and value not in options:
-        raise ValueError(f"must be one of {', '.join(options)}")
+        raise ValueError(f"must be one of {_listed(field)}")
     field.read(value, required=True)
 
 

@@ -70,6 +70,7 @@ export function content(properties, values, required) {
     const value = values[name];
     if (schema.type === "boolean" || schema.type === "array") answer[name] = value;
     else if (value === "" && !(schema.type === "string" && required.includes(name))) continue;
+    else if (choices(schema)) answer[name] = choices(schema).find(([each]) => String(each) === value)[0];
     else if (isNumber(schema)) answer[name] = Number(value);
     else if (schema.format === "date-time") answer[name] = new Date(value).toISOString();
     else answer[name] = value;

@@ -245,6 +245,60 @@ async def test_every_kind_of_field_is_asked_among_several_questions(browser: Bro
     ]
 
 
+UNTOUCHED: dict[str, Any] = {
+    "flag": {"type": "boolean", "title": "Flag"},
+    "said": {"type": "boolean", "title": "Said"},
+    "preset": {"type": "boolean", "title": "Preset", "default": False},
+    "must": {"type": "boolean", "title": "Must"},
+    "some": {"type": "array", "minItems": 1, "title": "Some", "items": {"enum": ["a", "b"]}},
+    "any": {"type": "array", "title": "Any", "items": {"enum": ["c", "d"]}},
+    "emptied": {"type": "array", "title": "Emptied", "items": {"enum": ["e"]}, "default": ["e"]},
+    "level": {"type": "integer", "title": "Level", "enum": [1, 2]},
+    "levels": {"type": "array", "title": "Levels", "items": {"enum": [7, 8]}},
+    "mode": {"title": "Mode", "enum": ["auto", 3, True]},
+}
+
+
+async def test_fields_left_untouched_are_left_out_and_choices_keep_their_type(
+    browser: Browser,
+) -> None:
+    schema = {"type": "object", "properties": UNTOUCHED, "required": ["must"]}
+    answers: list[dict[str, Any]] = []
+
+    async def pending(route: Route) -> None:
+        await route.fulfill(json=[] if answers else [asked("all", "Everything", schema)])
+
+    async def answer(route: Route) -> None:
+        answers.append(json.loads(route.request.post_data or ""))
+        await route.fulfill(json={})
+
+    async with scenes() as address, tab(browser, address) as opened:
+        await opened.say("thanks")
+        await expect(opened.messages.get_by_text("You are welcome")).to_be_visible()
+        await opened.page.route("**/pending", pending)
+        await opened.page.route("**/answers", answer)
+        await opened.page.reload()
+        form = opened.question("Everything")
+        await form.get_by_label("Said").select_option("No")
+        await form.get_by_label("e", exact=True).uncheck()
+        await form.get_by_label("Level", exact=True).select_option("2")
+        await form.get_by_label("8", exact=True).check()
+        await form.get_by_label("Mode").select_option("true")
+        await form.get_by_role("button", name="Accept").click()
+        await expect(form).to_have_count(0)
+    assert [each["content"] for each in answers] == [
+        {
+            "said": False,
+            "preset": False,
+            "must": False,
+            "emptied": [],
+            "level": 2,
+            "levels": [8],
+            "mode": True,
+        }
+    ]
+
+
 # -- modules ---------------------------------------------------------------------------------
 
 REFUSED = """

@@ -5,13 +5,18 @@ import { html } from "./vendor.mjs";
 const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
 const LONG = 200;
 
+const YES_OR_NO = [[true, "Yes"], [false, "No"]];
+
 /** What a field offers to choose from, as [value, title]; null where it is typed. */
 function choices(schema) {
+  if (schema.type === "boolean") return YES_OR_NO;
   const titled = schema.oneOf ?? schema.anyOf;
   if (titled?.every((each) => "const" in each)) return titled.map((each) => [each.const, each.title ?? each.const]);
   return schema.enum?.map((value, at) => [value, schema.enumNames?.[at] ?? value]) ?? null;
 }
 
+/** Whether a yes or no is a box to tick; without a default, one that may be left out is a choice. */
+const isTicked = ({ type, default: preset }, required) => type === "boolean" && (required || typeof preset === "boolean");
 const isNumber = ({ type }) => type === "integer" || type === "number";
 const isLong = (schema) =>
   schema.maxLength >= LONG || (typeof schema.default === "string" && schema.default.includes("\n"));
@@ -28,7 +33,7 @@ export function flat({ properties = {}, required = [], $defs = {} }) {
     const [one, more] = anyOf.filter(({ type }) => type !== "null");
     const only = { ...(anyOf.length && !more ? one : {}), ...($ref && { $ref }) };
     const plain = { ...$defs[only.$ref?.split("/").pop()], ...only, ...rest, title: given.title ?? name };
-    const isFlat = !more && ((plain.type === "boolean" && !one) || plain.type === "string" || isNumber(plain) || choices(plain.items ?? {}));
+    const isFlat = !more && ((plain.type === "boolean" && !(one && required.includes(name))) || plain.type === "string" || isNumber(plain) || choices(plain.items ?? {}));
     if (!isFlat) nested.push(name);
     shown[name] = isFlat
       ? plain
@@ -49,8 +54,8 @@ export function flat({ properties = {}, required = [], $defs = {} }) {
 }
 
 /** What a field shows before anything is entered. */
-export function initial(schema) {
-  if (schema.type === "boolean") return schema.default ?? false;
+export function initial(schema, required) {
+  if (isTicked(schema, required)) return schema.default ?? false;
   if (schema.type === "array") return schema.default ?? [];
   if (schema.default === undefined || schema.default === null) return "";
   return schema.format === "date-time" ? localTime(schema.default) : String(schema.default);
@@ -63,13 +68,16 @@ function localTime(text) {
   return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
-/** What was entered, as the answer has it: an empty field that may be left out is left out. */
+/**
+ * What was entered, as the answer has it: an empty field that may be left out is left out. A list is
+ * not, where its default was taken away.
+ */
 export function content(properties, values, required) {
   const answer = {};
   for (const [name, schema] of Object.entries(properties)) {
     const value = values[name];
-    if (schema.type === "boolean" || schema.type === "array") answer[name] = value;
-    else if (value === "" && !(schema.type === "string" && required.includes(name))) continue;
+    if (isLeftOut(schema, value, required.includes(name))) continue;
+    if (schema.type === "array" || typeof value === "boolean") answer[name] = value;
     else if (choices(schema)) answer[name] = choices(schema).find(([each]) => String(each) === value)[0];
     else if (isNumber(schema)) answer[name] = Number(value);
     else if (schema.format === "date-time") answer[name] = new Date(value).toISOString();
@@ -78,13 +86,18 @@ export function content(properties, values, required) {
   return answer;
 }
 
+const isLeftOut = ({ type, minItems, default: preset }, value, required) =>
+  !required && !value.length && (type === "array" ? minItems > 0 || !preset?.length : value === "");
+
 /** What the browser finds wrong in the fields of a form, by name. */
-export function problems(form, properties, values) {
+export function problems(form, properties, values, required) {
   const found = {};
   for (const field of form.elements) {
     if (field.name && !field.validity.valid) found[field.name] = field.validationMessage;
   }
-  for (const [name, { type, minItems = 0, maxItems = Infinity }] of Object.entries(properties)) {
+  for (const [name, schema] of Object.entries(properties)) {
+    const { type, minItems = 0, maxItems = Infinity } = schema;
+    if (isLeftOut(schema, values[name], required.includes(name))) continue;
     const number = type === "array" ? values[name].length : minItems;
     if (number < minItems) found[name] = `Choose at least ${minItems}.`;
     if (number > maxItems) found[name] = `Choose at most ${maxItems}.`;
@@ -107,15 +120,16 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
   const title = schema.title ?? name;
   const hint = [schema.description, bounds(schema)].filter(Boolean).join(" · ");
   const described = [hint && `${id}-hint`, error && `${id}-error`].filter(Boolean).join(" ");
+  const ticked = isTicked(schema, required);
   const common = {
     id,
     name,
     "aria-invalid": error ? "true" : undefined,
     "aria-describedby": described || undefined,
-    required: required && schema.type !== "boolean",
+    required: required && !ticked,
   };
   const label = html`<label for=${id}>${title}</label>
-    ${!required && schema.type !== "boolean" && html`<span class="optional" aria-hidden="true">optional</span>`}`;
+    ${!required && !ticked && html`<span class="optional" aria-hidden="true">optional</span>`}`;
   const around = html`${error && html`<p class="error" id=${`${id}-error`}>${error}</p>`}
     ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}`;
   if (schema.type === "array") {
@@ -137,7 +151,7 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
       ${around}
     </fieldset>`;
   }
-  if (schema.type === "boolean") {
+  if (ticked) {
     return html`<div class="field">
       <div class="choice">
         <input type="checkbox" ...${common} checked=${value} onChange=${(event) => onValue(event.target.checked)} />

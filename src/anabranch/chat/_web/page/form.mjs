@@ -123,7 +123,7 @@ function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, 
   const form = useRef(null);
   const start = useMemo(() => {
     const draft = drafts.read(id) ?? {};
-    return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, draft[name] ?? initial(each)]));
+    return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, draft[name] ?? initial(each, required.includes(name))]));
   }, [id]);
   const [values, setValues] = useState(start);
 
@@ -139,7 +139,7 @@ function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, 
   };
   const accept = (event) => {
     event.preventDefault();
-    const found = problems(event.target, properties, values);
+    const found = problems(event.target, properties, values, required);
     if (Object.keys(found).length) onErrors(found);
     else onSend("accept", schema ? content(properties, values, required) : undefined);
   };

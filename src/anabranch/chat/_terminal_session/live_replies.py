@@ -17,6 +17,7 @@ from rich.text import Text
 from anabranch._printable import printable
 from anabranch._terminal.console import Console
 from anabranch._terminal.live_region import LiveRegion
+from anabranch.chat._terminal_session.markdown_reading import read_markdown
 from anabranch.chat._terminal_session.replies import Replies
 
 __all__ = ["LiveReplies"]
@@ -91,7 +92,10 @@ class _LastLines:
 
 def _markdown(text: str) -> Markdown:
     # Without hyperlinks, the address is shown: the text of a link may be another one.
-    return Markdown(printable(text), hyperlinks=False)
+    shown = Markdown("", hyperlinks=False)
+    shown.markup = printable(text)
+    shown.parsed = read_markdown(shown.markup)
+    return shown
 
 
 def _blocks(text: str) -> tuple[str, str]:

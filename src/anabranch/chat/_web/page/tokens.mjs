@@ -1,7 +1,7 @@
 // Markdown as tokens, at a cost that grows with the length of the text and with nothing else. Texts of
 // models and tools are hostile: the lexer takes quadratic time over some, and recurses as deep as quotes
 // and lists are nested. So it reads pieces of a bounded length, and stops at a bounded depth.
-import { Lexer } from "./vendor.mjs";
+import { Lexer, Tokenizer, defaults } from "./vendor.mjs";
 
 export const PIECE = 8_000; // characters that the lexer reads at once
 export const MOST = 64_000; // characters that are read as Markdown; what follows is plain text
@@ -10,6 +10,28 @@ export const DEEPEST = 12; // quotes, lists and emphases inside each other; what
 const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const CLOSED = /^ {0,3}(`{3,}|~{3,})\s*$/;
 const PARAGRAPH = /^(?![-*+]\s|\d+[.)]\s)\S/; // it belongs to no list that is above it
+
+const CJK = "[\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}\\p{scx=Hang}]";
+const BEFORE_CJK = new RegExp(`(?![*_~\`])[\\p{P}\\p{S}](?=\\*+${CJK})`, "gu");
+const IS_CJK = new RegExp(`${CJK}$`, "u");
+
+/**
+ * Reads emphasis in Chinese, Japanese and Korean, which have no spaces around it: CommonMark takes the
+ * stars of `**注意：**请` for text, since punctuation is inside them and a letter outside
+ * (commonmark-spec#650).
+ */
+class CjkTokenizer extends Tokenizer {
+  masked = "";
+  eased = "";
+
+  emStrong(text, masked, before = "") {
+    if (masked !== this.masked) {
+      this.masked = masked;
+      this.eased = masked.replace(BEFORE_CJK, (mark) => "a".repeat(mark.length));
+    }
+    return super.emStrong(text, this.eased, text[0] === "*" && IS_CJK.test(before) ? "" : before);
+  }
+}
 
 class BoundedLexer extends Lexer {
   depth = 0;
@@ -79,7 +101,7 @@ export function tokens({ type, text }) {
   if (type === "code") return [codeBlock(text)];
   if (type === "markdown") {
     try {
-      return new BoundedLexer().lex(text);
+      return new BoundedLexer({ ...defaults, tokenizer: new CjkTokenizer() }).lex(text);
     } catch (error) {
       console.error("A text is shown as it is, since its Markdown cannot be read.", error);
     }

@@ -9,6 +9,7 @@ enters it with a secret: :class:`Scrubber` takes those out, also for texts that 
     _errors.py           what is refused to a caller
     _finished.py         a finished branch, as something to learn from
     _memory_store.py     the protocol of stores
+    _terms.py            the terms of texts in any script, as an index has them
     _words.py            the words that a search is about
     _embedding.py        the port of embedders, and rank fusion
     _recall.py           what fits into a branch's allowance, and how it is sent
@@ -50,6 +51,7 @@ from anabranch.memory._secrets import (
     WithheldError,
     find_secrets,
 )
+from anabranch.memory._terms import indexed
 from anabranch.memory._tools import FoundMemory, memory_tools, shown
 from anabranch.memory._words import words_of
 
@@ -87,6 +89,7 @@ __all__ = [
     "WithheldError",
     "bank_of",
     "find_secrets",
+    "indexed",
     "memory_tools",
     "shown",
     "words_of",

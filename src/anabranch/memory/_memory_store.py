@@ -77,7 +77,9 @@ class MemoryStore(Protocol):
     async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
         """Return memories that have any of the ``words``, the most relevant first.
 
-        Words are single, in lower case. Endings do not count, and rare words count for more.
+        Words are those of :func:`~anabranch.memory.words_of`, and are compared with the terms that
+        :func:`~anabranch.memory.indexed` returns for a memory's texts. English endings do not count,
+        and rare words count for more.
         """
         ...
 

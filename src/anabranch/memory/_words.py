@@ -1,13 +1,11 @@
-"""The words of a text that a search is about: single, in lower case, without those that say nothing."""
+"""The words of a text that a search is about: its terms, without those that say nothing."""
 
 from __future__ import annotations
 
-import re
+from anabranch.memory._terms import searched
 
 __all__ = ["words_of"]
 
-_WORD = re.compile(r"[^\W_]+")
-_LONGEST = 64
 _STOP = frozenset(
     [
         "a",
@@ -149,8 +147,13 @@ _STOP = frozenset(
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words, each once, in the order of the text."""
-    found = (word[:_LONGEST] for word in _WORD.findall(text.casefold()))
+    """Return the words that a search for ``text`` looks for, each once, in the order of the text.
+
+    Case, accents and compatibility forms are folded. A script without spaces has no words: each two or
+    three neighbouring characters are one.
+    """
     return [
-        word for word in dict.fromkeys(found) if word not in _STOP and (len(word) > 1 or word > "z")
+        word
+        for word in dict.fromkeys(searched(text))
+        if word not in _STOP and (len(word) > 1 or word > "z")
     ]

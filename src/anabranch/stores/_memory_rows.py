@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anabranch.memory import Filter, Memory, Provenance, Scope
+from anabranch.memory import Filter, Memory, Provenance, Scope, indexed
 from anabranch.messages import unchecked
 from anabranch.stores._memory_tables import MEMORY, place_of
 
@@ -42,6 +42,9 @@ def memory_row(memory: Memory) -> dict[str, Any]:
         "confidence": memory.confidence,
         "provenance": memory.provenance.model_dump_json(exclude_none=True),
         "created_at": memory.created_at,
+        "title_words": indexed(memory.title),
+        "description_words": indexed(memory.description),
+        "content_words": indexed(f"{memory.content}\n{memory.task}"),
     }
 
 

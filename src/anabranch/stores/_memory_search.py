@@ -34,10 +34,10 @@ FEW = 3
 _ROWS = "anabranch_memory_words MATCH :query AND rowid BETWEEN :first AND :last"
 _COUNT = f"SELECT count(*) FROM (SELECT 1 FROM anabranch_memory_words WHERE {_ROWS} LIMIT :most)"  # noqa: S608
 _RANK = (
-    "SELECT bm25(anabranch_memory_words, 2.0, 1.5, 1.0, 1.0), -(rowid & 0xffffffff)"  # noqa: S608
+    "SELECT bm25(anabranch_memory_words, 2.0, 1.5, 1.0), -(rowid & 0xffffffff)"  # noqa: S608
     f" FROM anabranch_memory_words WHERE {_ROWS} ORDER BY rowid DESC LIMIT :enough"
 )
-"""The weights are those of title, description, content and task."""
+"""The weights are those of title, of description, and of content and task together."""
 
 _PLACES = sa.text(
     "SELECT number FROM anabranch_memory_words_place WHERE place IN :places"

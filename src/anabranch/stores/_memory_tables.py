@@ -1,7 +1,8 @@
 """The tables of memories, their full-text index, and the SQL that reads and writes them.
 
-The index of SQLite is an FTS5 table beside the rows, which triggers of the migration follow; that
-of Postgres is a column which the database computes. On SQLite the rows of a scope are a range: the
+The columns of words have the terms that :func:`~anabranch.memory.indexed` returns, so that both databases
+find the same in every script. The index of SQLite is an FTS5 table beside the rows, which triggers of
+the migration follow; that of Postgres is a column which the database computes. On SQLite the rows of a scope are a range: the
 number of its place is in their upper half, the memory's ``seq`` in the lower one. So a search looks
 at what may be found alone, and its cost does not depend on what others remember.
 """
@@ -51,6 +52,9 @@ MEMORY = sa.Table(
     sa.Column[int]("unhelpful", sa.Integer, nullable=False),
     sa.Column[str]("provenance", sa.Text, nullable=False),
     sa.Column[float]("created_at", sa.Double(), nullable=False),
+    sa.Column[str]("title_words", sa.Text, nullable=False),
+    sa.Column[str]("description_words", sa.Text, nullable=False),
+    sa.Column[str]("content_words", sa.Text, nullable=False),
     sa.UniqueConstraint("place", "digest"),
     sa.Index("anabranch_memory_newest", "place", "seq"),
 )

@@ -21,6 +21,7 @@ from anabranch.memory import (
     QueuedBranch,
     Scope,
     Scopes,
+    words_of,
 )
 from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
 
@@ -124,6 +125,38 @@ async def words_find_memories(open_store: OpenMemoryStore) -> None:
         expect(_ids(await store.search(["date"], Filter())), "title", "another ending")
         expect(_ids(await store.search([], Filter())), "", "no words")
         expect(_ids(await store.search(["unknown", "or", "near"], Filter())), "", "no such word")
+
+
+async def a_phrase_finds_its_memory_in_any_script(open_store: OpenMemoryStore) -> None:
+    """Also without spaces, beside Latin words, and however its letters are encoded."""
+    texts = {
+        "chinese": "重启docker容器之前请先备份数据库",
+        "japanese": "サーバーを再起動する前にバックアップを取る",
+        "korean": "서버를 다시 시작하기 전에 백업하세요",
+        "thai": "รีเซ็ตรหัสผ่านก่อนเริ่มระบบใหม่",
+        "hindi": "सर्वर को फिर से चालू करें",
+        "russian": "Перезапусти сервер ещё раз",
+        "arabic": "أعد تشغيل الخادم",
+        "latin": "De\ufb01ne the re\u0301sume\u0301 in Stra\u00dfe",
+    }
+    phrases = {
+        "chinese": ("备份数据库", "容器", "docker", "库"),
+        "japanese": ("再起動", "ﾊﾞｯｸｱｯﾌﾟ", "バックアップを取る"),
+        "korean": ("서버", "백업하세요"),
+        "thai": ("รหัสผ่าน", "เริ่มระบบ"),
+        "hindi": ("सर्वर", "चालू"),
+        "russian": ("сервер", "ЕЩЕ"),
+        "arabic": ("الخادم", "اعد"),
+        "latin": ("define", "Résumé", "STRASSE"),
+    }
+    async with opened(open_store) as store:
+        await store.add([_a_memory(name, text) for name, text in texts.items()])
+        for name, each in phrases.items():
+            for phrase in each:
+                found = await store.search(words_of(phrase), Filter())
+                expect(_ids(found), name, f"{phrase!r} finds its memory")
+        await store.forget("chinese")
+        expect(await store.search(words_of("备份数据库"), Filter()), [], "it is gone")
 
 
 async def a_rare_word_counts_for_more(open_store: OpenMemoryStore) -> None:
@@ -313,6 +346,7 @@ MEMORY_STORE_CHECKS: tuple[MemoryStoreCheck, ...] = (
     a_content_is_in_its_scope_once,
     the_newest_memory_comes_first,
     words_find_memories,
+    a_phrase_finds_its_memory_in_any_script,
     a_rare_word_counts_for_more,
     a_search_sees_only_what_it_may,
     votes_move_the_confidence,

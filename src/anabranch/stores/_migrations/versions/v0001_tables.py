@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql
 revision = "0001"
 down_revision = None
 
-_INDEXED = ("title", "description", "content", "task")
+_INDEXED = ("title_words", "description_words", "content_words")
 _NAMES = ", ".join(_INDEXED)
 _ROW = "(number << 32) | {}.seq"
 _SQLITE = (
@@ -18,7 +18,7 @@ _SQLITE = (
     """,
     f"""
     CREATE VIRTUAL TABLE anabranch_memory_words USING fts5(
-        {_NAMES}, content='', tokenize='porter unicode61')
+        {_NAMES}, content='', tokenize='porter ascii')
     """,
     f"""
     CREATE TRIGGER anabranch_memory_added AFTER INSERT ON anabranch_memory BEGIN
@@ -40,9 +40,9 @@ _SQLITE = (
 _POSTGRES = (
     """
     ALTER TABLE anabranch_memory ADD COLUMN words tsvector GENERATED ALWAYS AS (
-        setweight(to_tsvector('english', title), 'A')
-        || setweight(to_tsvector('english', description), 'B')
-        || setweight(to_tsvector('english', content || ' ' || task), 'C')
+        setweight(to_tsvector('english', title_words), 'A')
+        || setweight(to_tsvector('english', description_words), 'B')
+        || setweight(to_tsvector('english', content_words), 'C')
     ) STORED
     """,
     "CREATE INDEX anabranch_memory_words ON anabranch_memory USING gin (words)",
@@ -213,6 +213,9 @@ def upgrade() -> None:
         sa.Column("unhelpful", sa.Integer(), nullable=False),
         sa.Column("provenance", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double, nullable=False),
+        sa.Column("title_words", sa.Text(), nullable=False),
+        sa.Column("description_words", sa.Text(), nullable=False),
+        sa.Column("content_words", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
         sa.UniqueConstraint("id"),
         sa.UniqueConstraint("place", "digest"),

@@ -69,8 +69,26 @@ def test_a_text_that_is_blank_or_too_long_is_refused(field: str, text: str, prob
         Draft.model_validate(fields)
 
 
-def test_control_characters_do_not_enter() -> None:
-    assert a_draft("\x00a\x1b[31mb\udc80 ").content == "�a�[31mb�"
+INVISIBLE = (
+    "se\u00adcond zero\u200bwidth \u200f\u202eright\u202c \ufeff\x1b[31m\x85 a\u200db\r\n\tend"
+)
+
+
+def test_a_text_is_kept_as_it_is_written_except_for_what_no_database_stores() -> None:
+    assert a_draft(f" {INVISIBLE} ").content == INVISIBLE
+    assert a_draft("a\x00b\udc80c").content == "a�b�c"
+
+
+def test_a_text_of_invisible_characters_is_blank() -> None:
+    with pytest.raises(ValidationError, match="at least 1 character"):
+        a_draft("\u200b \u00ad\u202e\ufe0f")
+
+
+async def test_invisible_characters_hide_no_note(bank: ReasoningBank) -> None:
+    note = await bank.record(a_draft(INVISIBLE), task="a\x00task\udc80")
+
+    for question in ("second", "zerowidth", "right", "zero\u00adwidth", "task"):
+        assert await bank.search(question) == [note]
 
 
 async def test_a_recorded_memory_is_found_by_what_it_is_about(bank: ReasoningBank) -> None:

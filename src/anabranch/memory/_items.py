@@ -1,18 +1,20 @@
 """A memory: one lesson from earlier work, whom it is for, and how far it can be relied on.
 
-Texts are validated where they enter: within their lengths, printable, and not blank. So a store may
-rely on them: there is no NUL character and no lone surrogate in any.
+Texts are validated where they enter: within their lengths, and not blank. They are kept as they are
+written, and made printable where they are printed. Only NUL characters and lone surrogates, which not
+every database stores, are replaced.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from anabranch._printable import printable
 from anabranch.memory._scopes import Scope
+from anabranch.memory._terms import folded
 from anabranch.messages import Shape
 
 __all__ = [
@@ -39,8 +41,14 @@ Outcome: TypeAlias = Literal["success", "failure"]
 """How the work ended that a memory is distilled from."""
 
 
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
 def _clean(value: object) -> object:
-    return printable(value).strip() if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    text = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", value).strip()
+    return text if folded(text).strip() else ""
 
 
 _Clean = BeforeValidator(_clean, json_schema_input_type=str)
@@ -81,7 +89,7 @@ class Memory(Draft):
 
     id: str
     scope: Scope
-    task: str = ""
+    task: Annotated[str, _Clean] = ""
     prior: float = Field(default=START, ge=0, le=1)
     helpful: int = Field(default=0, ge=0)
     unhelpful: int = Field(default=0, ge=0)

@@ -137,7 +137,7 @@ async def a_phrase_finds_its_memory_in_any_script(open_store: OpenMemoryStore) -
         "hindi": "सर्वर को फिर से चालू करें",
         "russian": "Перезапусти сервер ещё раз",
         "arabic": "أعد تشغيل الخادم",
-        "latin": "De\ufb01ne the re\u0301sume\u0301 in Stra\u00dfe",
+        "latin": "De\ufb01ne the re\u0301sume\u0301 in Stra\u00dfe se\u00adcond",
     }
     phrases = {
         "chinese": ("备份数据库", "容器", "docker", "库"),
@@ -147,7 +147,7 @@ async def a_phrase_finds_its_memory_in_any_script(open_store: OpenMemoryStore) -
         "hindi": ("सर्वर", "चालू"),
         "russian": ("сервер", "ЕЩЕ"),
         "arabic": ("الخادم", "اعد"),
-        "latin": ("define", "Résumé", "STRASSE"),
+        "latin": ("define", "Résumé", "STRASSE", "second"),
     }
     async with opened(open_store) as store:
         await store.add([_a_memory(name, text) for name, text in texts.items()])

@@ -21,6 +21,14 @@ FORMS = [
     "mytool --token {}",
     "postgres://app:{}@db.example/main",
     '{{"client_secret": "{}"}}',
+    "machine db.example login app password {}",
+    "db.example:5432:main:app:{}",
+    "sshpass -p {} ssh db.example",
+    "mysql -u app -p{} main",
+    "redis-cli -a {} ping",
+    "https://db.example/a?sig={}",
+    "Das Passwort für alle lautet {}",
+    "密码是{}",
 ]
 LINES = st.text(st.sampled_from("ab1 =:;'\"-_/.\\%{[üß\t"), max_size=60)
 PASSWORDS = st.from_regex(r"[a-z]{4}[a-zA-Z0-9_.!+-]{2,20}[0-9][a-z]", fullmatch=True)
@@ -41,6 +49,9 @@ def test_a_secret_among_other_lines_is_found(
 PIECES = [
     "curl ", "curl -u ", "curl -u a", "cookie: ", "cookie: a", "set-cookie: a=", "http ", "--token ",
     "token", "token=", "pass", "_pass", "password: '", "secret-", "v1.", "authorization: ", "bearer ",
+    "mysql ", "mysql -p", "sshpass -p ", "redis-cli -a ", "a:5432:", "a:*:a:", "machine a ", "machine ",
+    "password for ", "password is ", "passwort für a lautet ", "密码", "密码是", "?sig=", "&signature",
+    "lftp -u a", "openssl pass:", "default login ", "mot de passe est ", "password is '", "*", "a.b/",
     "-----BEGIN PRIVATE KEY", "eyJaaaaaaaa.", "://", "://a:", "a@", "curl \\\n", '"', "'", " ", "\t",
 ]  # fmt: skip
 

@@ -41,12 +41,22 @@ async def call(bank: ReasoningBank, name: str, **arguments: Any) -> Any:
 
 async def test_what_is_recorded_is_found_and_rated(bank: ReasoningBank) -> None:
     recorded = await call(bank, "memory_record", **RECORD)
+    assert recorded.pop("beside") == []
     rated = await call(bank, "memory_feedback", memory_id=recorded["id"], helpful=True)
 
-    assert recorded == {"id": recorded["id"], **RECORD, "scope": "project", "confidence": 0.75}
+    stored = {"scope": "project", "confidence": 0.75, "recorded": "1970-01-01"}
+    assert recorded == {"id": recorded["id"], **RECORD, **stored}
     assert rated == {**recorded, "confidence": 0.8}
     assert await call(bank, "memory_search", query="a test fails") == [rated]
     assert await call(bank, "memory_search", query="a test fails", min_confidence=0.9) == []
+
+
+async def test_recording_names_the_notes_that_it_stands_beside(bank: ReasoningBank) -> None:
+    first = await call(bank, "memory_record", **RECORD)
+    second = await call(bank, "memory_record", **{**RECORD, "content": "Run it three times."})
+
+    assert second["id"] != first["id"]
+    assert [each["id"] for each in second["beside"]] == [first["id"]]
 
 
 async def test_what_is_recorded_twice_is_there_once(bank: ReasoningBank) -> None:

@@ -50,6 +50,7 @@ class BankMemory:
                 content=f"{item.description}\n{item.content}",
                 tokens=item.tokens,
                 scope=item.scope,
+                recorded=item.recorded,
             )
             for item in found.items
         ]

@@ -24,6 +24,7 @@ class InjectedItem:
         title: its title.
         content: its text.
         scope: with whom it is shared, such as ``person`` or ``org``; empty if that is not known.
+        recorded: the day on which it was recorded, such as ``2026-11-29``; empty if that is not known.
         tokens: what it takes of the branch's budget, its title included.
     """
 
@@ -33,6 +34,7 @@ class InjectedItem:
     content: str
     tokens: int
     scope: str = ""
+    recorded: str = ""
 
 
 class BranchMemory(Protocol):

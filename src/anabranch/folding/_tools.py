@@ -41,6 +41,7 @@ class InjectedContext(BaseModel):
     title: str
     content: str
     scope: str = ""
+    recorded: str = ""
     tokens: int
 
 
@@ -257,6 +258,7 @@ def _memories(items: Sequence[InjectedItem]) -> list[InjectedContext]:
             title=item.title,
             content=item.content,
             scope=item.scope,
+            recorded=item.recorded,
             tokens=item.tokens,
         )
         for item in items

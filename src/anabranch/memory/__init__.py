@@ -52,7 +52,7 @@ from anabranch.memory._secrets import (
     find_secrets,
 )
 from anabranch.memory._terms import indexed
-from anabranch.memory._tools import FoundMemory, memory_tools, shown
+from anabranch.memory._tools import FoundMemory, RecordedMemory, memory_tools, shown
 from anabranch.memory._words import words_of
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "QueuedBranch",
     "ReasoningBank",
     "Recall",
+    "RecordedMemory",
     "Scope",
     "Scopes",
     "Scrubbed",

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import anyio
 
 from anabranch._engine.clock import Clock, SystemClock
+from anabranch.memory._comparison import is_near
 from anabranch.memory._embedding import Embedder, fused
 from anabranch.memory._errors import LevelError, UnknownMemoryError
 from anabranch.memory._finished import LEFT_OUT, TRANSCRIPT, FinishedBranch, QueuedBranch
@@ -139,6 +140,18 @@ class ReasoningBank:
         (stored,) = await self.store.add([memory])
         await self.embed_missing()
         return stored
+
+    async def beside(self, memory: Memory) -> list[Memory]:
+        """Return the caller's other memories that are nearly the same, the newest first.
+
+        They say the same in other words, or what does not hold any more.
+        """
+        which = Filter(self.scopes.visible, limit=_POOL)
+        found = await self.store.search(words_of(memory.lesson), which)
+        near = [
+            each for each in found if each.id != memory.id and is_near(each.lesson, memory.lesson)
+        ]
+        return sorted(near, key=lambda each: -each.created_at)
 
     async def to_memory(
         self,

@@ -1,16 +1,26 @@
-"""The comparison of two lessons without a model: the same, the opposite, or neither.
+"""The comparison of two lessons without a model: the same, the opposite, nearly the same, or neither.
 
 Two are the same if they have the same words in the same order: whatever else differs, a number, a name,
 a negation or what belongs to what, may change what is to be done. They are opposites if they differ in a
 negation alone, as English has it. Upper and lower case, white space, and punctuation around words do
 not count.
+
+Two are nearly the same if they share most of their words, as a search has them: one lesson in other words,
+or a fact that has changed. Which of them is right is not decided here.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["is_opposite", "is_same"]
+from anabranch.memory._words import words_of
+
+__all__ = ["is_near", "is_opposite", "is_same"]
+
+_SHARED = 0.6
+"""The share of common words from which two lessons are nearly the same."""
+
+_ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|es|e|s)$")
 
 _AFTER = ".,;:!?\"'`)]}\u201d\u2019\u2026"
 _BEFORE = "\"'`([{\u201c\u2018"
@@ -29,6 +39,18 @@ def is_opposite(one: str, other: str) -> bool:
     first, second = _words(one), _words(other)
     is_denied = any(map(_denies, first)) != any(map(_denies, second))
     return is_denied and _asserted(first) == _asserted(second)
+
+
+def is_near(one: str, other: str) -> bool:
+    """Whether two lessons share most of their words, whatever the order and the endings of these."""
+    first, second = _stems(one), _stems(other)
+    if not first or not second:
+        return is_same(one, other)
+    return 2 * len(first & second) >= _SHARED * (len(first) + len(second))
+
+
+def _stems(text: str) -> set[str]:
+    return {_ENDING.sub("", word) for word in words_of(text)}
 
 
 def _words(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StringConstraints
@@ -36,6 +37,8 @@ START = 0.75
 
 _PRIOR_WEIGHT = 4
 """How many votes weigh as much as the confidence that a memory began with."""
+
+_YEAR_9999 = 253_370_764_800.0
 
 Outcome: TypeAlias = Literal["success", "failure"]
 """How the work ended that a memory is distilled from."""
@@ -65,6 +68,11 @@ class Draft(Shape):
     title: Title
     description: Description
     content: Content
+
+    @property
+    def lesson(self) -> str:
+        """What it says, as it is compared with others."""
+        return f"{self.title}\n{self.content}"
 
     @property
     def digest(self) -> str:
@@ -101,6 +109,13 @@ class Memory(Draft):
         """How far it can be relied on, between 0 and 1, whatever the order of its votes."""
         rated = self.helpful + self.unhelpful
         return (self.prior * _PRIOR_WEIGHT + self.helpful) / (_PRIOR_WEIGHT + rated)
+
+    @property
+    def recorded(self) -> str:
+        """The day on which it was recorded, in UTC, such as ``2026-11-29``; empty before 1970."""
+        if not 0 <= self.created_at < _YEAR_9999:
+            return ""
+        return datetime.fromtimestamp(self.created_at, UTC).date().isoformat()
 
     def rated(self, *, helpful: bool, instead: bool | None = None) -> Memory:
         """Return it with one more vote, in place of the one that the voter has given ``instead``."""

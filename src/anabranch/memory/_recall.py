@@ -1,7 +1,11 @@
 """Memories for a branch: as many of the found ones as fit into its allowance of tokens.
 
 They are given as data, one JSON object to a line: what a memory says cannot end the list, and its
-reader is asked to check it. Each says from which level it is. What is counted is what is sent.
+reader is asked to check it. Each says from which level it is, and on which day it was recorded. What is
+counted is what is sent.
+
+Memories that are nearly the same count once: the newest of them that fits is sent, in the place of the
+most relevant.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch.memory._comparison import is_near
 from anabranch.memory._items import Memory
 from anabranch.memory._scopes import Level
 from anabranch.messages import Shape
@@ -33,12 +38,13 @@ class InjectedMemory(Shape):
     description: str
     content: str
     scope: Level
+    recorded: str = ""
     tokens: int
 
     @property
     def line(self) -> str:
         """The memory as it is sent."""
-        shown = self.model_dump(include={"title", "description", "content", "scope"})
+        shown = self.model_dump(exclude={"type", "id", "tokens"})
         return json.dumps(shown, ensure_ascii=False)
 
 
@@ -59,19 +65,42 @@ class Recall(Shape):
 
 
 def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
-    """Return those that fit, in their order: one that is too large does not keep out the next."""
+    """Return those that fit, in their order: one that is too large does not keep out the next.
+
+    Of memories that are nearly the same only the newest that fits is returned.
+    """
     items: list[InjectedMemory] = []
     left = allowance
-    for memory in memories:
+    for group in _alike(memories):
+        if len(items) == limit:
+            break
         heading = _HEADING if not items else ""
-        item = _injected(memory)
-        tokens = math.ceil(ADMISSION_MARGIN * estimate_tokens(f"{heading}\n{item.line}"))
-        if tokens <= left and len(items) < limit:
-            left -= tokens
-            items.append(item.model_copy(update={"tokens": tokens}))
+        counted = (_counted(memory, heading) for memory in group)
+        if item := next((each for each in counted if each.tokens <= left), None):
+            left -= item.tokens
+            items.append(item)
     return Recall(items=tuple(items))
 
 
+def _alike(memories: Iterable[Memory]) -> list[list[Memory]]:
+    """Return the memories in groups of those that are nearly the same, the newest of a group first."""
+    groups: list[list[Memory]] = []
+    for memory in memories:
+        same = (group for group in groups if is_near(group[0].lesson, memory.lesson))
+        if group := next(same, None):
+            group.append(memory)
+        else:
+            groups.append([memory])
+    return [sorted(group, key=lambda memory: -memory.created_at) for group in groups]
+
+
+def _counted(memory: Memory, heading: str) -> InjectedMemory:
+    item = _injected(memory)
+    tokens = math.ceil(ADMISSION_MARGIN * estimate_tokens(f"{heading}\n{item.line}"))
+    return item.model_copy(update={"tokens": tokens})
+
+
 def _injected(memory: Memory) -> InjectedMemory:
-    fields = {name: getattr(memory, name) for name in ("id", "title", "description", "content")}
+    names = ("id", "title", "description", "content", "recorded")
+    fields = {name: getattr(memory, name) for name in names}
     return InjectedMemory(**fields, scope=memory.scope.level, tokens=0)

@@ -13,7 +13,7 @@ from anabranch.memory._scopes import Level
 from anabranch.messages import Shape
 from anabranch.tool import Tool, ToolAnnotations, tool
 
-__all__ = ["FoundMemory", "memory_tools", "shown"]
+__all__ = ["FoundMemory", "RecordedMemory", "memory_tools", "shown"]
 
 
 class FoundMemory(Shape):
@@ -25,11 +25,19 @@ class FoundMemory(Shape):
     content: str
     scope: Level
     confidence: float
+    recorded: str = ""
+
+
+class RecordedMemory(FoundMemory):
+    """A memory as it was recorded, and those that say nearly the same, the newest first."""
+
+    beside: tuple[FoundMemory, ...] = ()
 
 
 def shown(memory: Memory) -> FoundMemory:
     """Return what is shown of a memory."""
-    fields = {name: getattr(memory, name) for name in ("id", "title", "description", "content")}
+    names = ("id", "title", "description", "content", "recorded")
+    fields = {name: getattr(memory, name) for name in names}
     return FoundMemory(**fields, scope=memory.scope.level, confidence=round(memory.confidence, 3))
 
 
@@ -66,16 +74,22 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
             Level | None,
             Field(description="With whom it is shared; by default, with no more than is allowed."),
         ] = None,
-    ) -> FoundMemory:
-        """Remember something for later work."""
+    ) -> RecordedMemory:
+        """Remember something for later work.
+
+        The result names earlier notes beside it that are nearly the same. Say that one is not helpful
+        if it does not hold any more.
+        """
         bank = own(ctx)
         draft = Draft(title=title, description=description, content=content)
         memory = await bank.to_memory(draft, level=scope)
 
-        async def record() -> Memory:
-            return await bank.add(memory)
+        async def record() -> RecordedMemory:
+            stored = await bank.add(memory)
+            beside = tuple(map(shown, await bank.beside(stored)))
+            return RecordedMemory(**shown(stored).model_dump(), beside=beside)
 
-        return shown(await ctx.step(record))
+        return await ctx.step(record)
 
     @tool(annotations=ToolAnnotations(destructive=False, idempotent=True, open_world=False))
     async def memory_feedback(

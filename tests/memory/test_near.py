@@ -1,0 +1,108 @@
+"""Notes that are nearly the same: a fact that has changed, and one lesson in several wordings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.memory import Draft, Memory, ReasoningBank
+from anabranch.memory._comparison import is_near
+from anabranch.stores import open_memory_store
+from anabranch.testing import ManualClock
+
+DAY = 24 * 3600.0
+WORDINGS = [
+    "Run migrations before deploying.",
+    "Always run the database migrations before a deploy.",
+    "Before deploying, run migrations first.",
+    "A deploy needs its migrations to be run first.",
+]
+
+
+@pytest.fixture
+async def bank() -> AsyncIterator[ReasoningBank]:
+    store = open_memory_store("memory:")
+    yield ReasoningBank(store, clock=ManualClock(DAY))
+    await store.close()
+
+
+async def record(bank: ReasoningBank, day: int, title: str, content: str) -> Memory:
+    view = ReasoningBank(bank.store, clock=ManualClock(day * DAY))
+    draft = Draft(title=title, description="When work is deployed", content=content)
+    return await view.record(draft)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Staging is at A", "Staging is at B"),
+        ("Staging is at blue.example.com", "Staging is at green.example.com"),
+        ("Clear the cache.", "Do not clear the cache."),
+        ("预发布环境在10.0.0.5", "预发布环境在10.0.0.9"),
+        ("Le déploiement échoue le vendredi", "LE DEPLOIEMENT ECHOUE LE LUNDI VENDREDI"),
+        ("and so on", "And so on."),
+        *((WORDINGS[0], other) for other in WORDINGS[1:]),
+    ],
+)
+def test_what_shares_most_words_is_nearly_the_same(one: str, other: str) -> None:
+    assert is_near(one, other)
+    assert is_near(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Staging is at blue.example.com", "Deploy to staging with make stage"),
+        ("Deploy to staging with make stage", "Deploy to production with make prod"),
+        ("and so on", "or so"),
+        ("服务器在北京", "客户端在上海"),
+    ],
+)
+def test_what_is_about_something_else_is_not(one: str, other: str) -> None:
+    assert not is_near(one, other)
+
+
+async def test_of_a_fact_that_has_changed_the_newer_is_injected_with_its_day(
+    bank: ReasoningBank,
+) -> None:
+    await record(bank, 10, "Staging", "Staging is at blue.example.com.")
+    new = await record(bank, 20, "Staging", "Staging is at green.example.com.")
+    await record(bank, 15, "Staging", "Staging is at red.example.com.")
+
+    recall = await bank.recall("where is staging?", allowance=1_000)
+
+    assert [(item.id, item.recorded) for item in recall.items] == [(new.id, "1970-01-21")]
+    assert '"recorded": "1970-01-21"' in recall.text
+
+
+async def test_one_lesson_in_four_wordings_takes_one_place(bank: ReasoningBank) -> None:
+    for day, wording in enumerate(WORDINGS):
+        await record(bank, day, "Migrations", wording)
+    other = await record(bank, 9, "Deploys on Friday", "Wait until Monday.")
+
+    recall = await bank.recall("deploy with migrations", allowance=1_000, limit=2)
+
+    assert [item.content for item in recall.items[:1]] == [WORDINGS[-1]]
+    assert [item.id for item in recall.items[1:]] == [other.id]
+
+
+async def test_the_older_is_injected_where_the_newer_does_not_fit(bank: ReasoningBank) -> None:
+    short = await record(bank, 1, "Staging", "Staging is at blue.example.com.")
+    await record(bank, 2, "Staging", "Staging is at green.example.com. " * 100)
+
+    recall = await bank.recall("where is staging?", allowance=200)
+
+    assert [item.id for item in recall.items] == [short.id]
+
+
+async def test_a_note_names_those_that_it_stands_beside(bank: ReasoningBank) -> None:
+    first = await record(bank, 1, "Staging", "Staging is at blue.example.com.")
+    await record(bank, 1, "Lunch", "The canteen is closed on Monday.")
+    second = await record(bank, 2, "Staging", "Staging is at red.example.com.")
+    third = await record(bank, 3, "Staging", "Staging is at green.example.com.")
+
+    assert await bank.beside(third) == [second, first]
+    assert await bank.of("ann").beside(third) == []
+    lunch = Draft(title="Tea", description="In the afternoon", content="There is none.")
+    assert await bank.beside(await bank.record(lunch)) == []

@@ -7,6 +7,7 @@ errors that both answer with. Where a provider is lenient (it joins messages of 
 law is not, the law is written here.
 """
 
+import base64
 import json
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_ID = 64  # OpenAI's, for the id of a call
+WIDEST = 8000  # pixels
 MARKS = 4  # Anthropic's, for places at which a request may ask for caching
 MIXED = {"text", "image", "tool_use", "tool_result"}
 
@@ -53,6 +55,7 @@ def _messages_faults(body: Body) -> Iterator[str]:
         last = number == len(messages) - 1
         yield from (f"messages.{number}: {fault}" for fault in _message_faults(message, last=last))
         yield from (f"messages.{number}: {fault}" for fault in _pairing_faults(before, message))
+        yield from _image_faults(f"messages.{number}", message)
         before = message
     yield from (f"at the end: {fault}" for fault in _pairing_faults(before, {"content": []}))
 
@@ -173,6 +176,20 @@ def _block_faults(block: Body, role: str) -> Iterator[str]:
             yield from (f"tool_result: {fault}" for fault in _block_faults(part, "user"))
 
 
+def _image_faults(where: str, holder: Body) -> Iterator[str]:
+    for at, block in enumerate(_blocks(holder)):
+        place = f"{where}.content.{at}"
+        if block["type"] == "tool_result":
+            yield from _image_faults(f"{place}.tool_result", block)
+        elif block["type"] == "image" and is_too_wide(block.get("source", {}).get("data", "")):
+            yield f"{place}.image.source.base64.data: at least one of the dimensions exceeds 8000"
+
+
+def is_too_wide(png: str) -> bool:
+    """Whether a PNG has more pixels in a row than Anthropic takes."""
+    return int.from_bytes(base64.b64decode(png)[16:20], "big") > WIDEST
+
+
 def _use_faults(block: Body, role: str) -> Iterator[str]:
     if role != "assistant":
         yield "tool_use blocks can only be in assistant messages"
@@ -274,7 +291,10 @@ def _chat_content_faults(message: Body) -> Iterator[str]:
 
 
 def _part_says(part: Body) -> bool:
-    return bool(part["text"].strip()) if part["type"] == "text" else part["type"] == "image_url"
+    if part["type"] == "text":
+        return bool(part["text"].strip())
+    url: str = part["image_url"]["url"] if part["type"] == "image_url" else ""
+    return url.startswith("data:image/") and not is_too_wide(url.partition(",")[2])
 
 
 def _call_faults(call_id: object, function: Body) -> Iterator[str]:

@@ -19,6 +19,7 @@ NO_CALLS: dict[str, Any] = {"tool_calls": []}
 TOOL_MESSAGE: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
 MADE: dict[str, Any] = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
 MARK: dict[str, Any] = {"type": "ephemeral"}
+WIDE: dict[str, Any] = {"type": "image", "source": {"data": "AAAAAAAAAAAAAAAAAAAAAAAAIyg="}}
 OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
 
 
@@ -78,6 +79,7 @@ def test_a_right_request_has_no_faults() -> None:
         ([said("user", USE)], "only be in assistant"),
         ([HI, said("assistant", RESULT)], "only be in user"),
         ([HI, said("assistant", {"type": "image"})], "only be in user"),
+        ([said("user", WIDE)], "messages.0.content.0.image"),
         ([said("user", {"type": "audio"})], "no block"),
         ([HI, said("assistant", USE | {"id": "a.b"})], "tool_use.id"),
         ([HI, said("assistant", USE | {"name": ""})], "tool_use.name"),

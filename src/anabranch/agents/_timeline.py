@@ -25,6 +25,7 @@ from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
+from anabranch.agents._refused_request import RefusableRequest
 from anabranch.agents._spent import Charge, UsageTotal
 from anabranch.agents._working_branch import WorkingBranch, warns
 from anabranch.errors import ToolError
@@ -37,8 +38,8 @@ from anabranch.messages import (
     ToolUseBlock,
     user,
 )
-from anabranch.models import INTERRUPTED, SampleStream
-from anabranch.tree import HEAD, Node, Ref, Result, Thread, project, project_each
+from anabranch.models import INTERRUPTED, ModelError, SampleStream
+from anabranch.tree import HEAD, LEFT_OUT, Node, Place, Ref, Result, Thread, project, project_each
 
 __all__ = ["RequestMessages", "Timeline"]
 
@@ -129,8 +130,14 @@ class Timeline:
         async with self._admitted(request) as admitted:
             try:
                 self.last_request = node
-                async with self.dependencies.model.stream(admitted.request) as stream:
-                    await self._receive(node, stream)
+                asked = RefusableRequest(admitted.request)
+                while stream is None:
+                    try:
+                        async with self.dependencies.model.stream(asked.request) as stream:
+                            await self._receive(node, stream)
+                    except ModelError as error:
+                        if stream is not None or not asked.leave_out(error):
+                            raise
             except BaseException as error:
                 # In a turn that will be continued, the model is asked once more.
                 if stream is not None and not self.dependencies.suspension.begun:
@@ -140,7 +147,7 @@ class Timeline:
                     await run_shielded(part)
                 raise
             charge = await admitted.settle(stream.reply)
-        return await self._store_reply(node, stream.reply, charge)
+        return await self._store_reply(node, stream.reply, charge, asked.left_out)
 
     async def sample(
         self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
@@ -241,8 +248,12 @@ class Timeline:
         for node in nodes:
             await self.dependencies.listener(NodeAdded(node))
 
-    async def _store_reply(self, node: Node, reply: SampleReply, charge: Charge) -> Node:
+    async def _store_reply(
+        self, node: Node, reply: SampleReply, charge: Charge, left_out: Sequence[Place] = ()
+    ) -> Node:
         data: dict[str, JsonValue] = {"model": reply.model, "stop_reason": reply.stop_reason}
+        if left_out:
+            data[LEFT_OUT] = [list(place) for place in left_out]
         data |= charge.data
         blocks = _with_unique_ids(reply.content)
         self.last_text = reply.text or self.last_text

@@ -12,7 +12,18 @@ class ModelError(AnabranchError):
 
     The message is a sentence on what is wrong and a sentence on what to do. It may quote a
     provider: where a tool's body lets this error escape, servers mask it as a foreign exception.
+
+    Attributes:
+        refused: whether the model does not take this request; without some block, it may.
+        at: the numbers of the message and of the block in it that the provider names.
     """
+
+    def __init__(
+        self, message: str, *, refused: bool = False, at: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.refused = refused
+        self.at = at
 
 
 class ProviderError(ModelError):
@@ -31,8 +42,10 @@ class ProviderError(ModelError):
         status: int | None = None,
         retry_after: float | None = None,
         passing: bool = False,
+        refused: bool = False,
+        at: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, refused=refused, at=at)
         self.status = status
         self.retry_after = retry_after
         self.passing = passing

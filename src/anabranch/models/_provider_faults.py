@@ -6,6 +6,7 @@ message is quoted, shortened; the exception of its client is the cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ _LOST = _Kind(
     "could not be reached, or broke off", "Check the connection and ask again.", passing=True
 )
 _UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True)
+_REFUSED = _Kind("refused the request", "Asking the same again will not help.")
+TOO_LARGE = 413
+"""The status for a request with too many bytes, as of large images."""
+_PLACE = re.compile(r"\bmessages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?(?=[.: ])")
+"""The place that Anthropic's errors name; the indices of OpenAI's are of other lists than ours."""
 _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestTimeout, _SLOW),
     (ai.ModelTimeoutError, _SLOW),
@@ -46,10 +52,7 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     ),
     (ai.ModelAuthenticationError, _Kind("refused the key", "Check the provider's key.")),
     (ai.ModelNotFoundError, _Kind("is not known there", "Check the model's name.")),
-    (
-        ai.ModelRequestRejectedError,
-        _Kind("refused the request", "Asking the same again will not help."),
-    ),
+    (ai.ModelRequestRejectedError, _REFUSED),
     (ai.ModelAPIError, _UNREADABLE),
 )
 """The first that matches is used: a subclass comes before its bases."""
@@ -68,7 +71,7 @@ def mapped_errors(model: str) -> Generator[None]:
     # The adapter raises the second for what a provider does not have, such as a kind of content.
     except (ai.UserError, NotImplementedError) as error:
         message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
-        raise ModelError(message) from error
+        raise ModelError(message, refused=True) from error
 
 
 def incomplete_reply(model: str) -> ProviderError:
@@ -83,11 +86,15 @@ def _as_ours(model: str, error: ai.ModelAPIError) -> ProviderError:
     remedy = kind.remedy
     if error.retry_after is not None and kind.passing:
         remedy = f"Ask again in {error.retry_after:g} s."
+    message = _provider_message(error)
+    named = _PLACE.search(message)
     return ProviderError(
-        f"{model} {kind.happened}{number}: {_provider_message(error)}. {remedy}",
+        f"{model} {kind.happened}{number}: {message}. {remedy}",
         status=status,
         retry_after=error.retry_after,
         passing=kind.passing,
+        refused=kind is _REFUSED or status == TOO_LARGE,
+        at=tuple(int(each) for each in named.groups() if each) if named else None,
     )
 
 

@@ -5,6 +5,7 @@ behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests th
 
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
+    _left_out.py       blocks that a provider has refused
     _wire_names.py     names and ids that every provider accepts
     _tree_store.py     the protocol of stores
     _branch_names.py   what branches are called
@@ -26,6 +27,7 @@ from anabranch.tree._export import (
     tree_to_json,
 )
 from anabranch.tree._finding import LATEST, find_node_id, find_thread
+from anabranch.tree._left_out import LEFT_OUT, Place, media_places, without
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
 from anabranch.tree._person_view import (
@@ -55,6 +57,7 @@ __all__ = [
     "HERE",
     "LATEST",
     "LEFT",
+    "LEFT_OUT",
     "NO_RESULT",
     "SHOWN",
     "STOPPED",
@@ -66,6 +69,7 @@ __all__ = [
     "Navigator",
     "Node",
     "Path",
+    "Place",
     "Ref",
     "RefusedError",
     "Result",
@@ -86,6 +90,7 @@ __all__ = [
     "is_branch_name",
     "local_time",
     "match_id",
+    "media_places",
     "messages_to_json",
     "name_branches",
     "node_to_json",
@@ -105,4 +110,5 @@ __all__ = [
     "turn_ends_in",
     "turn_has_ended",
     "wire_name",
+    "without",
 ]

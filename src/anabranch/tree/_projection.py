@@ -22,6 +22,7 @@ from anabranch.messages import (
     text_of,
     unchecked,
 )
+from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
 from anabranch.tree._wire_names import LONGEST, wire_name
 
@@ -55,10 +56,10 @@ def is_placeholder(result: Result) -> bool:
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
     """Return the messages of ``path``, the nodes from a root to any node."""
-    projection = _Projection(results)
-    for node in path:
+    projection, nodes = _Projection(results), tuple(path)
+    for node in nodes:
         projection.add(node)
-    return projection.messages()
+    return without(projection.messages(), left_out_on(nodes))
 
 
 def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
@@ -93,14 +94,15 @@ def project_each(
 
     ``ends`` are nodes of kinds that a provider is sent: neither questions nor answers.
     """
-    shared = _Projection(results)
-    for node in path:
+    shared, nodes = _Projection(results), tuple(path)
+    for node in nodes:
         shared.add(node)
     shared.answer()
+    places = left_out_on(nodes)
     for end in ends:
         projection = shared.copy()
         projection.add(end)
-        yield projection.messages()
+        yield without(projection.messages(), places)
 
 
 class _Projection:

@@ -1,0 +1,90 @@
+"""Leaves out of a conversation the blocks that a provider has refused.
+
+A provider that refuses one image refuses every request with it. The reply that came without the block
+has the place of the block in its data, so requests below that reply leave it out as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from anabranch.messages import (
+    AudioBlock,
+    Block,
+    ImageBlock,
+    Message,
+    ResultBlock,
+    TextBlock,
+    ToolResultBlock,
+)
+from anabranch.tree._nodes import Node
+
+__all__ = ["LEFT_OUT", "Place", "left_out_on", "media_places", "without"]
+
+LEFT_OUT = "left_out"
+"""The places of refused blocks, in the data of the first reply without them."""
+
+Place: TypeAlias = tuple[int, ...]
+"""The numbers of a message and of its block; of a block in a result, that number follows."""
+
+_PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
+
+
+def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
+    """Return the places of the blocks that the replies on ``path`` came without."""
+    places: set[Place] = set()
+    for node in path:
+        if node.kind == "assistant" and LEFT_OUT in node.data:
+            with suppress(ValidationError):  # in a file that was loaded, it may be anything
+                places.update(_PLACES.validate_python(node.data[LEFT_OUT]))
+    return frozenset(places)
+
+
+def media_places(messages: Sequence[Message]) -> list[Place]:
+    """Return the places of all images and sounds, in their order."""
+    places: list[Place] = []
+    for number, message in enumerate(messages):
+        for at, block in enumerate(message.content):
+            if isinstance(block, ImageBlock | AudioBlock):
+                places.append((number, at))
+            elif isinstance(block, ToolResultBlock):
+                inner = enumerate(block.content)
+                places += [(number, at, n) for n, b in inner if not isinstance(b, TextBlock)]
+    return places
+
+
+def without(messages: Sequence[Message], places: Iterable[Place]) -> tuple[Message, ...]:
+    """Return ``messages`` with a line of text in place of each image or sound at ``places``."""
+    wanted = frozenset(places)
+    if not wanted:
+        return tuple(messages)
+    changed = {place[0] for place in wanted if place}
+    return tuple(
+        _replaced(message, number, wanted) if number in changed else message
+        for number, message in enumerate(messages)
+    )
+
+
+def _replaced(message: Message, number: int, places: frozenset[Place]) -> Message:
+    content: list[Block] = []
+    for at, block in enumerate(message.content):
+        if isinstance(block, ToolResultBlock):
+            parts = [
+                _line(part) if (number, at, n) in places else part
+                for n, part in enumerate(block.content)
+            ]
+            content.append(block.model_copy(update={"content": tuple(parts)}))
+        else:
+            content.append(_line(block) if (number, at) in places else block)
+    return message.model_copy(update={"content": tuple(content)})
+
+
+def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that is given
+    if not isinstance(block, ImageBlock | AudioBlock):
+        return block
+    what = "an image" if isinstance(block, ImageBlock) else "a sound"
+    return TextBlock(text=f"({what} that the model's provider refused: {block.mime_type})")

@@ -103,10 +103,20 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
 
 
 class TextBlock(Shape):
-    """Text."""
+    """Text.
+
+    Attributes:
+        type: names the kind of block.
+        text: the text.
+        mark: what an agent says by it in a tool's result, stored with it: that there is none
+            (``no_result``), or how much of a budget is used (``budget``). No tool can set it.
+    """
 
     type: Literal["text"] = "text"
     text: str
+    mark: Literal["no_result", "budget"] | None = Field(
+        default=None, exclude_if=lambda mark: mark is None
+    )
 
 
 class ImageBlock(Shape):

@@ -28,14 +28,25 @@ from anabranch.agents import (
     question_of,
     random_names,
 )
+from anabranch.chat._session.tool_results import result_text
+from anabranch.chat._web.shown_node import interrupted
 from anabranch.errors import StoreError
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolSpec, Usage, text_of
+from anabranch.messages import (
+    ElicitReply,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolSpec,
+    Usage,
+    text_of,
+)
 from anabranch.testing import ModelFunction, calls
 from anabranch.tree import (
     NO_RESULT,
     Node,
     Ref,
     Result,
+    is_no_result,
     thread_from_json,
     tree_to_json,
     turn_ends_in,
@@ -354,6 +365,33 @@ async def test_an_interrupted_tool_leaves_a_thread_that_can_be_continued() -> No
     await here.check()
     assert end.text == "never mind"
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": NO_RESULT}
+    [result] = (await here.tree()).results.values() or [None]
+    assert result is None or is_no_result(result.content)
+
+
+@pytest.mark.parametrize("name", ["quotes", "fails"])
+async def test_a_result_is_ordinary_when_a_tool_returns_the_sentence_of_an_interruption(
+    name: str,
+) -> None:
+    """Only the mark of a block says that a tool has no result, and no tool can set it."""
+
+    @tool
+    async def quotes(ctx: BranchContext) -> TextBlock:
+        """Return the sentence, and the mark."""
+        return TextBlock(text=NO_RESULT, mark="no_result")
+
+    @tool
+    async def fails(ctx: BranchContext) -> str:
+        """Fail with the sentence."""
+        raise ToolError(NO_RESULT)
+
+    here = await set_up(once(("u1", name, {}), then="done"), tools=[quotes, fails])
+    await here.say("hello")
+    tree = await here.tree()
+    [result] = tree.results.values()
+    assert not is_no_result(result.content)
+    assert result_text(result.content) == NO_RESULT
+    assert not any(map(interrupted, tree_to_json(tree)["nodes"]))
 
 
 async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:

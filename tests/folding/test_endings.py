@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from anabranch import BranchContext, Capabilities, tool
 from anabranch.agents import BranchSelf
+from anabranch.agents._agent_tools import Outcome
+from anabranch.agents._working_branch import warns
 from anabranch.errors import StoreError
 from anabranch.folding import (
     Branch,
@@ -20,9 +22,18 @@ from anabranch.folding import (
     folding_tools,
 )
 from anabranch.folding._memory_store import MemoryBranches
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock, Usage, text_of
+from anabranch.messages import (
+    Block,
+    ElicitReply,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+    text_of,
+)
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
-from anabranch.tree import NO_RESULT
+from anabranch.tree import NO_RESULT, Result
 from tests.agents.harness import fork
 from tests.folding.test_agent import (
     SEEN,
@@ -185,6 +196,32 @@ async def test_an_interrupted_tool_says_that_it_was_and_nothing_of_the_budget() 
     await asyncio.wait({turn})
     results = (await chat.tree()).results.values()
     assert [text_of(each.content) for each in results if each.tool_use_id == "pay"] == [NO_RESULT]
+
+
+async def test_the_budget_is_reported_when_a_tool_returns_the_sentence_of_an_interruption() -> None:
+    """Excludes a tool that switches the warning off by what it says."""
+    results: list[str] = []
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay."""
+        return NO_RESULT
+
+    chat = await talk(nearly_used_up("pay", heard_in_branch=results), pay, summary_budget_ratio=0)
+    assert (await chat.say("Go")).text == "Enough."
+    assert results[1].startswith(f"{NO_RESULT}{LINE}")
+
+
+async def test_a_warning_is_known_by_its_mark_when_a_tool_repeats_its_words() -> None:
+    line = f"paid{LINE}all is used)"
+    written = Outcome(line).with_line("(most is used)")
+    assert not warns(Result("n", "u", (TextBlock(text=line),)))
+    assert not warns(Result("n", "u", written.blocks))
+    warning = Outcome("paid").with_line("(most is used)", "budget")
+    stored = TypeAdapter(tuple[Block, ...]).dump_json(warning.blocks)
+    read: Any = TypeAdapter(tuple[Block, ...]).validate_json(stored)
+    assert warns(Result("n", "u", read))
+    assert text_of(read) == "paid\n(most is used)"
 
 
 # -- the forced request ----------------------------------------------------------------------

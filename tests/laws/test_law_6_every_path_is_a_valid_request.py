@@ -20,7 +20,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.tree import NO_RESULT, Kind, Node, Result, project
+from anabranch.tree import NO_RESULT_CONTENT, Kind, Node, Result, project
 from tests.laws.trees import Thicket, thickets
 from tests.models.provider_rules import chat_faults, messages_faults
 from tests.randomised import examples
@@ -236,6 +236,6 @@ def _expected(path: Sequence[Node], place: int, use_id: str, grown: Thicket) -> 
         holders.append(each.id)
     held = [grown.results[key] for each in holders if (key := (each, use_id)) in grown.results]
     if not held:
-        return True, [text(NO_RESULT)]
+        return True, list(NO_RESULT_CONTENT)
     said = [p for p in held[-1].content if not isinstance(p, TextBlock) or p.text.strip()]
     return held[-1].is_error, said or [text(NOTHING)]

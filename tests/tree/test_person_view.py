@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from anabranch.agents import open_questions
 from anabranch.messages import TextBlock, ToolUseBlock
-from anabranch.tree import LEFT, NO_RESULT, SHOWN, WAITS, Node, Result, Tree, draw
+from anabranch.tree import LEFT, NO_RESULT_CONTENT, SHOWN, WAITS, Node, Result, Tree, draw
 from tests.tree.samples import SAMPLE, node
 
 
@@ -60,7 +60,7 @@ FOLD = (
 
 def test_a_question_in_a_branch_waits_until_the_tool_of_the_branch_has_returned() -> None:
     ended = Result("c", "u1", (TextBlock(text="Its time is over."),), is_error=True)
-    shown, none = (TextBlock(text="It runs."),), (TextBlock(text=NO_RESULT),)
+    shown, none = (TextBlock(text="It runs."),), NO_RESULT_CONTENT
     running = Result("c", "u1", shown, is_error=True, pending=none)
     assert drawn(*FOLD)[-1] == "Book Ulm?  (waits for you)"
     for result, state in [(running, WAITS), (ended, LEFT)]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine import Ask
@@ -28,7 +28,7 @@ from anabranch.messages import (
     ToolSpec,
     ToolUseBlock,
 )
-from anabranch.tree import Node, Path
+from anabranch.tree import NO_RESULT, NO_RESULT_CONTENT, Node, Path
 
 __all__ = [
     "ELSEWHERE",
@@ -57,17 +57,23 @@ class Outcome:
         text: the text of the tool's result.
         is_error: whether the tool has failed.
         blocks: the result, if it has more than a text, such as images.
+        is_interrupted: whether the tool has returned nothing, since it was interrupted.
     """
 
     text: str
     is_error: bool = False
     blocks: tuple[ResultBlock, ...] = ()
+    is_interrupted: bool = False
 
-    def with_line(self, line: str) -> Outcome:
+    @classmethod
+    def interrupted(cls) -> Outcome:
+        """Return the outcome of a tool that was interrupted before it returned anything."""
+        return cls(NO_RESULT, is_error=True, blocks=NO_RESULT_CONTENT, is_interrupted=True)
+
+    def with_line(self, line: str, mark: Literal["budget"] | None = None) -> Outcome:
         """Return it with a line at its end."""
-        if self.blocks:
-            return replace(self, blocks=(*self.blocks, TextBlock(text=f"\n{line}")))
-        return replace(self, text=f"{self.text}\n{line}")
+        blocks = self.blocks or (TextBlock(text=self.text),)
+        return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark=mark)))
 
 
 def failed(tool: str, error: Exception) -> Outcome:

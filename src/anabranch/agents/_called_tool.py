@@ -40,7 +40,6 @@ from anabranch.errors import (
 )
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Tool
-from anabranch.tree import NO_RESULT
 
 __all__ = ["CalledTool", "check_version"]
 
@@ -214,7 +213,7 @@ class CalledTool:
                 # time is over, and who looks for such calls next ends it.
                 now = dependencies.clock.now()
                 await _end_later(dependencies.calls.store, journal.line, now)
-        return Outcome(NO_RESULT, is_error=True)
+        return Outcome.interrupted()
 
 
 async def _end_later(calls: CallStore, line: str, now: float) -> None:

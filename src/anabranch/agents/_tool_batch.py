@@ -43,7 +43,7 @@ from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
-from anabranch.tree import NO_RESULT, Node, Result
+from anabranch.tree import NO_RESULT_CONTENT, Node, Result
 
 __all__ = ["ToolBatch"]
 
@@ -125,7 +125,7 @@ class ToolBatch:
         there, nothing has to be written any more.
         """
         if self._placeholder is not None:
-            caller, shown, none = self._line.caller.id, _text(self._placeholder), _text(NO_RESULT)
+            caller, shown, none = self._line.caller.id, _text(self._placeholder), NO_RESULT_CONTENT
             begun = [use.id for use in self._uses if self._line.result(use.id) is None]
             results = [Result(caller, each, shown, is_error=True, pending=none) for each in begun]
             await self._timeline.dependencies.store.set_results(results)
@@ -208,7 +208,7 @@ class ToolBatch:
             if use.malformed is not None:
                 return Outcome(refusal(use.name, use.malformed), is_error=True)
             if self._continuation.is_stopped and not isinstance(tool, CalledTool | BranchingTool):
-                return Outcome(NO_RESULT, is_error=True)  # it has nothing to undo
+                return Outcome.interrupted()  # it has nothing to undo
             return await tool.use(here)
         except ELSEWHERE:
             raise
@@ -251,18 +251,19 @@ class ToolBatch:
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
         """Store an outcome; the first one after most of a branch's budget is used says so."""
-        working, was_interrupted = self._timeline.branch_of_folding, outcome.text == NO_RESULT
-        if working is not None and not was_interrupted:
+        working = self._timeline.branch_of_folding
+        if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
-            outcome = outcome if warning is None else outcome.with_line(warning)
+            outcome = outcome if warning is None else outcome.with_line(warning, "budget")
         result = self._results[use.id] = self._result(use.id, outcome)
         await self._writer.record(result)
         await self._timeline.dependencies.listener(ToolEnded(use, result))
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)
-        was_interrupted = outcome.text == NO_RESULT  # so no branch is left that sees the rest
-        if self._placeholder is None or holder.id != self._line.caller.id or was_interrupted:
+        # If it was interrupted, no branch is left that sees the placeholder.
+        is_last = outcome.is_interrupted or holder.id != self._line.caller.id
+        if self._placeholder is None or is_last:
             return Result(holder.id, use_id, content, outcome.is_error)
         shown = _text(self._placeholder)
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)

@@ -32,15 +32,13 @@ from anabranch.folding import (
     FoldingError,
 )
 from anabranch.folding._tools import warning_of
-from anabranch.messages import SampleReply, SampleRequest, Usage, text_of
+from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.tree import Node, Result
 
 __all__ = ["BRANCH_RETURN", "REFUSALS", "WorkingBranch", "warns"]
 
 BRANCH_RETURN = "branch_return"
 """The tool with which a model returns from its branch."""
-_WARNING = "(Of this branch's budget, "
-"""Begins the line of a result that warns the model."""
 
 REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 """With what a request of a turn is refused."""
@@ -114,7 +112,7 @@ class WorkingBranch:
             self.has_warned = line is not None
         if line is not None and self.is_fork:
             line = line.replace(f", and call {BRANCH_RETURN}", "")
-        return None if line is None else f"{_WARNING}{line})"
+        return None if line is None else f"(Of this branch's budget, {line})"
 
     def concluding(self, request: SampleRequest) -> SampleRequest:
         """Return the last request as it is sent: the model can do nothing but return.
@@ -265,8 +263,8 @@ class WorkingBranch:
 
 def warns(result: Result) -> bool:
     """Whether a tool's result ends with the line about the budget."""
-    *_, last = text_of(result.pending or result.content).split("\n")
-    return last.startswith(_WARNING)
+    content = result.pending or result.content
+    return any(isinstance(block, TextBlock) and block.mark == "budget" for block in content)
 
 
 def _reported(reply: SampleReply) -> Usage | None:

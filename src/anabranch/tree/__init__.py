@@ -40,7 +40,9 @@ from anabranch.tree._person_view import (
 )
 from anabranch.tree._projection import (
     NO_RESULT,
+    NO_RESULT_CONTENT,
     Results,
+    is_no_result,
     project,
     project_each,
     provider_blocks,
@@ -59,6 +61,7 @@ __all__ = [
     "LEFT",
     "LEFT_OUT",
     "NO_RESULT",
+    "NO_RESULT_CONTENT",
     "SHOWN",
     "STOPPED",
     "WAITS",
@@ -88,6 +91,7 @@ __all__ = [
     "find_thread",
     "glimpse",
     "is_branch_name",
+    "is_no_result",
     "local_time",
     "match_id",
     "media_places",

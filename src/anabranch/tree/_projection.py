@@ -19,7 +19,6 @@ from anabranch.messages import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    text_of,
     unchecked,
 )
 from anabranch.tree._left_out import left_out_on, without
@@ -29,7 +28,9 @@ from anabranch.tree._wire_names import LONGEST, wire_name
 __all__ = [
     "ASIDE",
     "NO_RESULT",
+    "NO_RESULT_CONTENT",
     "Results",
+    "is_no_result",
     "is_placeholder",
     "project",
     "project_each",
@@ -46,12 +47,19 @@ ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
 """The kinds of nodes between one that calls tools and their results: a provider is not sent them."""
 
 NO_RESULT = "The tool was interrupted before it returned anything."
-"""The result that is sent for a tool use without one."""
+"""Text of the result that is sent for a tool use without one."""
+NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
+"""That result; its mark says so, and not its text, which a tool may return."""
+
+
+def is_no_result(content: Iterable[Block]) -> bool:
+    """Whether the content of a result says that there is none."""
+    return any(isinstance(block, TextBlock) and block.mark == "no_result" for block in content)
 
 
 def is_placeholder(result: Result) -> bool:
     """Whether this stands for a result while ``branch_self`` shows the batch to its branches."""
-    return result.pending is not None and text_of(result.pending) == NO_RESULT
+    return result.pending is not None and is_no_result(result.pending)
 
 
 def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
@@ -221,7 +229,7 @@ class _Projection:
                     content or (TextBlock(text=NOTHING),),
                     is_error=result.is_error and result.pending is None,
                 )
-        return _result(sent, (TextBlock(text=NO_RESULT),), is_error=True)
+        return _result(sent, NO_RESULT_CONTENT, is_error=True)
 
 
 def _in_order(last: _Closed | None) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.messages import ResultBlock, TextBlock, text_of
-from anabranch.tree import NO_RESULT
+from anabranch.tree import is_no_result
 
 __all__ = ["result_text"]
 
@@ -13,8 +13,7 @@ __all__ = ["result_text"]
 def result_text(content: Iterable[ResultBlock]) -> str:
     """Return the text of a result; for what is no text, and for no result, words that say so."""
     blocks = list(content)
-    text = text_of(blocks)
-    if text == NO_RESULT:
+    if is_no_result(blocks):
         return "(stopped before it returned anything)"
     media = [f"({block.type})" for block in blocks if not isinstance(block, TextBlock)]
-    return "\n".join(filter(None, [text, *media]))
+    return "\n".join(filter(None, [text_of(blocks), *media]))

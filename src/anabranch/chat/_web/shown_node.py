@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from anabranch.agents._branch_states import branches_in
-from anabranch.messages import ResultBlock, text_of
-from anabranch.tree import NO_RESULT, SHOWN, Node, Tree
+from anabranch.messages import ResultBlock
+from anabranch.tree import SHOWN, Node, Tree, is_no_result
 
 __all__ = ["interrupted", "is_interrupted", "named_branch", "shown_data", "shown_in_tree"]
 
@@ -54,10 +54,10 @@ def interrupted(exported: Mapping[str, Any]) -> list[str]:
     return [
         each["tool_use_id"]
         for each in results
-        if each["is_error"] and [one.get("text") for one in each["content"]] == [NO_RESULT]
+        if any(one.get("mark") == "no_result" for one in each["content"])
     ]
 
 
 def is_interrupted(content: Iterable[ResultBlock]) -> bool:
     """Whether a result says that its tool has none."""
-    return text_of(content) == NO_RESULT
+    return is_no_result(content)

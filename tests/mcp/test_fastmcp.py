@@ -252,7 +252,7 @@ async def test_a_tool_that_does_not_say_what_it_returns_has_no_output_schema(era
 
 
 @ERA
-@pytest.mark.parametrize("arguments", [{"what": 3}, {"what": []}])
+@pytest.mark.parametrize("arguments", [{"what": 3}, {"what": ["it"]}, {"what": {}, "else": 1}])
 async def test_bad_arguments_get_the_message_of_every_other_edge(
     era: str, arguments: dict[str, Any]
 ) -> None:

@@ -10,6 +10,7 @@ import { Messages } from "./messages.mjs";
 import { Sidebar } from "./sidebar.mjs";
 import { Tree } from "./tree.mjs";
 import { TotalUsage } from "./usage.mjs";
+import { isComposing } from "./typing.mjs";
 
 const NEAR = 120; // pixels from the end within which new text is followed
 const MARGIN = 16;
@@ -126,7 +127,7 @@ export function Chat({ address, go, links, loaded }) {
   const stop = () => api.stop(thread).catch(setProblem);
   const onEscape = useRef(null);
   onEscape.current = (event) => {
-    if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
+    if (event.key !== "Escape" || event.defaultPrevented || isComposing(event) || document.querySelector("dialog[open]")) return;
     if (drawer) setDrawer("");
     else if (state.running) stop();
   };

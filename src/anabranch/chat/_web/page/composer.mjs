@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { textOf } from "./conversation.mjs";
+import { isComposing } from "./typing.mjs";
 
 const TALLEST = 240;
 
@@ -55,7 +56,8 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
     }
   };
   const onKey = (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
+    if (isComposing(event)) return;
+    if (event.key === "Enter" && !event.shiftKey) send(event);
     if (event.key !== "Escape" || !edited) return;
     event.preventDefault();
     leave();
@@ -70,6 +72,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
         ref=${box}
         aria-label="Message"
         rows="1"
+        dir="auto"
         placeholder=${leaves.length ? "Or say something else" : "Say something, or /tool"}
         aria-describedby=${leaves.length ? "leaves" : undefined}
         value=${text}

@@ -6,6 +6,7 @@ import { moment } from "./formats.mjs";
 import { Field, content, flat, initial, problems } from "./fields.mjs";
 import { Markdown } from "./markdown.mjs";
 import { OwnForm } from "./own_form.mjs";
+import { isComposing } from "./typing.mjs";
 
 const AGAIN = [1000, 2000, 5000, 10_000]; // milliseconds until an answer that was not sent is sent again
 const REPLY = { properties: { text: { type: "string", title: "Reply", maxLength: 1e6 } }, required: ["text"] };
@@ -155,7 +156,10 @@ function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, 
       onValue=${(value) => enter(name, value)}
     />`,
   );
-  return html`<form onSubmit=${accept} novalidate ref=${form}>
+  const onKey = (event) => {
+    if (event.key === "Enter" && isComposing(event)) event.preventDefault(); // it would send the form
+  };
+  return html`<form onSubmit=${accept} onKeyDown=${onKey} novalidate ref=${form}>
     ${fields}
     <div class="buttons">
       <button class="primary" disabled=${sending}>${verb}</button>

@@ -29,6 +29,8 @@ body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto
 .field { margin: 1rem 0; }
 fieldset.field { padding: .5rem 1rem; }
 label.name, legend { font-weight: bold; }
+.message, legend, label, .hint, .error { unicode-bidi: plaintext; }
+label.name { display: block; }
 input:not([type=checkbox]), select { display: block; width: 100%; box-sizing: border-box; font: inherit; padding: .4rem; }
 .hint { color: #555; }
 .error { color: #a00; font-weight: bold; }
@@ -51,7 +53,7 @@ Given = Mapping[str, Sequence[str]]
 
 def notice_page(title: str, text: str, status: int = 200) -> HTMLResponse:
     """Return a page that says something."""
-    return _page(title, f'<p class="message">{_text(text)}</p>', status)
+    return _page(title, f'<p class="message" dir="auto">{_text(text)}</p>', status)
 
 
 def form_page(
@@ -64,7 +66,7 @@ def form_page(
     ]
     wrong = '<p class="error" role="alert">Please correct the fields below.</p>' if errors else ""
     body = (
-        f'<p class="message">{_text(message)}</p>{wrong}<form method="post" accept-charset="utf-8">'
+        f'<p class="message" dir="auto">{_text(message)}</p>{wrong}<form method="post" accept-charset="utf-8">'
         f"{''.join(fields)}"
         '<button name="action" value="accept">Send</button>'
         '<button name="action" value="decline" formnovalidate>Decline</button>'
@@ -124,16 +126,12 @@ def _field(
     notes += f'<div class="error">{_text(error)}</div></div>' if error else "</div>"
     if field.type == "array":
         boxes = "".join(
-            f'<div><label><input type="checkbox" name="{_text(sent)}" value="{_text(value)}"'
+            f'<div dir="auto"><label><input type="checkbox" name="{_text(sent)}" value="{_text(value)}"'
             f"{' checked' if value in values else ''}> {_text(option.label)}</label></div>"
             for value, option in _choices(field).items()
         )
-        return (
-            f'<fieldset class="field"{described}><legend>{title}</legend>{boxes}{notes}</fieldset>'
-        )
-    attributes = (
-        f'id="{_text(sent)}" name="{_text(sent)}"{described}{" required" if required else ""}'
-    )
+        return f'<fieldset class="field" dir="auto"{described}><legend>{title}</legend>{boxes}{notes}</fieldset>'
+    attributes = f'id="{_text(sent)}" name="{_text(sent)}" dir="auto"{described}{" required" if required else ""}'
     value = values[0] if values else ""
     if choices := _choices(field):
         options = {"": "", **{each: option.label for each, option in choices.items()}}

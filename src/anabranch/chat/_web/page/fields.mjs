@@ -127,6 +127,7 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
     "aria-invalid": error ? "true" : undefined,
     "aria-describedby": described || undefined,
     required: required && !ticked,
+    dir: "auto",
   };
   const label = html`<label for=${id}>${title}</label>
     ${!required && !ticked && html`<span class="optional" aria-hidden="true">optional</span>`}`;
@@ -134,10 +135,10 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
     ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}`;
   if (schema.type === "array") {
     const choose = (each, chosen) => onValue(chosen ? [...value, each] : value.filter((one) => one !== each));
-    return html`<fieldset class="field" aria-describedby=${described || undefined}>
+    return html`<fieldset class="field" dir="auto" aria-describedby=${described || undefined}>
       <legend>${title}</legend>
       ${(choices(schema.items ?? {}) ?? []).map(
-        ([each, shown], at) => html`<label class="choice" key=${each}>
+        ([each, shown], at) => html`<label class="choice" dir="auto" key=${each}>
           <input
             type="checkbox"
             id=${at ? undefined : id}
@@ -153,7 +154,7 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
   }
   if (ticked) {
     return html`<div class="field">
-      <div class="choice">
+      <div class="choice" dir="auto">
         <input type="checkbox" ...${common} checked=${value} onChange=${(event) => onValue(event.target.checked)} />
         ${label}
       </div>

@@ -37,12 +37,12 @@ function Block({ token }) {
     case "code":
       return html`<${Code} text=${token.text} language=${token.lang} />`;
     case "blockquote":
-      return html`<blockquote>${blocks(token.tokens)}</blockquote>`;
+      return html`<blockquote dir="auto">${blocks(token.tokens)}</blockquote>`;
     case "list": {
       const items = token.items.map((item, key) => html`<li key=${key}>${blocks(item.tokens)}</li>`);
       return token.ordered
-        ? html`<ol start=${token.start || 1}>${items}</ol>`
-        : html`<ul>${items}</ul>`;
+        ? html`<ol dir="auto" start=${token.start || 1}>${items}</ol>`
+        : html`<ul dir="auto">${items}</ul>`;
     }
     case "table":
       return html`<${Table} token=${token} />`;
@@ -65,7 +65,7 @@ function Table({ token }) {
       html`<tr key=${key}>${row.map((cell, at) => html`<td key=${at}>${inline(cell.tokens)}</td>`)}</tr>`,
   );
   return html`<div class="wide" tabindex="0" role="region" aria-label="Table">
-    <table><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table>
+    <table dir="auto"><thead><tr>${head}</tr></thead><tbody>${rows}</tbody></table>
   </div>`;
 }
 
@@ -80,7 +80,7 @@ function Inline({ token }) {
     case "del":
       return html`<del>${inline(token.tokens)}</del>`;
     case "codespan":
-      return html`<code>${token.text}</code>`;
+      return html`<code dir="ltr">${token.text}</code>`;
     case "br":
       return html`<br />`;
     case "link":
@@ -97,7 +97,7 @@ function Inline({ token }) {
 }
 
 function Code({ text, language }) {
-  return html`<div class="code">
+  return html`<div class="code" dir="ltr">
     <div class="code-head">
       <span>${(language ?? "").slice(0, 40)}</span>
       <${Copy} text=${text} />

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.memory import Draft, Memory, ReasoningBank
-from anabranch.memory._comparison import is_near
+from anabranch.memory._comparison import is_near, stems_of
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 
@@ -41,13 +41,14 @@ async def record(bank: ReasoningBank, day: int, title: str, content: str) -> Mem
         ("Clear the cache.", "Do not clear the cache."),
         ("预发布环境在10.0.0.5", "预发布环境在10.0.0.9"),
         ("Le déploiement échoue le vendredi", "LE DEPLOIEMENT ECHOUE LE LUNDI VENDREDI"),
-        ("and so on", "And so on."),
         *((WORDINGS[0], other) for other in WORDINGS[1:]),
     ],
 )
 def test_what_shares_most_words_is_nearly_the_same(one: str, other: str) -> None:
-    assert is_near(one, other)
-    assert is_near(other, one)
+    first, second = stems_of(one), stems_of(other)
+
+    assert is_near(first, second)
+    assert is_near(second, first)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,12 @@ def test_what_shares_most_words_is_nearly_the_same(one: str, other: str) -> None
     [
         ("Staging is at blue.example.com", "Deploy to staging with make stage"),
         ("Deploy to staging with make stage", "Deploy to production with make prod"),
-        ("and so on", "or so"),
+        ("and so on", "and so on"),
         ("服务器在北京", "客户端在上海"),
     ],
 )
 def test_what_is_about_something_else_is_not(one: str, other: str) -> None:
-    assert not is_near(one, other)
+    assert not is_near(stems_of(one), stems_of(other))
 
 
 async def test_of_a_fact_that_has_changed_the_newer_is_injected_with_its_day(

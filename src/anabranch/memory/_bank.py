@@ -16,7 +16,7 @@ from typing import TypeAlias
 import anyio
 
 from anabranch._engine.clock import Clock, SystemClock
-from anabranch.memory._comparison import is_near
+from anabranch.memory._comparison import is_near, stems_of
 from anabranch.memory._embedding import Embedder, fused
 from anabranch.memory._errors import LevelError, UnknownMemoryError
 from anabranch.memory._finished import LEFT_OUT, TRANSCRIPT, FinishedBranch, QueuedBranch
@@ -148,8 +148,9 @@ class ReasoningBank:
         """
         which = Filter(self.scopes.visible, limit=_POOL)
         found = await self.store.search(words_of(memory.lesson), which)
+        stems = stems_of(memory.lesson)
         near = [
-            each for each in found if each.id != memory.id and is_near(each.lesson, memory.lesson)
+            each for each in found if each.id != memory.id and is_near(stems_of(each.lesson), stems)
         ]
         return sorted(near, key=lambda each: -each.created_at)
 

@@ -15,7 +15,7 @@ import re
 
 from anabranch.memory._words import words_of
 
-__all__ = ["is_near", "is_opposite", "is_same"]
+__all__ = ["is_near", "is_opposite", "is_same", "stems_of"]
 
 _SHARED = 0.6
 """The share of common words from which two lessons are nearly the same."""
@@ -41,16 +41,14 @@ def is_opposite(one: str, other: str) -> bool:
     return is_denied and _asserted(first) == _asserted(second)
 
 
-def is_near(one: str, other: str) -> bool:
-    """Whether two lessons share most of their words, whatever the order and the endings of these."""
-    first, second = _stems(one), _stems(other)
-    if not first or not second:
-        return is_same(one, other)
-    return 2 * len(first & second) >= _SHARED * (len(first) + len(second))
+def stems_of(text: str) -> frozenset[str]:
+    """Return the words of a lesson without endings, for :func:`is_near`."""
+    return frozenset(_ENDING.sub("", word) for word in words_of(text))
 
 
-def _stems(text: str) -> set[str]:
-    return {_ENDING.sub("", word) for word in words_of(text)}
+def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two lessons share most of their words; one without words is near to none."""
+    return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
 
 
 def _words(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
-from anabranch.memory._comparison import is_near
+from anabranch.memory._comparison import is_near, stems_of
 from anabranch.memory._items import Memory
 from anabranch.memory._scopes import Level
 from anabranch.messages import Shape
@@ -84,14 +84,15 @@ def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
 
 def _alike(memories: Iterable[Memory]) -> list[list[Memory]]:
     """Return the memories in groups of those that are nearly the same, the newest of a group first."""
-    groups: list[list[Memory]] = []
+    groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:
-        same = (group for group in groups if is_near(group[0].lesson, memory.lesson))
+        stems = stems_of(memory.lesson)
+        same = (group for first, group in groups if is_near(first, stems))
         if group := next(same, None):
             group.append(memory)
         else:
-            groups.append([memory])
-    return [sorted(group, key=lambda memory: -memory.created_at) for group in groups]
+            groups.append((stems, [memory]))
+    return [sorted(group, key=lambda memory: -memory.created_at) for _, group in groups]
 
 
 def _counted(memory: Memory, heading: str) -> InjectedMemory:

@@ -9,6 +9,7 @@ task, and what follows is a memory; that one is the right answer, among 3,000. H
 the first ten; the reciprocal rank says how far up it is. A task is hard if it shares one word at most
 with its answer. Other versions of the packages give other numbers. The hybrid adds the ranking of an
 embedder that learns meanings from the memories alone (``latent.py``); a trained model knows more.
+Twenty tasks each in Chinese and Japanese are searched among 620 notes (``unspaced_notes.py``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from anabranch.stores import open_memory_store
 from anabranch.stores._memory_rows import memory_row
 from bench.latent import LatentEmbedder
 from bench.measure import Row
+from bench.unspaced_notes import LABELLED, others
 
 NAME = "memory"
 MEMORIES, TASKS = 100_000, 100
@@ -186,6 +188,20 @@ async def quality() -> list[Row]:
     return rows
 
 
+async def unspaced() -> list[Row]:
+    rows: list[Row] = []
+    for language, pairs in LABELLED.items():
+        store = open_memory_store("memory:")
+        contents = [*(note for _, note in pairs), *others(language)]
+        await store.add([a_memory(n, "-", content) for n, content in enumerate(contents)])
+        bank = ReasoningBank(store)
+        ranks = [await rank_of(bank, Labelled(task, note)) for task, note in pairs]
+        await store.close()
+        found = mean(rank <= 10 for rank in ranks)
+        rows.append(Row(NAME, f"{language} by words: recall@10", found, ""))
+    return rows
+
+
 async def rank_of(bank: ReasoningBank, each: Labelled) -> float:
     found = [memory.content for memory in await bank.search(each.task, limit=20)]
     answer = Draft(title="-", description="-", content=each.answer).content
@@ -193,7 +209,7 @@ async def rank_of(bank: ReasoningBank, each: Labelled) -> float:
 
 
 async def _measure() -> list[Row]:
-    return [*await quality(), *await speed()]
+    return [*await quality(), *await unspaced(), *await speed()]
 
 
 def measure() -> list[Row]:

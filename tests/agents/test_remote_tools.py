@@ -272,6 +272,23 @@ async def test_names_that_clash_are_preceded_by_the_servers() -> None:
         assert await outcome_of(remote, "two_search") == ("two: search", False)
 
 
+async def test_tools_are_chosen_by_name_or_pattern() -> None:
+    def servers() -> list[Any]:
+        one = listing("one", plain("issues_get"), plain("issues_delete"), plain("search"))
+        return [one, listing("two", plain("search"), plain("count"))]
+
+    async def names(**chosen: Any) -> list[str]:
+        async with RemoteTools(*servers(), era="handshake", **chosen) as remote:
+            return [each.name for each in remote.tools_beside(())]
+
+    assert await names(only=["issues_*", "count"]) == ["issues_get", "issues_delete", "count"]
+    assert await names(only=["search"]) == ["search", "two_search"]
+    assert await names(without=["*_delete", "two_*"]) == ["issues_get", "search", "count"]
+    assert await names(only=["issues_*"], without=["*_get"]) == ["issues_delete"]
+    with pytest.raises(TypeError, match="list of names"):
+        RemoteTools(only="search")
+
+
 async def test_hostile_names_are_made_fit_for_providers() -> None:
     hostile = ["a b", "a\x1b[2Jb", "a_b", "<script>", "ä" * 200, "x" * 200, "\n", "../etc/passwd"]
     server = listing("ho\x1bst\nile", *map(plain, hostile))

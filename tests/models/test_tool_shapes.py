@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from anabranch import ToolSpec, assistant, user
 from anabranch.messages import SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
-from anabranch.models import open_model
+from anabranch.models import ModelError, open_model
 from tests.models.provider_rules import messages_faults
 from tests.models.provider_server import Call, Provider, Say
 from tests.randomised import examples
@@ -108,6 +108,21 @@ async def test_a_model_reads_which_arguments_go_together(provider: Provider) -> 
     [sent] = provider.bodies[0]["tools"]
     assert sent["input_schema"]["properties"].keys() == {"page", "block"}
     assert sent["description"] == "Move. Give the arguments of one alternative: page; block."
+
+
+@pytest.mark.parametrize(("model", "most"), [(ANTHROPIC, None), (OPENAI, 128), (OLLAMA, None)])
+async def test_more_tools_than_the_provider_takes_are_refused_before_they_are_sent(
+    provider: Provider, model: str, most: int | None
+) -> None:
+    tools = tuple(GOOD.model_copy(update={"name": f"look_{number}"}) for number in range(180))
+    request = SampleRequest(messages=(user("hi"),), max_tokens=9, tools=tools)
+    provider.will(Say("ok"))
+    if most is None:
+        assert (await open_model(model).sample(request)).text == "ok"
+        return
+    with pytest.raises(ModelError, match=r"openai takes at most 128 tools, got 180\. Choose some"):
+        await open_model(model).sample(request)
+    assert not provider.bodies
 
 
 LETTERS: list[Any] = [TEXT, True, {}, {"enum": ["x", "y"]}, {"type": ["string", "null"]}]

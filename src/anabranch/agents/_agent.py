@@ -108,6 +108,7 @@ class Agent:
     ) -> None:
         require_parts("Agent()", store, model, capabilities)
         self.tools: ToolSet = ToolSet(tools)
+        self.tools.warn_of_too_many(model)
         self.dependencies: AgentDependencies = AgentDependencies(
             store,
             model,

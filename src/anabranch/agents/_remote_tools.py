@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -15,6 +15,7 @@ from mcp import StdioServerParameters
 
 from anabranch._asking.host import Capabilities
 from anabranch._printable import printable
+from anabranch._tool_choice import ToolChoice
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import ParkedCalls
 from anabranch.agents._remote_limits import RemoteLimits
@@ -52,6 +53,9 @@ class RemoteTools:
             SDK names, such as ``PATH``.
         era: the protocol's era.
         limits: of each call of their tools.
+        only: names of the tools to offer, or patterns such as ``issues_*``; by default, all.
+        without: names, or patterns, of tools to leave out. Both are compared with the name that
+            the server gives a tool, and with the name by which the model calls it.
 
     Raises:
         ValueError: one of ``servers`` is neither, the headers would go to several servers, or no
@@ -65,6 +69,8 @@ class RemoteTools:
         env: Mapping[str, str] | None = None,
         era: Era = "auto",
         limits: RemoteLimits | None = None,
+        only: Iterable[str] = (),
+        without: Iterable[str] = (),
     ) -> None:
         if headers and len({_origin(each) for each in servers if _is_url(each)}) != 1:
             raise ValueError("Headers are for one server. Give exactly one URL along with them.")
@@ -78,6 +84,7 @@ class RemoteTools:
         ]
         self._parked = ParkedCalls()
         self._limits = limits or RemoteLimits()
+        self._choice = ToolChoice(only, without)
         self._labels: list[str] = []
         self._names: dict[frozenset[str], dict[tuple[int, str], str]] = {}
         self._made: dict[str, RemoteTool] = {}
@@ -126,7 +133,7 @@ class RemoteTools:
                 if key not in names and len(names) < MOST_NAMES:
                     names[key] = _new_name(tool.name, self._labels[number], used)
                     used.add(names[key])
-                if key in names:
+                if key in names and self._choice.takes(tool.name, names[key]):
                     tools.append(self._tool(names[key], server, tool))
         return tools
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -14,6 +15,8 @@ from anabranch.messages import ToolSpec
 from anabranch.tool import Tool
 
 __all__ = ["ToolSet", "ToolSource"]
+
+logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 @runtime_checkable
@@ -56,6 +59,17 @@ class ToolSet(Mapping[str, AgentTool]):
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return what describes the tools to a model."""
         return tuple(tool.spec for tool in self._now().values())
+
+    def warn_of_too_many(self, model: object) -> None:
+        """Log a warning if there are more tools than a request to ``model`` can have."""
+        most: object = getattr(model, "most_tools", None)
+        if isinstance(most, int) and len(self) > most:
+            logger.warning(
+                "the model takes at most %d tools, and the agent has %d: choose some with"
+                " RemoteTools(…, only=[…], without=[…])",
+                most,
+                len(self),
+            )
 
     def tended(self, engine: Engine) -> Iterator[Coroutine[Any, Any, NoReturn]]:
         """Yield what sources need done, each until it is cancelled."""

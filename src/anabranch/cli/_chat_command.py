@@ -42,7 +42,9 @@ from anabranch.cli._chat_options import (
 from anabranch.cli._chat_tools import (
     ChatTargets,
     ChatTool,
+    ChosenTools,
     ServerHeaders,
+    WithoutTools,
     connected,
     tools_of,
 )
@@ -126,6 +128,8 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     json: AsJson = False,
     header: ServerHeaders = None,
     env: Variables = None,
+    tools: ChosenTools = None,
+    without: WithoutTools = None,
     folding: Foldable = False,
     memory: Remembering = False,
 ) -> None:
@@ -157,8 +161,8 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         env or (),
     )
     if url is not None:
-        if header or env:
-            named = "--header" if header else "--env"
+        given = {"--header": header, "--env": env, "--tools": tools, "--without": without}
+        if named := next((name for name, value in given.items() if value), None):
             raise UsageError(f"{named} is for a server among the targets. Leave it out with --url.")
         from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
 
@@ -167,12 +171,12 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     if token is not None and token != os.environ.get(WEB_TOKEN):
         raise UsageError("--token is for the server at --url.")
     # A terminal shows all questions as forms, under the rules of their tools' plugins.
-    tools = [
+    offered = [
         tool
-        for each in tools_of(targets, header or (), env or ())
+        for each in tools_of(targets, header or (), env or (), (tools or (), without or ()))
         for tool in (each.server.tools if isinstance(each, Plugin) else [each])
     ]
-    run_command(chat, options, tools, Console())
+    run_command(chat, options, offered, Console())
 
 
 async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:

@@ -86,6 +86,7 @@ def open_parts(  # noqa: PLR0913 - options
     *,
     header: Sequence[str] | None,
     env: Sequence[str] | None = None,
+    choice: tuple[Sequence[str], Sequence[str]] = ((), ()),
     model: str | None,
     store: str | None,
     engine: str | None,
@@ -100,7 +101,7 @@ def open_parts(  # noqa: PLR0913 - options
     """
     given = bool(targets or header or env)
     tools: list[ChatTool | Plugin[Any]] = (
-        tools_of(targets, header or (), env or ()) if given else [BranchSelf(), game()]
+        tools_of(targets, header or (), env or (), choice) if given else [BranchSelf(), game()]
     )
     replies = _model(model, targets)
     url, learner = store_url(store), open_sampler(model) if memory else None

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._tool_choice import ToolChoice
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
@@ -20,7 +21,16 @@ from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
 from anabranch.tool import Tool
 
-__all__ = ["ChatTargets", "ChatTool", "ServerHeaders", "check_names", "connected", "tools_of"]
+__all__ = [
+    "ChatTargets",
+    "ChatTool",
+    "ChosenTools",
+    "ServerHeaders",
+    "WithoutTools",
+    "check_names",
+    "connected",
+    "tools_of",
+]
 
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
@@ -39,25 +49,47 @@ ServerHeaders: TypeAlias = Annotated[
         negative=(),
     ),
 ]
+ChosenTools: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--tools",
+        help="A tool to offer, by name or by a pattern such as 'issues_*'. May be repeated. Default:"
+        " all tools.",
+        negative=(),
+    ),
+]
+WithoutTools: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--without",
+        help="A tool to leave out, by name or by a pattern. May be repeated.",
+        negative=(),
+    ),
+]
 
 
 def tools_of(
-    targets: Sequence[str], headers: Iterable[str] = (), env: Iterable[str] = ()
+    targets: Sequence[str],
+    headers: Iterable[str] = (),
+    env: Iterable[str] = (),
+    choice: tuple[Iterable[str], Iterable[str]] = ((), ()),
 ) -> list[ChatTool | Plugin[Any]]:
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
 
-    A plugin is in the place of its tool.
+    A plugin is in the place of its tool. ``choice`` has the tools to offer, and those to leave out.
 
     Raises:
         UsageError: a target cannot be loaded, offers nothing, or two tools have the same name.
     """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()
+    only, without = choice
+    chosen = ToolChoice(only, without)
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[Tool[Any] | AgentTool | Plugin[Any]] = [
         BranchSelf(),
-        *(tool for tool in found.tools if id(tool) not in plugged),
-        *found.plugins,
+        *(tool for tool in found.tools if id(tool) not in plugged and chosen.takes(tool.name)),
+        *(plugin for plugin in found.plugins if chosen.takes(plugin.mcp.name)),
     ]
     check_names(tools)
     servers: list[Connectable] = [
@@ -68,9 +100,10 @@ def tools_of(
         sent, variables = headers_of(None, headers), variables_of(env)
         if not (servers or sent or variables):
             return [*tools]
-        return [*tools, RemoteTools(*servers, headers=sent, env=variables)]
+        remote = RemoteTools(*servers, headers=sent, env=variables, only=only, without=without)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    return [*tools, remote]
 
 
 def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:

@@ -18,7 +18,7 @@ from anabranch._terminal.exits import UsageError
 from anabranch.agents import TurnLimits
 from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import open_parts
-from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
+from anabranch.cli._chat_tools import ChatTargets, ChosenTools, ServerHeaders, WithoutTools
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
@@ -73,6 +73,8 @@ def web_command(  # noqa: PLR0913 - options
     timeout: TurnTimeout = None,
     header: ServerHeaders = None,
     env: Variables = None,
+    tools: ChosenTools = None,
+    without: WithoutTools = None,
     access_log: AccessLog = False,
     log_format: LogForm = "text",
     folding: Foldable = False,
@@ -103,6 +105,7 @@ def web_command(  # noqa: PLR0913 - options
         targets,
         header=header,
         env=env,
+        choice=(tools or (), without or ()),
         model=model,
         store=store,
         engine=engine,

@@ -28,7 +28,7 @@ from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
 from anabranch.models._stop_sequences import ended_at_stop
 from anabranch.models._streaming import SampleStream, interrupted
-from anabranch.models._tool_shapes import ToolShapes, shaped
+from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
 from anabranch.models._translation import from_provider, to_provider
 
 __all__ = ["ProviderModel", "find_model"]
@@ -111,6 +111,12 @@ class ProviderModel:
         if retries is not None:
             self._settings["max_retries"] = retries
 
+    @property
+    def most_tools(self) -> int | None:
+        """The number of tools that a request can have, whichever model answers; ``None`` for any."""
+        limits = [most_tools(model.system) for model in self._models]
+        return min((each for each in limits if each is not None), default=None)
+
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Make one request to the provider and return its reply.
 
@@ -160,6 +166,12 @@ class ProviderModel:
         transformer = model.profile.get("json_schema_transformer")
         shapes = shaped(request.tools or (), model.system, transformer)
         tools = shapes.definitions
+        most = most_tools(model.system)
+        if most is not None and len(tools) > most:
+            raise ModelError(
+                f"{model.system} takes at most {most} tools, got {len(tools)}. Choose some: --tools"
+                " and --without, or RemoteTools(…, only=[…], without=[…])."
+            )
         settings = self._settings | _parameters(request, model)
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice

@@ -180,7 +180,7 @@ async def test_a_result_of_another_server_holds_nothing_up() -> None:
         agent = Agent(store, model, tools=[remote])
         end = await agent.say((await agent.begin()).id, "Look")
     (result,) = (await store.path(end.id)).results.values()
-    assert result.is_error
+    assert text_of(result.content).startswith("seen")
     assert "does not match" in text_of(result.content)
     await store.close()
 

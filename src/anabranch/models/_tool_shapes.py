@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import JsonValue
-from pydantic_ai._json_schema import JsonSchemaTransformer
 from pydantic_ai.exceptions import UserError
+from pydantic_ai.profiles import JsonSchemaTransformer
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json, to_json
 

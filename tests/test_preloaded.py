@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.preloaded import Preloaded, cold
+from tests.preloaded import COLD, Preloaded, cold
 
 PROGRAMS = {
     "arguments": "import sys; print(sys.argv, sys.path, __name__, sys.stdin.read())",
@@ -40,6 +40,12 @@ def run(*arguments: str, folder: Path, session: bool) -> tuple[int, str, str]:
         start_new_session=session,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start processes from the preloaded one, in the long run too."""
+    monkeypatch.delenv(COLD, raising=False)
 
 
 @pytest.mark.parametrize("session", [False, True])

@@ -50,13 +50,15 @@ def restate_server(folder: Path) -> Generator[RestateServer]:
         *(program, "--no-logo", "--base-dir", folder, "--default-num-partitions", "2"),
         *("--listen-mode", "tcp", "--bind-ip", "127.0.0.1", "--use-random-ports", "true"),
     ]
+    # It ends without certificates, which the other tests go without: conftest.py.
+    variables = {name: value for name, value in os.environ.items() if name != "SSL_CERT_DIR"}
     quiet = {"RESTATE_LOG_FORMAT": "json", "RESTATE_DISABLE_TELEMETRY": "true"}
     with subprocess.Popen(
         list(map(str, command)),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, **quiet},
+        env={**variables, **quiet},
     ) as process:
         assert process.stdout is not None
         reading = threading.Thread(target=process.stdout.read)  # else a full pipe would block it

@@ -16,8 +16,7 @@ from typing import Any
 from anabranch import BranchContext, tool
 from anabranch._asking.host import Host
 from anabranch._engine import Finished, Journal
-from anabranch._opening import Runtime, new_journal, open_call
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal, open_call
 from bench.measure import Row, time_in_turns
 
 NAME = "replay"

@@ -40,7 +40,6 @@ from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Finished
-from anabranch._opening import Runtime
 from anabranch.mcp import SagaClient, create_server
 from anabranch.messages import (
     ElicitReply,
@@ -51,7 +50,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.stores import open_store
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 from bench.dbos_peer import dbos_on
 from bench.measure import Row, Times, time_in_turns
 from tests.mcp.harness import http

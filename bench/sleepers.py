@@ -20,7 +20,7 @@ from pathlib import Path
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import cancel_and_wait
 from anabranch.engines import DBOSEngine, Wake, WorkLimits
 from bench.engine_processes import memory
 from bench.measure import Row

@@ -23,9 +23,8 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, tool
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Finished, Journal
-from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.messages import ElicitReply
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal, open_call
 from bench.measure import Row
 
 NAME = "state"

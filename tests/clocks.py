@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from anabranch._engine.clock import Timer
+from anabranch._aio import Timer
 from anabranch._engine.deadline import Deadline
 from anabranch.testing import ManualClock
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._code_version import code_version
 from anabranch.mcp import ServerOptions, create_server
-from anabranch.tool import Tool
+from anabranch.tool import Tool, code_version
 
 SOURCE = """
 from anabranch import BranchContext, HandoffTool, tool

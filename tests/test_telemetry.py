@@ -25,7 +25,6 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Journal
-from anabranch._opening import Runtime
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.conversations import Conversations
@@ -34,6 +33,7 @@ from anabranch.engines._advances import Advances
 from anabranch.mcp import create_server
 from anabranch.stores import open_run_events, open_store, open_tree_store
 from anabranch.testing import ManualClock, MockModel
+from anabranch.tool import Runtime
 from tests.agents.memory import MemoryTrees
 from tests.chat import web
 

@@ -20,7 +20,6 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.errors          the hierarchy of errors
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.inprocess       run a tool in this process
-    anabranch.limits          limits on depth, tokens and time
     anabranch.mcp             serve and call tools over the Model Context Protocol
     anabranch.memory          what was learned from earlier work
     anabranch.messages        messages, requests and replies
@@ -42,11 +41,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch._aio import Clock, Ids, Timer
     from anabranch._asking.answerer import Answerer, AnswerError
     from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
     from anabranch._asking.host import Capabilities
     from anabranch._asking.sampling import Sampler, SampleResult
-    from anabranch._engine.clock import Clock, Ids, Timer
+    from anabranch._budget import Limits
     from anabranch._engine.functions import idempotency_key
     from anabranch.context import BranchContext
     from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
         UnsupportedRuntimeError,
     )
     from anabranch.inprocess import run_tool
-    from anabranch.limits import Limits
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
     from anabranch.tool import HandoffTool, ToolAnnotations, tool
 
@@ -141,10 +140,10 @@ __all__ = [
 
 _HOMES = (
     "errors",
-    "limits",
+    "_budget",
     "messages",
     "elicitation",
-    "_engine.clock",
+    "_aio",
     "_engine.functions",
     "_asking.answerer",
     "_asking.answering_policy",

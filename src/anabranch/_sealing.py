@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from mcp.server.mcpserver import AESGCMRequestStateCodec, InvalidRequestState
 from pydantic import BaseModel, ConfigDict, Field
 
-from anabranch._engine.clock import Clock
+from anabranch._aio import Clock
 from anabranch.errors import InvalidTokenError
 
 __all__ = [

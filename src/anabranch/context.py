@@ -34,6 +34,7 @@ from anabranch._asking.sampling import (
 from anabranch._asking.sleeping import sleep, sleep_until
 from anabranch._asking.stepping import step
 from anabranch._asking.wanted_form import wanted_form
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine import (
     Branch,
     Call,
@@ -42,10 +43,9 @@ from anabranch._engine import (
     current_idempotency_key,
     pin,
 )
-from anabranch._step_names import checked_name
+from anabranch._text import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import CapabilityError
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.messages import (
     IncludedContext,
     Message,

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
-from anabranch._form_schemas import protocol_field
-from anabranch._step_names import checked_name
+from anabranch._schemas import protocol_field
+from anabranch._text import checked_name
 from anabranch.messages import Exchange
 
 __all__ = ["Accepted", "Cancelled", "Declined", "ElicitResult", "Elicitation", "form_schema"]

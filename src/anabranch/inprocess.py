@@ -12,17 +12,15 @@ from typing import Any, TypeVar
 
 import anyio
 
+from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking.answerer import Absent, Answerer, answer, answer_all, deliver
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
+from anabranch._budget import Limits
 from anabranch._engine import Call, Finished, Journal, Notice
-from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime, new_journal, open_call, warn_of_rounds
-from anabranch._wrong_kinds import require_tool
-from anabranch.limits import Limits
 from anabranch.messages import MessageLike, to_messages
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal, open_call, require_tool, warn_of_rounds
 
 __all__ = ["run_tool"]
 

@@ -13,8 +13,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from anabranch import BranchContext, tool
-from anabranch._extras import MissingExtraError, find_framework
 from anabranch.adapters.pydantic_ai import as_tool, questions, results
+from anabranch.errors import MissingExtraError, find_framework
 from anabranch.rounds import Rounds
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch import Capabilities
+from anabranch._budget import Limits
 from anabranch.agents import (
     Absent,
     Agent,
@@ -22,7 +23,6 @@ from anabranch.agents import (
     TurnLimits,
     ignore_event,
 )
-from anabranch.limits import Limits
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, ModelFunction
 from anabranch.testing import calls as calling

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 )
 
 from anabranch import BranchContext, Limits, tool
-from anabranch._account import Account
 from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
+from anabranch._budget import Account
 from anabranch._engine import current_scope
 from anabranch.agents import Agent, BranchSelf, Folding, Timeline, TurnLimitError, TurnLimits
 from anabranch.folding import Branch, BranchService, FoldingSettings

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, tool
-from anabranch._engine.clock import Timer
+from anabranch._aio import Timer
 from anabranch.agents import (
     Absent,
     Agent,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch._extras import MissingExtraError, install_command, needs_extra
+from anabranch.errors import MissingExtraError, install_command, needs_extra
 
 FOLDER: dict[str, object] = {"url": "file:///home/me/my%20clone", "dir_info": {"editable": False}}
 ARCHIVE: dict[str, object] = {

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from anabranch import Capabilities, CapabilityError
+from anabranch._aio import SystemClock, SystemIds
 from anabranch._asking.host import Host
-from anabranch._engine.clock import SystemClock, SystemIds
 from anabranch.messages import SampleReply, SampleRequest, user
 from anabranch.testing import ManualClock, SequentialIds
 

@@ -16,9 +16,8 @@ from anabranch import (
 )
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
-from anabranch._opening import Runtime, open_call
 from anabranch.errors import error_to_json
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, open_call
 
 Answers: TypeAlias = Mapping[str, JsonValue | StepFailed]
 

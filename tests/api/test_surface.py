@@ -34,7 +34,6 @@ MODULES = [
     "anabranch.errors",
     "anabranch.folding",
     "anabranch.inprocess",
-    "anabranch.limits",
     "anabranch.mcp",
     "anabranch.memory",
     "anabranch.messages",

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from mcp.server.lowlevel import Server
 
-from anabranch._foreign_schema import (
+from anabranch._schemas import (
+    Field,
     UnusableSchemaError,
     check_schema,
     matches,
     misfit,
     misfits,
 )
-from anabranch._form_fields import Field
 from anabranch.agents import Agent, RemoteTools
 from anabranch.chat._name_value import read_pairs
 from anabranch.cli._schema_words import schema_words
@@ -98,7 +98,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_check_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anabranch._foreign_schema.SHARE", 0.02)
+    monkeypatch.setattr("anabranch._schemas.foreign.SHARE", 0.02)
     schema, value = HOSTILE[case]
     with suppress(UnusableSchemaError):
         misfit(schema, value)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from anabranch._json_answer import answer_in
+from anabranch._text import answer_in
 from tests.randomised import examples
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import cancel_and_wait
 from anabranch.agents._tool_batch import ToolBatch
 from anabranch.errors import StoreError
 from anabranch.tree import NO_RESULT, Node, Thread

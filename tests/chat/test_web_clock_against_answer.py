@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.agents import BranchSelf
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversations import Conversations

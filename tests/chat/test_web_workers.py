@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._engine.clock import SystemClock, pause
+from anabranch._aio import SystemClock, pause
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.branch_work import MOST_ATTEMPTS

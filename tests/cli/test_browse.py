@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from textual.widgets import Tree as TreeWidget
 
-from anabranch._extras import install_command
 from anabranch.cli import main
 from anabranch.cli._browse_command import command_for
 from anabranch.cli._browser import Browser
+from anabranch.errors import install_command
 from anabranch.tree import Tree
 from tests.chat.sessions import feed, session, tree_of
 from tests.cli.browsing import browsing, details, until

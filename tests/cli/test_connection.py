@@ -11,11 +11,11 @@ from mcp import Client, InputRequiredRoundsExceededError, MCPError, StdioServerP
 from mcp.client import Transport
 from mcp.server.mcpserver import MCPServer
 
+from anabranch._budget import Limits
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._connection import open_session, server_of
-from anabranch.limits import Limits
 from anabranch.mcp import SagaRoundsExceededError
 from anabranch.mcp._transports import WithHeaders
 

@@ -1,6 +1,6 @@
 import pytest
 
-from anabranch._form_fields import LEAVE_OUT, Field
+from anabranch._schemas import LEAVE_OUT, Field
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from anabranch._form_fields import Form
+from anabranch._schemas import Form
 from anabranch.mcp._ask_page import form_page, read_form
 from tests.cli.test_forms import DOWN, ENTER, SPACE, fill
 from tests.randomised import examples

@@ -11,8 +11,8 @@ import pytest
 from cyclopts import App
 from rich.console import Console
 
-from anabranch._extras import install_command
 from anabranch.cli._commands import app
+from anabranch.errors import install_command
 
 EXTRAS = [
     "ag_ui",

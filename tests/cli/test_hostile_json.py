@@ -13,9 +13,9 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 import anabranch
-from anabranch._json_text import DEEPEST, read_json
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch._text import DEEPEST, read_json
 from anabranch.agents import CalledTool
 from anabranch.chat._name_value import split_pairs
 from anabranch.chat._session.session_output import SessionError
@@ -78,8 +78,8 @@ def test_what_is_nested_less_is_read() -> None:
 OWN = {
     "_durable",  # records of our own, in the store
     "_engine",
-    "_extras.py",  # what the installer of this package has written
-    "_json_text.py",
+    "errors/_extras.py",  # what the installer of this package has written
+    "_text/json_text.py",
     "_recorded",
     "stores",
     "mcp/_handles.py",  # arguments that this server has validated

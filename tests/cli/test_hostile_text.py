@@ -13,8 +13,8 @@ import pytest
 from textual.widgets import Tree as TreeWidget
 
 import anabranch
-from anabranch._printable import PrintableFormatter, printable, printable_json, printable_line
 from anabranch._terminal.console import Console
+from anabranch._text import PrintableFormatter, printable, printable_json, printable_line
 from anabranch.cli import main
 from anabranch.cli._browser import Browser
 from anabranch.cli._options import STORE

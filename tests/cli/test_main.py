@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch._extras import typed_command
 from anabranch.cli import main
+from anabranch.errors import typed_command
 
 SERVED = str(Path(__file__).with_name("served.py"))
 

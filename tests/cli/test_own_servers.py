@@ -8,6 +8,7 @@ import pytest
 from anyio import to_thread
 from mcp.server.mcpserver import MCPServer
 
+from anabranch._budget import Limits
 from anabranch._terminal.exits import UsageError
 from anabranch.cli import main
 from anabranch.cli._combined_server import (
@@ -22,7 +23,6 @@ from anabranch.cli._http_access import Access
 from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
 from anabranch.cli._targets import identity_of, name_of
-from anabranch.limits import Limits
 from anabranch.stores import open_store
 from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected, echo, text_of
 from tests.sagas.harness import call_saga

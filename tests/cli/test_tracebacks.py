@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 from anabranch import run_tool
-from anabranch._author_frames import FULL, format_for_author
-from anabranch._printable import PrintableFormatter
+from anabranch._text import PrintableFormatter
 from anabranch.cli._keys import CALL_KEY, new_key
+from anabranch.errors import FULL, format_for_author
 from anabranch.testing import MockClient
 
 TOOLS = """

@@ -18,19 +18,18 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import AnabranchError
+from anabranch._aio import Timer
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
+from anabranch._budget import Limits
 from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
-from anabranch._engine.clock import Timer
-from anabranch._opening import Runtime
-from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 from tests.durable.stores import Cut
 from tests.patience import PATIENCE
 

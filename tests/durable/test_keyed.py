@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch._asking.host import Host
+from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Job
 from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Finished
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
-from anabranch.limits import Limits
 from anabranch.mcp._rounds import ROUND_REPLIES
 from tests.durable.harness import UNAVAILABLE, Desk, always
 from tests.durable.stores import Cut, Modelled, Watched

@@ -19,7 +19,7 @@ FORKED = """
 import asyncio, os
 from anabranch._durable.lease import Lease
 from anabranch._durable.processes import UnknownProcesses
-from anabranch._engine.clock import SystemClock
+from anabranch._aio import SystemClock
 
 class Owners:
     processes = UnknownProcesses()

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, ToolError, tool
+from anabranch._aio import SystemClock
 from anabranch._durable.entries import dump_entry, merge
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.lease import Lease
@@ -18,7 +19,6 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Entry, Finished, Journal
-from anabranch._engine.clock import SystemClock
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock

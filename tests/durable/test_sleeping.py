@@ -13,9 +13,9 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Journal, Notice
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime
 from anabranch.mcp._rounds import ROUND_REPLIES
 from anabranch.testing import ManualClock, SequentialIds
+from anabranch.tool import Runtime
 from tests.durable.stores import Modelled
 
 HOUR = 3600.0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from anabranch._budget import Limits
 from anabranch._engine import (
     Answer,
     Ask,
@@ -31,7 +32,6 @@ from anabranch._engine import (
     pin,
 )
 from anabranch.errors import StepFailed, error_to_json
-from anabranch.limits import Limits
 from anabranch.testing import ManualClock
 
 T = TypeVar("T")

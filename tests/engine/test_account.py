@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch._account import Account, BudgetError, Reservation
+from anabranch._budget import Account, BudgetError, Reservation
 from tests.randomised import examples
 
 

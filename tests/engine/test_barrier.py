@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch._budget import Limits
 from anabranch._engine import Answer, Branch, barrier, current_call, current_scope
-from anabranch.limits import Limits
 from tests.engine.harness import World, ask, gather, hot, loudly, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from anabranch._budget import Limits
 from anabranch._engine import Answer, Branch, Entry, Journal, current_call, current_scope
 from anabranch.errors import (
     BranchDepthError,
@@ -20,7 +21,6 @@ from anabranch.errors import (
     SuspensionError,
     ToolError,
 )
-from anabranch.limits import Limits
 from anabranch.testing import ManualClock
 from tests.engine.harness import (
     World,

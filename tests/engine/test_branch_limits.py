@@ -2,9 +2,9 @@
 
 import pytest
 
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine.branch import Branch
 from anabranch.errors import BranchDepthError
-from anabranch.limits import UNLIMITED, Limits
 
 
 def nested(*limits: Limits) -> list[Branch]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch._aio import cancel_and_wait, none_of, run_shielded
 from anabranch._engine import Answer, Branch
-from anabranch._engine.combine import cancel_and_wait, none_of
-from anabranch._shielded import run_shielded
 from anabranch.errors import StepFailed, ToolError
 from tests.engine.harness import (
     World,

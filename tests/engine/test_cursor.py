@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine.branch import Branch
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Answer, Ask, Compensation, Entry, Journal
 from anabranch._engine.scope import Scope
 from anabranch.errors import AnabranchError, BranchTokenError, NonDeterminismError, StepFailed
-from anabranch.limits import UNLIMITED, Limits
 
 
 def a_journal(**entries: Entry) -> Journal:

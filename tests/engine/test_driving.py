@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from anabranch._aio import SystemClock
+from anabranch._budget import Limits
 from anabranch._engine import (
     Answer,
     Ask,
@@ -22,9 +24,7 @@ from anabranch._engine import (
     current_call,
     current_scope,
 )
-from anabranch._engine.clock import SystemClock
 from anabranch.errors import BranchTokenError, StepFailed
-from anabranch.limits import Limits
 from anabranch.testing import ManualClock
 from tests.engine.harness import (
     World,

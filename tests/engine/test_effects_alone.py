@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from anabranch._budget import UNLIMITED
 from anabranch._engine.branch import Branch
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
@@ -18,7 +19,6 @@ from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import NonDeterminismError, SerializationError
-from anabranch.limits import UNLIMITED
 from tests.clocks import Obliging
 from tests.engine.harness import Book
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch._budget import UNLIMITED
 from anabranch._engine import scheduler as module
 from anabranch._engine.branch import Branch
 from anabranch._engine.quiescence import Quiet
@@ -14,7 +15,6 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand, install_task_factory
 from anabranch.errors import NonDeterminismError
-from anabranch.limits import UNLIMITED
 
 
 class FakeOwner:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from anabranch._aio import Timer, run_until
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped, Waiting
-from anabranch._engine.clock import Timer, run_until
 from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
 from anabranch.errors import BranchTimeoutError, NonDeterminismError
 from anabranch.testing import ManualClock

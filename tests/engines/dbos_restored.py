@@ -17,7 +17,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from anabranch import BranchContext, tool
-from anabranch._engine.clock import SystemClock, Timer
+from anabranch._aio import SystemClock, Timer
 from anabranch.engines import Backlog, DBOSEngine
 from tests.chat.test_web_versions import at_version
 from tests.chat.test_web_workers import accepted, ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import cancel_and_wait
 from anabranch.engines import Backlog, DBOSEngine, Wake
 from anabranch.testing.suites._engine_samples import Changes
 from tests.engines.test_dead_workers import worker

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from anabranch._engine.clock import Timer
+from anabranch._aio import Timer
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.testing import ManualClock

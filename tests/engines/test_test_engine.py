@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import cancel_and_wait
 from anabranch.engines import Wake
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine

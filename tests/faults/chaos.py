@@ -18,7 +18,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from anabranch._engine.clock import SystemClock, pause
+from anabranch._aio import SystemClock, pause
 from tests.faults import errand
 from tests.faults.cluster import Cluster
 from tests.faults.journey import LEASE, EngineName, has_undo

@@ -19,9 +19,9 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
+from anabranch._aio import Timer
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Timer
 from anabranch.engines import DBOSEngine, Engine, RestateEngine
 from anabranch.mcp import create_server
 from anabranch.stores import open_store

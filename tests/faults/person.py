@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from anabranch._engine.clock import SystemClock, pause
+from anabranch._aio import SystemClock, pause
 from tests.faults.client import Way
 
 Event = dict[str, Any]

@@ -28,8 +28,8 @@ from typing import Any, Literal
 import anyio
 import httpx2
 
+from anabranch._aio import SystemClock, pause
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import SystemClock, pause
 from anabranch.stores import open_store
 from tests.faults.client import Way
 from tests.faults.cluster import Cluster

@@ -23,7 +23,6 @@ from mcp.server.mcpserver import MCPServer
 from anabranch import AnabranchError, Capabilities, Limits, run_tool
 from anabranch._durable.service import CallService
 from anabranch._engine import Notice, quiescence
-from anabranch._opening import Runtime
 from anabranch._sealing import HANDLES
 from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, request_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
@@ -35,7 +34,7 @@ from anabranch.mcp._service import Service
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of
 from anabranch.rounds import Asked, Question, Rounds
 from anabranch.testing import MockClient, MockModel, SequentialIds, calls
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
 from tests.clocks import Obliging

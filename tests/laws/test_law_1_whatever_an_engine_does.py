@@ -21,15 +21,14 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import AnabranchError
+from anabranch._aio import Clock, Timer, cancel_and_wait, pause
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished
-from anabranch._engine.clock import Clock, Timer, pause
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._opening import Runtime
 from anabranch.engines import Wake, WorkLimits
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine
+from anabranch.tool import Runtime
 from tests.durable.plays import Play, Seen, assert_the_same, patiently
 from tests.durable.stores import Modelled
 from tests.laws import programs as language

@@ -18,8 +18,8 @@ from anabranch._engine import (
     Waiting,
     current_call,
 )
-from anabranch._opening import Runtime, open_call
 from anabranch.testing import run_tool
+from anabranch.tool import Runtime, open_call
 
 
 def recorded(step_id: str) -> bool:

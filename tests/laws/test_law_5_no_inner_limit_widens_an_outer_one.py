@@ -23,10 +23,9 @@ from anabranch import (
 from anabranch._asking.host import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch._engine import Ask as Asked
-from anabranch._opening import Runtime, open_call
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, UrlRequest
 from anabranch.testing import ManualClock, MockClient, run_tool
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, open_call
 from tests.randomised import examples
 
 # From the outside in: the runtime's limit, the tool's, and one for each nested branch.

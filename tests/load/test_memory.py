@@ -20,8 +20,8 @@ from anabranch._durable.round import StoredRound
 from anabranch._durable.service import CallService
 from anabranch._engine import Branch, Call, Entry, Journal
 from anabranch._engine.strands import Strand
-from anabranch._opening import Runtime
 from anabranch.stores import open_store
+from anabranch.tool import Runtime
 from tests.load.calls import busy, play
 from tests.mcp.harness import ERAS, Answers, accept, connected, echo, serving
 from tests.randomised import LONG, times

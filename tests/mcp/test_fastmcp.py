@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
 from anabranch._durable.expiry import INTERVAL
-from anabranch._extras import install_command
+from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from anabranch._aio import SystemIds
 from anabranch._engine import Journal
-from anabranch._engine.clock import SystemIds
 from tests.mcp.harness import ERAS, Answers, accept, connected, serving
 
 

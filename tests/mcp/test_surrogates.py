@@ -16,8 +16,7 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, ToolError, tool
 from anabranch._asking.answerer import Absent
-from anabranch._encodable import encodable
-from anabranch._step_names import checked_name
+from anabranch._text import checked_name, encodable
 from anabranch.mcp import install_fastmcp
 from anabranch.mcp._client import call_tool, connect
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from anabranch._extras import install_command
+from anabranch.errors import install_command
 from anabranch.models import ModelError, open_model
 
 

@@ -21,7 +21,7 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch._engine.clock import Timer
+from anabranch._aio import Timer
 from anabranch.cli._targets import load
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.replay_check._rehearsal import rehearse

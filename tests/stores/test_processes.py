@@ -18,10 +18,10 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
+from anabranch._aio import SystemClock
 from anabranch._durable.lease import Lease
 from anabranch._durable.processes import UnknownProcesses, new_owner, process_of
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import SystemClock
 from anabranch.errors import StoreError
 from anabranch.stores import _processes, open_store
 from anabranch.testing.suites import OpenCallStore

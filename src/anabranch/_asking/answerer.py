@@ -11,9 +11,9 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from anabranch._aio import Clock, pause, run_until
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Ask, Notice
-from anabranch._engine.clock import Clock, pause, run_until
 from anabranch.errors import REFUSED, AnabranchError, StepFailed, error_to_json
 from anabranch.messages import (
     ElicitReply,

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._asking.host import Runnable
 from anabranch._asking.sampling import SampleResult
+from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import all_of, codec_of
-from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import AnabranchError, ConverseRoundsError
 from anabranch.messages import (

@@ -13,8 +13,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.asked_again import asked_again
 from anabranch._asking.host import Host
-from anabranch._encodable import encodable
 from anabranch._engine import Call, Scope, fingerprint
+from anabranch._text import encodable
 from anabranch.elicitation import (
     Accepted,
     Cancelled,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from anabranch._budget import Limits
 from anabranch._engine import Answer
 from anabranch.elicitation import Elicitation
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
-from anabranch.limits import Limits
 from anabranch.messages import SampleReply, SampleRequest
 
 __all__ = ["CAPABILITIES", "Capabilities", "Host", "Runnable", "Sampler", "find_tool"]

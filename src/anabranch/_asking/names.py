@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch._step_names import MARKS, checked_name
+from anabranch._text import MARKS, checked_name
 
 __all__ = ["checked_key", "name_for"]
 
@@ -14,7 +14,7 @@ def checked_key(key: str | None) -> str | None:
     """Return the ``key=`` of a question, if there is one.
 
     Raises:
-        ValueError: as :func:`~anabranch._step_names.checked_name`.
+        ValueError: as :func:`~anabranch._text.names.checked_name`.
     """
     return None if key is None else checked_name(key, "key")
 
@@ -23,7 +23,7 @@ def name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
     """Return the name of a branch or a step: as given, or the function's own if it has one.
 
     Raises:
-        ValueError: as :func:`~anabranch._step_names.checked_name`.
+        ValueError: as :func:`~anabranch._text.names.checked_name`.
     """
     if given is not None:
         return checked_name(given)

@@ -18,9 +18,9 @@ from anabranch._asking.conversation import Conversation
 from anabranch._asking.host import Host, Runnable, Sampler
 from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
+from anabranch._asking.tool_arguments import refusal
 from anabranch._asking.wanted_form import SCHEMA_TOOL, WantedForm
 from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
-from anabranch._tool_arguments import refusal
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (

@@ -19,7 +19,7 @@ from binascii import a2b_base64
 
 from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.picture_size import picture_size
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.messages import (
     AudioBlock,
     Block,

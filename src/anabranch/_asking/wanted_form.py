@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from anabranch._encodable import encodable
-from anabranch._json_answer import answer_in
+from anabranch._text import answer_in, encodable
 from anabranch.elicitation import describe
 from anabranch.messages import SampleReply
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from anabranch._aio import pause
 from anabranch._asking.host import Capabilities, Host
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.engine import Engine
@@ -25,11 +26,9 @@ from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord
 from anabranch._engine import Notice
-from anabranch._engine.clock import pause
-from anabranch._opening import Runtime, open_call
 from anabranch._telemetry import call_in_logs, report_open_calls
 from anabranch.errors import AnabranchError, CallExpiredError, StoreError
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, open_call
 
 __all__ = ["INTERVAL", "Reaper"]
 

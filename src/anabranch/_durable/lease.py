@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
+from anabranch._aio import Clock, pause, run_shielded
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.processes import Processes, new_owner, process_of
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
-from anabranch._engine.clock import Clock, pause
-from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError, UnknownCallError
 
 __all__ = ["Lease", "Leases", "RenewedLease"]

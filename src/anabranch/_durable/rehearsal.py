@@ -12,13 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from anabranch._aio import Timer
 from anabranch._asking.host import Host
 from anabranch._engine import Call, Finished, Journal, Stopped
-from anabranch._engine.clock import Timer
 from anabranch._engine.operations import discard
-from anabranch._opening import Runtime, open_call
 from anabranch.errors import NonDeterminismError, SerializationError
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, open_call
 
 __all__ = ["Rehearsed", "fits", "rehearse"]
 

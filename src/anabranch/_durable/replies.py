@@ -16,14 +16,15 @@ from anabranch._durable.policy import Durability
 from anabranch._durable.states import handed_out
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Ask, Finished, codec_of
-from anabranch._error_ids import error_id, with_error_id
 from anabranch.errors import (
     IdempotencyKeyError,
     InvalidTokenError,
     SerializationError,
     ToolError,
     error_from_json,
+    error_id,
     error_to_json,
+    with_error_id,
 )
 from anabranch.tool import Tool
 

@@ -41,7 +41,6 @@ from anabranch._durable.states import check_carried, handed_out, sealed_size
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime
 from anabranch.errors import (
     CallExpiredError,
     IdempotencyKeyError,
@@ -50,6 +49,7 @@ from anabranch.errors import (
     StoreError,
     UnknownCallError,
 )
+from anabranch.tool import Runtime
 
 __all__ = ["Rounds", "StoredRound", "UnrecordedRound"]
 

@@ -23,6 +23,7 @@ from contextlib import (
 )
 from typing import Any, NoReturn, TypeVar
 
+from anabranch._aio import pause, run_shielded
 from anabranch._durable.job import Job
 from anabranch._durable.policy import Durability
 from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
@@ -36,14 +37,11 @@ from anabranch._durable.running import RunningCalls
 from anabranch._durable.states import StateSizeError, digest
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
-from anabranch._engine.clock import pause
 from anabranch._engine.quiescence import PATIENCE
 from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
-from anabranch._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
-from anabranch._shielded import run_shielded
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import ToolError
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds
 
 __all__ = ["CallService"]
 

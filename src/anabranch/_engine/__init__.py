@@ -20,10 +20,10 @@ its parts; each can be read and tested without the others:
 entries and back; ``exits`` makes errors of what an author's code raises that is no ``Exception``.
 """
 
+from anabranch._aio import all_of, none_of
 from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
-from anabranch._engine.combine import all_of, none_of
 from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.exits import EXIT_AS_ERROR, as_error, error_instead
 from anabranch._engine.fingerprint import canonical, fingerprint

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch._account import Account
+from anabranch._budget import Account, Limits
 from anabranch._engine.deadline import Deadline
 from anabranch.errors import BranchDepthError
-from anabranch.limits import Limits
 
 __all__ = ["Branch"]
 

@@ -15,11 +15,10 @@ second is refused.
 
 from __future__ import annotations
 
-from anabranch._account import BudgetError, Reservation
+from anabranch._budget import BudgetError, Limits, Reservation
 from anabranch._engine.branch import Branch
 from anabranch._engine.journal import Entry, Journal
 from anabranch.errors import BranchTokenError, error_to_json
-from anabranch.limits import Limits
 
 __all__ = ["Budgets"]
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import suppress
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
+from anabranch._aio import Clock, SystemClock, cancel_and_wait, run_shielded
+from anabranch._budget import Limits
 from anabranch._engine.branch import Branch
-from anabranch._engine.clock import Clock, SystemClock
-from anabranch._engine.combine import cancel_and_wait
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
@@ -36,9 +36,7 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch._engine.sleeping import is_asleep, take_late, wakes_at
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
-from anabranch._shielded import run_shielded
 from anabranch.errors import AnabranchError, SuspensionError
-from anabranch.limits import Limits
 
 __all__ = ["Call", "current_call"]
 

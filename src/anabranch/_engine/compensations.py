@@ -11,9 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from anabranch._engine.clock import Clock, pause
+from anabranch._aio import Clock, first_of, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
-from anabranch._engine.combine import first_of
 from anabranch._engine.exits import as_error, runs_authors_code
 from anabranch._engine.functions import Effect, current_idempotency_key, run_function
 from anabranch._engine.journal import Compensation, Journal

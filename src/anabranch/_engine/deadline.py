@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
-from anabranch._engine.clock import Clock
+from anabranch._aio import Clock
 from anabranch.errors import BranchTimeoutError
 
 __all__ = ["Deadline"]

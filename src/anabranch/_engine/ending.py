@@ -9,12 +9,12 @@ import asyncio
 import logging
 from typing import NoReturn, TypeVar
 
+from anabranch._aio import run_shielded
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.exits import as_error
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
-from anabranch._shielded import run_shielded
 from anabranch.errors import NonDeterminismError, StepFailed, error_to_json
 
 __all__ = ["Ending"]

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
+from anabranch._aio import Clock
+from anabranch._budget import Limits
 from anabranch._engine.branch import Branch
-from anabranch._engine.clock import Clock
 from anabranch._engine.codec import Codec, same
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
@@ -23,7 +24,6 @@ from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch.errors import SerializationError, error_from_json, error_to_json
-from anabranch.limits import Limits
 
 __all__ = ["Branches", "Watch"]
 

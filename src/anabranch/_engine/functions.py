@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, cast
 import anyio
 import anyio.to_thread
 
-from anabranch._author_frames import author_line
+from anabranch._aio import wait_shielded
 from anabranch._engine.codec import codec_of
 from anabranch._engine.exits import EXIT_AS_ERROR
 from anabranch._engine.journal import Entry
-from anabranch._printable import printable_line
-from anabranch._shielded import wait_shielded
-from anabranch.errors import SerializationError, StepFailed, error_to_json
+from anabranch._text import printable_line
+from anabranch.errors import SerializationError, StepFailed, author_line, error_to_json
 
 __all__ = [
     "Effect",

@@ -14,10 +14,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
+from anabranch._aio import Clock, first_of, replay_race
 from anabranch._engine.barrier import Barrier
 from anabranch._engine.branch import Branch
-from anabranch._engine.clock import Clock
-from anabranch._engine.combine import first_of, replay_race
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import Answer, Ask, AskKind, Entry, Notice

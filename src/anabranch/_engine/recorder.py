@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from anabranch._aio import wait_shielded
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Compensation, Entry
-from anabranch._shielded import wait_shielded
 
 __all__ = ["Recorder", "Records"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from anabranch._engine.clock import Clock, Timer
+from anabranch._aio import Clock, Timer
 from anabranch._engine.journal import Ask, Entry, Journal
 
 __all__ = ["Alarm", "asked_time", "hold_sleeps", "is_asleep", "take_late", "wakes_at"]

@@ -15,7 +15,6 @@ from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Finished, Journal, Stopped, codec_of
 from anabranch._engine.fingerprint import LENGTH
-from anabranch._opening import Runtime
 from anabranch._recorded.steps import error_text
 from anabranch.errors import (
     AnabranchError,
@@ -24,7 +23,7 @@ from anabranch.errors import (
     SerializationError,
     error_to_json,
 )
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 
 __all__ = ["Drift", "Replayed", "replay_call", "without_tool"]
 

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from anabranch._json_text import read_json
 from anabranch._terminal.exits import UsageError
+from anabranch._text import read_json
 from anabranch.elicitation import reason_of
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 

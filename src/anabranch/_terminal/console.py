@@ -21,10 +21,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
 from rich.text import Text
 
-from anabranch._author_frames import format_for_author
-from anabranch._printable import LogFormat, PrintableFormatter, printable
 from anabranch._telemetry import log_fields
 from anabranch._terminal.live_region import LiveRegion
+from anabranch._text import LogFormat, PrintableFormatter, printable
+from anabranch.errors import format_for_author
 
 __all__ = ["Console", "JsonFormatter", "log_to_stderr"]
 

@@ -23,9 +23,9 @@ from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
 from anabranch._asking.answerer import AnswerError
-from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut, Value
-from anabranch._printable import printable
+from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Value
 from anabranch._terminal.interrupts import interrupt
+from anabranch._text import printable
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 

@@ -17,7 +17,7 @@ from anabranch._asking.answerer import AnswerError
 from anabranch._asking.asked_again import fields_asked_again
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
-from anabranch._foreign_schema import misfits
+from anabranch._schemas import misfits
 from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError

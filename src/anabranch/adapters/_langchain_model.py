@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch._extras import find_framework
-from anabranch._tool_arguments import tool_use
-from anabranch.errors import ToolError
+from anabranch._asking.tool_arguments import tool_use
+from anabranch.errors import ToolError, find_framework
 from anabranch.messages import (
     Block,
     Message,

@@ -14,16 +14,16 @@ from typing import Any, TypeAlias
 from pydantic_core import to_json
 
 from anabranch._asking.sampling import Sampler
-from anabranch._encodable import encodable
 from anabranch._engine import Notice
-from anabranch._error_ids import masked
 from anabranch._sealing import has_expired
+from anabranch._text import encodable
 from anabranch.errors import (
     AnabranchError,
     InvalidTokenError,
     OtherVersionError,
     StoreError,
     UnreachableError,
+    masked,
 )
 from anabranch.models import ModelError
 from anabranch.rounds import AnswerLike, Asked, InvalidAnswerError, Returned, Rounds

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from anabranch._extras import find_framework
 from anabranch.adapters._paused_call import Answers
 from anabranch.adapters._stored_call import (
     AdaptedTool,
@@ -26,6 +25,7 @@ from anabranch.adapters._stored_call import (
     next_rounds,
     questions_of,
 )
+from anabranch.errors import find_framework
 from anabranch.rounds import Rounds
 from anabranch.tool import Tool
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from anabranch._engine import Notice
-from anabranch._extras import find_framework
 from anabranch.adapters._langchain_model import ChatModelSampler
 from anabranch.adapters._paused_call import (
     Answers,
@@ -27,6 +26,7 @@ from anabranch.adapters._paused_call import (
     notice_json,
     without_state,
 )
+from anabranch.errors import find_framework
 from anabranch.rounds import Returned, Rounds
 from anabranch.tool import Tool
 

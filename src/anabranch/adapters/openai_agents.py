@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import uuid4
 
-from anabranch._extras import find_framework
-from anabranch._json_text import read_json
+from anabranch._text import read_json
 from anabranch.adapters._paused_call import Answers
 from anabranch.adapters._stored_call import (
     AdaptedTool,
     next_rounds,
     questions_of,
 )
+from anabranch.errors import find_framework
 from anabranch.rounds import Rounds
 from anabranch.tool import Tool
 

@@ -19,8 +19,8 @@ from functools import cache
 from typing import Any
 
 from anabranch._engine import Notice
-from anabranch._extras import find_framework
 from anabranch.adapters._paused_call import Answers, Failed, PausedCall, notice_json
+from anabranch.errors import find_framework
 from anabranch.models import as_sampler
 from anabranch.rounds import Asked, Returned, Rounds
 from anabranch.tool import Tool

@@ -9,12 +9,12 @@ a timeline and batches of tools; ``branch_self`` and the flows run further turns
 
 from typing import TYPE_CHECKING
 
-from anabranch._account import Account, Reservation
+from anabranch._aio import Clock, Timer
 from anabranch._asking.answerer import Absent, Answerer
+from anabranch._budget import Account, Reservation
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask, Notice
-from anabranch._engine.clock import Clock, Timer
 from anabranch.agents._agent import Agent
 from anabranch.agents._agent_dependencies import AgentDependencies, Suspension
 from anabranch.agents._agent_tools import (

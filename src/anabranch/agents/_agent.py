@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from anabranch._aio import Clock, SystemClock
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._asking.host import Capabilities
+from anabranch._budget import Limits
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Clock, SystemClock
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,
     durability_of,
@@ -48,7 +49,6 @@ from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
-from anabranch.limits import Limits
 from anabranch.tool import Tool
 from anabranch.tree import HEAD, Node, Ref, Result, Surroundings, Thread, TreeStore, project
 

@@ -11,18 +11,18 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
+from anabranch._aio import Clock
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.host import Capabilities
+from anabranch._budget import Limits
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Clock
-from anabranch._wrong_kinds import has_methods, wrong_kind
 from anabranch.agents._append_queue import added_or_found
 from anabranch.agents._events import Listener, NodeAdded
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
-from anabranch.limits import Limits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
+from anabranch.tool import has_methods, wrong_kind
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
 __all__ = ["AgentDependencies", "Suspension", "durability_of", "offered", "require_parts"]

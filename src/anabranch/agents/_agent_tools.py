@@ -13,13 +13,12 @@ from typing import Literal, Protocol, runtime_checkable
 
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._engine import Ask
-from anabranch._error_ids import masked
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
 from anabranch.agents._spent import UsageTotal
 from anabranch.agents._timeline import Timeline
-from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
+from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError, masked
 from anabranch.messages import (
     ResultBlock,
     SampleReply,

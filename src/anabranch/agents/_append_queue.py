@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
 __all__ = ["AppendQueue", "added_or_found"]

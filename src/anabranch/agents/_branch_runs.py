@@ -15,8 +15,7 @@ from typing import TypeAlias
 import anyio
 from pydantic import JsonValue
 
-from anabranch._engine.clock import Clock
-from anabranch._shielded import run_shielded
+from anabranch._aio import Clock, run_shielded
 from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
 from anabranch.agents._events import BranchEnded

@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from anabranch._json_text import read_json
+from anabranch._text import read_json
 from anabranch.agents._recombination import Recombiner
 from anabranch.elicitation import reason_of
 from anabranch.errors import ToolError

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
 from anabranch.agents._branch_progress import (
     ALLOW_WORK,

@@ -13,10 +13,9 @@ from anabranch._durable.call_states import OPEN
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord
-from anabranch._opening import Runtime
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._expiry_times import not_before
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
 __all__ = ["caller_in", "end_calls", "principal_of", "reaper_of", "runtime_at", "runtime_of"]

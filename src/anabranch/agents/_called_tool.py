@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from anabranch._aio import pause, run_shielded
 from anabranch._asking.host import Host
 from anabranch._durable.job import Job
 from anabranch._durable.lines import name_line
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask, Journal, Notice
-from anabranch._engine.clock import pause
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime, new_journal
-from anabranch._shielded import run_shielded
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._batch_line import AnsweredRound
@@ -39,7 +37,7 @@ from anabranch.errors import (
     ToolError,
 )
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal
 
 __all__ = ["CalledTool", "check_version"]
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from pydantic import JsonValue
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
     AgentTool,

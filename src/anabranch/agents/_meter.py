@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from anabranch._account import Account, BudgetError, Reservation
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
+from anabranch._budget import Account, BudgetError, Reservation
 from anabranch._telemetry import report_turn_tokens
 from anabranch.agents._spent import Charge, Spent
 from anabranch.agents._turn_limits import Share, TurnLimitError, TurnLimits

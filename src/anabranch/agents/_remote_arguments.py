@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeAlias, cast
 
-from anabranch._foreign_schema import misfits
+from anabranch._schemas import misfits
 
 __all__ = ["without_foreign_nulls"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from anabranch._asking.host import Capabilities
-from anabranch._form_fields import Form
+from anabranch._schemas import Form
 from anabranch.agents._ports import Question
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError

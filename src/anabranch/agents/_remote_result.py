@@ -7,7 +7,7 @@ from typing import Any
 
 import mcp_types as types
 
-from anabranch._foreign_schema import UnusableSchemaError, misfit
+from anabranch._schemas import UnusableSchemaError, misfit
 from anabranch.agents._agent_tools import Outcome
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.mcp._odd_answers import has_structured_content

@@ -13,8 +13,8 @@ from hashlib import blake2b
 import mcp_types as types
 from pydantic import ValidationError
 
+from anabranch._aio import run_until
 from anabranch._engine import Answer
-from anabranch._engine.clock import run_until
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._remote_call import ParkedCalls, RemoteCall
 from anabranch.agents._remote_limits import RemoteLimits

@@ -14,12 +14,12 @@ import mcp_types as types
 from mcp import StdioServerParameters
 
 from anabranch._asking.host import Capabilities
-from anabranch._printable import printable
-from anabranch._tool_choice import ToolChoice
+from anabranch._text import printable
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import ParkedCalls
 from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._remote_tool import RemoteTool
+from anabranch.agents._tool_choice import ToolChoice
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.mcp._transports import COMMAND, Started, WithHeaders, command_of

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from anabranch._encodable import encodable
 from anabranch._media_types import IMAGES, media_type, size_of
+from anabranch._text import encodable
 from anabranch.messages import ImageBlock, ResultBlock, TextBlock
 
 __all__ = ["result_blocks"]

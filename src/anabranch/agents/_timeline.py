@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from anabranch._aio import run_shielded
 from anabranch._asking.tokens import prompt_tokens
-from anabranch._shielded import run_shielded
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue, added_or_found
 from anabranch.agents._branch_progress import said_in

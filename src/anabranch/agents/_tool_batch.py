@@ -19,8 +19,8 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch._asking.answerer import Answerer
+from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import Notice
-from anabranch._tool_arguments import refusal
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
     AgentTool,

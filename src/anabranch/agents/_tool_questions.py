@@ -16,8 +16,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from anabranch._asking.answerer import Answerer, AnswerError, answer_of_error
-from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, AskKind
+from anabranch._text import encodable
 from anabranch.agents._ports import Question
 from anabranch.errors import REFUSED, StepFailed, ToolError, error_to_json
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest

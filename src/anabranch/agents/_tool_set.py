@@ -6,13 +6,11 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from anabranch._code_version import code_version
-from anabranch._wrong_kinds import require_tools
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._called_tool import CalledTool
 from anabranch.engines import Engine
 from anabranch.messages import ToolSpec
-from anabranch.tool import Tool
+from anabranch.tool import Tool, code_version, require_tools
 
 __all__ = ["ToolSet", "ToolSource"]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
+from anabranch._budget import Limits
 from anabranch.agents._spent import Spent
 from anabranch.errors import AnabranchError
-from anabranch.limits import Limits
 from anabranch.messages import Usage
 
 __all__ = ["Price", "Share", "TurnLimitError", "TurnLimits", "of_tools"]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._extras import needs_extra
 from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import (
@@ -40,6 +39,7 @@ from anabranch.chat._session.session_output import Action, Output, SessionError
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import read_answer
+from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.chat._commands.command import Outputs, unknown_command
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._commands.conversation_commands import call, say

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from anabranch._foreign_schema import misfits
-from anabranch._json_text import TooDeepError, read_json, read_json_at
+from anabranch._schemas import misfits
+from anabranch._text import TooDeepError, read_json, read_json_at
 
 __all__ = ["misfits_of", "read_pairs", "split_pairs"]
 

@@ -58,11 +58,11 @@ from itertools import takewhile
 
 from cyclopts import CycloptsError
 
-from anabranch._extras import MissingExtraError, typed_command
-from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, LeftError, UsageError
+from anabranch._text import printable
 from anabranch.cli._commands import app
 from anabranch.cli._configuration import configuration_files
+from anabranch.errors import MissingExtraError, typed_command
 
 __all__ = ["main"]
 

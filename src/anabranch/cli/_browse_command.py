@@ -11,13 +11,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._extras import needs_extra
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, LeftError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, needs_extra
 from anabranch.stores import open_tree_store
 from anabranch.tree import LATEST, AmbiguousIdError, Tree, find_thread
 

@@ -14,12 +14,13 @@ from mcp_types import CallToolResult, TextContent, Tool
 
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.answering_policy import AnsweringPolicy
-from anabranch._foreign_schema import UnusableSchemaError, check_schema
-from anabranch._json_text import read_json
+from anabranch._budget import UNLIMITED, Limits
+from anabranch._schemas import UnusableSchemaError, check_schema
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import NO_MODEL, Respondent
+from anabranch._text import read_json
 from anabranch.cli._answering import new_policy, new_respondent
 from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
@@ -46,7 +47,6 @@ from anabranch.cli._output import print_json
 from anabranch.cli._target_options import Arguments, Target, ToolName
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.cli._tool_summaries import overview, summaries_of
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import call_tool, list_tools
 from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
 from anabranch.mcp._saga_client import SagaClient

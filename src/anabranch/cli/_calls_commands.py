@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch._aio import SystemClock
 from anabranch._durable.call_states import NAMED, OPEN
 from anabranch._durable.store import CallRecord
-from anabranch._engine.clock import SystemClock
 from anabranch._recorded.finding import NoSuchCallError, find_call
 from anabranch._recorded.reading import listed, read_call
 from anabranch._recorded.replaying import Replayed, replay_call, without_tool

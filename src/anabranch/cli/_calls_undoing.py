@@ -14,13 +14,12 @@ from anabranch._durable.expiry import Reaper
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord, CallStore
-from anabranch._opening import Runtime
 from anabranch._recorded.reading import read_call
 from anabranch._recorded.replaying import replay_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError
 from anabranch.cli._confirmation import confirm
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 
 __all__ = ["Undone", "undo_call"]
 

@@ -17,8 +17,7 @@ from typing import Annotated, Any
 import anyio
 from cyclopts import Parameter
 
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command

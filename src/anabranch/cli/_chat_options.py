@@ -11,6 +11,7 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.console import Console
 from anabranch.chat._terminal_session.input_lines import (
     InputLines,
@@ -21,7 +22,6 @@ from anabranch.chat._terminal_session.input_lines import (
 from anabranch.chat._terminal_session.live_replies import LiveReplies
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.cli._options import MODEL, STORE
-from anabranch.limits import UNLIMITED, Limits
 
 __all__ = ["ChatOptions", "command_to_go_on", "data_folder", "lines_of", "replies_to"]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch._aio import run_shielded
 from anabranch._asking.sampling import Sampler
-from anabranch._code_version import checked_version
-from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
@@ -28,6 +27,7 @@ from anabranch.errors import StoreError
 from anabranch.memory import ReasoningBank, memory_tools
 from anabranch.models import ModelError, open_model
 from anabranch.stores import CallStore, open_stores
+from anabranch.tool import checked_version
 from anabranch.tree import TreeStore
 
 __all__ = ["ChatParts", "game", "open_parts"]

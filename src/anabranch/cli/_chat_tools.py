@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._tool_choice import ToolChoice
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
+from anabranch.agents._tool_choice import ToolChoice
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import variables_of

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch._author_frames import format_for_author
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
@@ -27,7 +26,7 @@ from anabranch.cli._output import print_json
 from anabranch.cli._target_options import Arguments, SourceTarget, ToolName
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
-from anabranch.errors import AnabranchError, InvalidArgumentsError
+from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
 from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.tool import Tool

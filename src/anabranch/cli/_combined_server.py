@@ -11,11 +11,11 @@ from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCod
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary
 
 from anabranch._asking.sampling import Sampler
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._engine_option import open_engine
 from anabranch.cli._targets import Found, is_fastmcp
 from anabranch.errors import StoreError
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp import ServerOptions, create_server, install
 from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode

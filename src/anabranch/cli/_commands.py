@@ -160,7 +160,7 @@ def _needed(command: str) -> str:
     named, extra, package = NEEDS[command]
     if find_spec(package) is not None:
         return f" It needs the {named}."
-    from anabranch._extras import install_command  # noqa: PLC0415 - reads what is installed
+    from anabranch.errors import install_command  # noqa: PLC0415 - reads what is installed
 
     return f" It needs the {named}, of which a part is missing: `{install_command(extra)}`"
 

@@ -22,15 +22,15 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from anabranch._aio import cancel_and_wait
 from anabranch._asking.answerer import Answerer
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._call_trace import CallTrace, watched
 from anabranch.cli._keys import CALL_KEY, new_key
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._targets import is_server, is_url, split_target
 from anabranch.errors import ToolError
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._client import Connectable, connect, offers_sagas
 from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError

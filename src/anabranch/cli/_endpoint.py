@@ -9,8 +9,8 @@ import socket
 from dataclasses import dataclass
 from typing import Literal
 
-from anabranch._printable import LogFormat
 from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._text import LogFormat
 from anabranch.cli._http_access import LOCAL, SESSION_TTL, Access, is_loopback
 from anabranch.cli._http_connections import default_connections, open_files
 from anabranch.cli._http_server import listen

@@ -8,10 +8,9 @@ from urllib.parse import parse_qsl
 
 from cyclopts import Parameter
 
-from anabranch._extras import needs_extra
 from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, needs_extra
 
 __all__ = ["ENGINE", "RESTATE", "EngineName", "open_engine"]
 

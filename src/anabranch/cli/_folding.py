@@ -12,8 +12,7 @@ from typing import Annotated, NoReturn, TypeAlias
 
 from cyclopts import Parameter
 
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._memory import open_scrubber

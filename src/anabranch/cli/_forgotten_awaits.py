@@ -10,7 +10,7 @@ import sys
 import warnings
 from typing import TextIO
 
-from anabranch._author_frames import is_authors
+from anabranch.errors import is_authors
 
 __all__ = ["name_forgotten_awaits"]
 

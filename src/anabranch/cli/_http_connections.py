@@ -21,8 +21,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from anabranch._aio import ThrottledWarning
 from anabranch._health import asks_for_health
-from anabranch._throttled_warning import ThrottledWarning
 from anabranch.mcp._options import GRACE
 
 __all__ = [

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import anyio
 import uvicorn
 
-from anabranch._stopping import STOPPING
+from anabranch._aio import STOPPING
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
 from anabranch.cli._http_connections import (

@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch._json_text import read_json
-from anabranch._shares import FullShareError, Shares, by_address
+from anabranch._budget import FullShareError, Shares, by_address
+from anabranch._text import read_json
 from anabranch.cli._http_requests import Requests
 
 __all__ = ["SharedRequests"]

@@ -11,13 +11,11 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 from pydantic import ValidationError
 
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._asking.sampling import Sampler
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._extras import needs_extra
-from anabranch._shielded import run_shielded
 from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, needs_extra
 from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber
 from anabranch.memory._distilling import POLL
 from anabranch.stores import open_memory_store

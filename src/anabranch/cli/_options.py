@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
-from anabranch._printable import LogFormat
+from anabranch._budget import Limits
 from anabranch._terminal.exits import UsageError
-from anabranch.limits import Limits
+from anabranch._text import LogFormat
 
 __all__ = [
     "MODEL",

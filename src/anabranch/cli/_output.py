@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from anabranch._printable import printable, printable_json
+from anabranch._text import printable, printable_json
 
 __all__ = ["print_either", "print_json", "print_text"]
 

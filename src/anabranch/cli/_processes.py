@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any, TypeAlias
 
-from anabranch._printable import printable
 from anabranch._terminal.exits import CommandError, FailedError
+from anabranch._text import printable
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 

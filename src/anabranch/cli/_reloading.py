@@ -21,14 +21,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from anabranch._author_frames import format_for_author, is_authors
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import AgentTool, CalledTool, RemoteTools
 from anabranch.agents._agent_tools import Outcome, failed
 from anabranch.cli._chat_tools import check_names
 from anabranch.cli._targets import Found, load
-from anabranch.errors import AnabranchError, ToolError
+from anabranch.errors import AnabranchError, ToolError, format_for_author, is_authors
 
 __all__ = ["ReloadedTools"]
 

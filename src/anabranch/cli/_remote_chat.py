@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
+from anabranch._budget import UNLIMITED
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import run_command
@@ -24,7 +25,6 @@ from anabranch.chat._terminal_session.remote_screen import RemoteScreen
 from anabranch.cli._chat_options import ChatOptions, lines_of, replies_to
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._output import print_either
-from anabranch.limits import UNLIMITED
 from anabranch.messages import ToolSpec
 from anabranch.tree import LATEST, short_ids
 

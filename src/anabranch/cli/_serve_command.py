@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import anyio
 from cyclopts import Parameter
 
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
@@ -55,7 +56,6 @@ from anabranch.cli._stdio_output import protocol_on_stdout
 from anabranch.cli._target_options import SourceTarget
 from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
 from anabranch.stores import open_store

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
 
-from anabranch._printable import LogFormat
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.exits import UsageError
+from anabranch._text import LogFormat
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
     CLIENTS_ONLY,
@@ -38,7 +39,6 @@ from anabranch.cli._targets import load, name_of
 from anabranch.engines import Engine
 from anabranch.errors import StoreError
 from anabranch.folding import folding_tools
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.mcp import ServerOptions
 from anabranch.mcp._options import completed_by
 from anabranch.memory import memory_tools

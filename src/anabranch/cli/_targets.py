@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 from mcp.server.mcpserver import MCPServer
 from typing_extensions import TypeIs
 
-from anabranch._author_frames import author_line
 from anabranch._terminal.exits import UsageError
+from anabranch.errors import author_line
 from anabranch.mcp._client import Connectable
 from anabranch.tool import HandoffTool, Tool
 

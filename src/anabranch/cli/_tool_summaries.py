@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp import Client
 
 from anabranch._asking.answerer import Absent
-from anabranch._form_fields import Form
+from anabranch._schemas import Form
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._schema_words import schema_words

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch._aio import SystemClock
 from anabranch._durable.undoing import Unfinished, undo_again, unfinished
-from anabranch._engine.clock import SystemClock
-from anabranch._extras import needs_extra
 from anabranch._recorded.finding import AmbiguousCallError, NoSuchCallError, find_call
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
+from anabranch.errors import needs_extra
 from anabranch.tree import AmbiguousIdError, find_thread, local_time
 
 if TYPE_CHECKING:

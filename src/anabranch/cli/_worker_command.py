@@ -15,7 +15,7 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
-from anabranch._extras import needs_extra
+from anabranch._budget import Limits
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.interrupts import woken_by_signals
@@ -37,8 +37,7 @@ from anabranch.cli._options import (
     Variables,
     turn_limits_of,
 )
-from anabranch.errors import StoreError
-from anabranch.limits import Limits
+from anabranch.errors import StoreError, needs_extra
 
 __all__ = ["worker_command"]
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
-from anabranch._extras import needs_extra
 from anabranch.engines._in_process import InProcessEngine
+from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch.engines._dbos import DBOSEngine

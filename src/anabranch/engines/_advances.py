@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
+from anabranch._aio import Clock
 from anabranch._durable.engine import Advance, Wake
-from anabranch._engine.clock import Clock
 from anabranch._telemetry import observe_wake
 from anabranch.errors import StoreError
 

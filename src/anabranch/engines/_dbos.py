@@ -27,9 +27,8 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from anabranch._aio import Clock, SystemClock, pause, run_shielded
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
-from anabranch._engine.clock import Clock, SystemClock, pause
-from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos_queues import options_of, queue_of, register_queues

@@ -14,9 +14,8 @@ from typing import Any
 
 from dbos import DBOS, DBOSConfig
 
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable.engine import Wake
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError
 
 __all__ = ["APPLICATION", "WORKFLOW", "DBOSWorker"]

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
+from anabranch._aio import Clock, SystemClock, cancel_and_wait, pause
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
-from anabranch._engine.clock import Clock, SystemClock, pause
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.errors import StoreError

@@ -19,9 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import NoReturn
 
+from anabranch._aio import Clock, SystemClock, cancel_and_wait, pause
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
-from anabranch._engine.clock import Clock, SystemClock, pause
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.engines._advances import run_job
 from anabranch.engines._names import encoded
 from anabranch.engines._restate_api import RestateApi, checked_url

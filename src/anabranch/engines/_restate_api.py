@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from anabranch._json_text import read_json
+from anabranch._text import read_json
 from anabranch.engines._restate_names import ADVANCE
 from anabranch.errors import StoreError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NoReturn
 
-from anabranch._engine.clock import Clock, pause
+from anabranch._aio import Clock, pause
 from anabranch.engines._advances import run_job
 from anabranch.engines._restate_api import RestateApi
 from anabranch.engines._restate_names import listed

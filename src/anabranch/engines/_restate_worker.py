@@ -23,9 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 from restate.retry_policy import InvocationRetryPolicy
 from restate.server_types import Receive, RestateAppT, Scope, Send
 
+from anabranch._aio import Clock, run_shielded
 from anabranch._durable.engine import Advance, Wake, WorkLimits
-from anabranch._engine.clock import Clock
-from anabranch._shielded import run_shielded
 from anabranch.engines._advances import Advances
 from anabranch.engines._in_process import InProcessEngine
 from anabranch.engines._names import encoded

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch._account import Account, BudgetError, Reservation
+from anabranch._budget import Account, BudgetError, Reservation
 from anabranch.folding._errors import (
     BudgetExhaustedError,
     CreationRateError,

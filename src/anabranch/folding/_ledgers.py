@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from anabranch._engine.clock import Clock
+from anabranch._aio import Clock
 from anabranch.folding._branch_store import BranchRows, BranchStore
 from anabranch.folding._errors import FoldingError, UnknownBranchError
 from anabranch.folding._ledger import BranchEvent, Ledger

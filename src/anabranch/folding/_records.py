@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from anabranch._account import Account
+from anabranch._budget import Account
 from anabranch.folding._errors import TransitionError
 
 __all__ = [

@@ -14,9 +14,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
+from anabranch._aio import Clock, SystemClock
 from anabranch._asking.tokens import estimate_tokens
 from anabranch._durable.engine import Engine
-from anabranch._engine.clock import Clock, SystemClock
 from anabranch.folding._branch_store import BranchStore
 from anabranch.folding._errors import (
     InvalidBudgetError,

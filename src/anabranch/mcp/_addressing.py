@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
+from anabranch._aio import cancel_and_wait
 from anabranch._asking.answerer import Answerer, AnswerError
 from anabranch._asking.host import Capabilities
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

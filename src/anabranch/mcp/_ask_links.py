@@ -19,8 +19,8 @@ from anabranch._durable.entered import enter, entered, waiting_round
 from anabranch._durable.policy import Durability
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Journal
-from anabranch._form_fields import Form
 from anabranch._health import OffersRoutes
+from anabranch._schemas import Form
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._ask_page import form_page, notice_page, read_form

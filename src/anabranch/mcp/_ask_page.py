@@ -15,8 +15,8 @@ from typing import Final
 from pydantic import JsonValue
 from starlette.responses import HTMLResponse
 
-from anabranch._form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option
-from anabranch._printable import printable
+from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Option
+from anabranch._text import printable
 
 __all__ = ["form_page", "notice_page", "read_form"]
 

@@ -17,9 +17,8 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._asking.answerer import Answerer
-from anabranch._encodable import encodable
-from anabranch._foreign_schema import UnusableSchemaError, misfit
-from anabranch._printable import printable_line
+from anabranch._schemas import UnusableSchemaError, misfit
+from anabranch._text import encodable, printable_line
 from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._heartbeat import is_heartbeat

@@ -13,7 +13,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer, AnswerError
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_META
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest

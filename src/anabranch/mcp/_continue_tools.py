@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._engine import Answer, Journal
-from anabranch._parameters import Parameters
 from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.mcp._chains import unmarked
 from anabranch.mcp._handles import OpenCall
@@ -23,7 +22,7 @@ from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, sendable
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
-from anabranch.tool import ToolAnnotations
+from anabranch.tool import Parameters, ToolAnnotations
 
 __all__ = ["ContinueTool", "answer_questions", "continue_call"]
 

@@ -19,9 +19,8 @@ from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from anabranch._encodable import encodable
 from anabranch._engine import as_error, error_instead
-from anabranch._error_ids import masked
+from anabranch._text import encodable
 from anabranch.elicitation import describe
 from anabranch.errors import (
     AnabranchError,
@@ -30,6 +29,7 @@ from anabranch.errors import (
     InvalidTokenError,
     StoreError,
     ToolError,
+    masked,
 )
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
-from anabranch._engine.clock import Clock
-from anabranch._extras import needs_extra
-from anabranch._wrong_kinds import require_tools
+from anabranch._aio import Clock
+from anabranch.errors import needs_extra
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._options import (
     TTL,
@@ -23,7 +22,7 @@ from anabranch.mcp._options import (
     ToolKeywords,
     options_for,
 )
-from anabranch.tool import Tool
+from anabranch.tool import Tool, require_tools
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP

@@ -24,7 +24,7 @@ from mcp import MCPError
 from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
     CallFailedError,

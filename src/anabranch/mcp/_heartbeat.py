@@ -12,8 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
-from anabranch._engine.clock import Clock, pause
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch.mcp._request import STEP, McpRequest
 
 __all__ = ["HEARTBEAT", "Heartbeat", "is_heartbeat"]

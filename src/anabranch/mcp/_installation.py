@@ -8,16 +8,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NoReturn
 
-from anabranch._code_version import code_version
+from anabranch._aio import SystemClock, run_shielded
+from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
-from anabranch._engine.clock import SystemClock
 from anabranch._health import Health, OffersRoutes
-from anabranch._opening import Runtime
 from anabranch._sealing import ASKS, HANDLES
-from anabranch._shielded import run_shielded
 from anabranch.engines import InProcessEngine
-from anabranch.limits import Limits
 from anabranch.mcp._ask_links import AskLinks
 from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
 from anabranch.mcp._handles import Handles
@@ -25,7 +22,7 @@ from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
 from anabranch.mcp._service import Service
 from anabranch.mcp._termination import before_termination
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, code_version
 
 __all__ = ["Installation", "offer_routes", "require_server"]
 

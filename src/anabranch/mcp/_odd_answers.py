@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp_types import methods
 from pydantic import ValidationError
 
-from anabranch._printable import printable_line
+from anabranch._text import printable_line
 
 __all__ = ["has_structured_content", "with_content", "with_sound_tools"]
 

@@ -19,18 +19,18 @@ from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 
+from anabranch._aio import Clock, SystemClock
 from anabranch._asking.sampling import Sampler
-from anabranch._code_version import checked_version
+from anabranch._budget import Limits
 from anabranch._durable.engine import Engine
 from anabranch._durable.policy import RETAIN, Durability
 from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
-from anabranch._engine.clock import Clock, SystemClock
 from anabranch._sealing import SAGAS, Sealer
-from anabranch.limits import Limits
 from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.stores import open_store
+from anabranch.tool import checked_version
 
 __all__ = [
     "GRACE",

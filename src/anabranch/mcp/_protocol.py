@@ -16,9 +16,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Capabilities
 from anabranch._durable.states import digest
-from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask
-from anabranch._json_text import number_problem
+from anabranch._text import encodable, number_problem
 from anabranch.messages import (
     ElicitRequest,
     Message,

@@ -18,8 +18,8 @@ from mcp_types.version import is_version_at_least
 from pydantic import BaseModel
 
 from anabranch._asking.host import Capabilities
-from anabranch._encodable import encodable
 from anabranch._engine import Journal, Notice, Sink
+from anabranch._text import encodable
 from anabranch.mcp._idempotency import given_key
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of

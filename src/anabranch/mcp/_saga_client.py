@@ -19,7 +19,7 @@ from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from anabranch._asking.answerer import Answerer
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS, list_tools
 from anabranch.mcp._client_answers import answer_elicit, answer_sample

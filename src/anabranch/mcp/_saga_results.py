@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from mcp.types import CallToolResult
 from pydantic import BaseModel
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.mcp._error_mapping import checked_results
 
 __all__ = ["Convert", "to_failure", "to_result", "to_wire"]

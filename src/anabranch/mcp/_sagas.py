@@ -21,9 +21,9 @@ from mcp.server.lowlevel import Server
 from pydantic import BaseModel
 
 from anabranch._asking.host import Capabilities
-from anabranch._encodable import encodable
 from anabranch._engine import Answer, Ask, Finished, Journal
 from anabranch._sealing import SagaClaims, Sealer
+from anabranch._text import encodable
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
 from anabranch.mcp._handles import OpenCall

@@ -23,7 +23,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import PrivateAttr
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
     CallFailedError,

@@ -12,7 +12,6 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
-from anabranch._wrong_kinds import require_tools
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import (
@@ -25,7 +24,7 @@ from anabranch.mcp._options import (
 )
 from anabranch.mcp._saga_extension import Sagas
 from anabranch.mcp._sdk_tool import SdkTool
-from anabranch.tool import Tool
+from anabranch.tool import Tool, require_tools
 
 __all__ = ["create_server", "install"]
 

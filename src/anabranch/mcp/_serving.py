@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import mcp_types as types
 from mcp.types import InputRequiredResult
 
+from anabranch._aio import pause, run_until
 from anabranch._asking.host import Capabilities
-from anabranch._encodable import encodable
 from anabranch._engine import Answer, Finished, Journal
-from anabranch._engine.clock import pause, run_until
 from anabranch._engine.sleeping import wakes_at
+from anabranch._text import encodable
 from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import OpenCall

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mcp import Client
 
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio import cancel_and_wait
 from anabranch.mcp._addressing import forget_call
 from anabranch.mcp._tool_list import ToolList
 

@@ -19,8 +19,8 @@ from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from pydantic import ValidationError
 
-from anabranch._foreign_schema import UnusableSchemaError, check_schema
-from anabranch._printable import printable_line
+from anabranch._schemas import UnusableSchemaError, check_schema
+from anabranch._text import printable_line
 from anabranch.mcp._client import list_tools
 from anabranch.mcp._repeating import takes_key
 

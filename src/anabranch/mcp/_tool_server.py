@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.host import Capabilities
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight
 from anabranch.mcp._client import Connectable, Era, connect

@@ -23,7 +23,7 @@ from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from anabranch._printable import printable_line
+from anabranch._text import printable_line
 
 __all__ = ["COMMAND", "Started", "WithHeaders", "command_of"]
 

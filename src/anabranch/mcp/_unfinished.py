@@ -16,7 +16,7 @@ from typing import Any, Final
 import mcp_types as types
 from pydantic import JsonValue
 
-from anabranch._form_fields import Form
+from anabranch._schemas import Form
 from anabranch.errors import ToolError
 from anabranch.mcp._handles import OpenCall
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import anyio
 
-from anabranch._engine.clock import Clock, SystemClock
+from anabranch._aio import Clock, SystemClock
 from anabranch.memory._comparison import is_near, stems_of
 from anabranch.memory._embedding import Embedder, fused
 from anabranch.memory._errors import LevelError, UnknownMemoryError

@@ -16,9 +16,8 @@ from contextlib import suppress
 
 import anyio
 
+from anabranch._aio import pause, run_shielded
 from anabranch._asking.sampling import Sampler
-from anabranch._engine.clock import pause
-from anabranch._shielded import run_shielded
 from anabranch.errors import StoreError
 from anabranch.memory._bank import ReasoningBank
 from anabranch.memory._comparison import is_opposite, is_same

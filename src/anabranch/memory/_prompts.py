@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
-from anabranch._json_answer import answer_in
+from anabranch._text import answer_in
 from anabranch.memory._finished import FinishedBranch
 from anabranch.memory._items import Draft, Memory, Outcome
 from anabranch.messages import SampleReply, SampleRequest, user

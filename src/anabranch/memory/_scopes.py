@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, StringConstraints, TypeAdapter, ValidationError
 
-from anabranch._printable import printable
+from anabranch._text import printable
 from anabranch.messages import Shape
 
 __all__ = ["LEVELS", "Level", "Scope", "Scopes"]

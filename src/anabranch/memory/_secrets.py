@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio.to_thread
 
-from anabranch._extras import MissingExtraError, needs_extra
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, MissingExtraError, needs_extra
 from anabranch.memory._secret_patterns import pattern_spans
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from anabranch._extras import needs_extra
-from anabranch._wrong_kinds import wrong_kind
+from anabranch.errors import needs_extra
 from anabranch.memory import Embedder
 from anabranch.models._model_errors import ModelError, ProviderError
 from anabranch.models._prices import price_of
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
+from anabranch.tool import wrong_kind
 
 __all__ = [
     "INTERRUPTED",

@@ -22,7 +22,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, 
 from pydantic_ai.providers import Provider, infer_provider
 from pydantic_ai.settings import ModelSettings
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors

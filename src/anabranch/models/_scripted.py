@@ -15,8 +15,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking.tokens import estimate_tokens
-from anabranch._encodable import encodable
-from anabranch._json_text import read_json
+from anabranch._text import encodable, read_json
 from anabranch.messages import (
     Block,
     Message,

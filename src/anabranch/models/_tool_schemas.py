@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
-from anabranch._foreign_schema import UnusableSchemaError, check_schema
+from anabranch._schemas import UnusableSchemaError, check_schema
 
 __all__ = ["UnusableSchemaError", "folded", "without_recursion"]
 

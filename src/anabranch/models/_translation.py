@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic_ai import messages as ai
 
+from anabranch._asking.tool_arguments import tool_use
 from anabranch._media_types import IMAGES, media_type, size_of
-from anabranch._tool_arguments import tool_use
 from anabranch.messages import (
     NOTHING,
     AudioBlock,

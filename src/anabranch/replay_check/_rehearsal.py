@@ -16,8 +16,10 @@ from typing import Any
 
 import anyio
 
+from anabranch._aio import Clock, Ids, SystemClock, SystemIds, Timer
 from anabranch._asking.answerer import Absent, Answerer, answer, deliver
 from anabranch._asking.host import Host
+from anabranch._budget import Limits
 from anabranch._engine import (
     Call,
     Effect,
@@ -27,14 +29,11 @@ from anabranch._engine import (
     Notice,
     perform,
 )
-from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds, Timer
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime, new_journal, open_call
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
-from anabranch.limits import Limits
 from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._findings import Finding
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, new_journal, open_call
 
 __all__ = ["Rehearsal", "check_replay", "rehearse"]
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.answerer import AnswerError, answer_of_error
 from anabranch._engine import Answer
-from anabranch._form_fields import Field, Form, Options
-from anabranch._json_text import number_problem
+from anabranch._schemas import Field, Form, Options
+from anabranch._text import number_problem
 from anabranch.elicitation import Accepted, Cancelled, Declined, describe
 from anabranch.errors import AnabranchError
 from anabranch.messages import ElicitReply, SampleReply

@@ -19,9 +19,10 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
+from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking.host import Capabilities, Host
 from anabranch._asking.sampling import Sampler
-from anabranch._code_version import code_version
+from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Job
 from anabranch._durable.policy import RETAIN, Durability
@@ -30,18 +31,14 @@ from anabranch._durable.service import CallService
 from anabranch._durable.states import digest
 from anabranch._durable.store import CallStore
 from anabranch._engine import Ask, Finished, Journal, Notice
-from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._engine.sleeping import wakes_at
-from anabranch._opening import Runtime
 from anabranch._sealing import ROUNDS, Claims, Sealer
-from anabranch._wrong_kinds import require_tool
 from anabranch.errors import InvalidTokenError
-from anabranch.limits import Limits
 from anabranch.messages import ElicitRequest
 from anabranch.rounds._answers import AnswerLike, InvalidAnswerError, checked_answers
 from anabranch.rounds._shapes import Asked, Returned, question_of
 from anabranch.stores import open_store
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool, code_version, require_tool
 
 __all__ = ["Misfits", "Rounds", "RoundsKeywords", "run_round"]
 

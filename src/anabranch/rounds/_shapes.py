@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from anabranch._encodable import encodable
 from anabranch._engine import Ask
+from anabranch._text import encodable
 from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 
 __all__ = ["Asked", "Question", "QuestionKind", "Returned"]

@@ -62,8 +62,7 @@ from anabranch._durable.store import (
     OpenedRound,
     RoundRecord,
 )
-from anabranch._extras import needs_extra
-from anabranch.errors import StoreError, UnknownCallError
+from anabranch.errors import StoreError, UnknownCallError, needs_extra
 from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:  # what few need, and is slow to import

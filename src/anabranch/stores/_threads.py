@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 
 __all__ = ["BATCH", "Batches", "PerTransaction", "Transaction", "Work", "Workers", "outcome"]
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._extras import needs_extra
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, needs_extra
 
 __all__ = ["Kind", "Target", "read_url"]
 

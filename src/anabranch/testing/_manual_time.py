@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
-from anabranch._engine.clock import Timer
+from anabranch._aio import Timer
 
 __all__ = ["ManualClock", "SequentialIds"]
 

@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import NoReturn
 
+from anabranch._aio import Clock, SystemClock
 from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
-from anabranch._engine.clock import Clock, SystemClock
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 

@@ -28,7 +28,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from anabranch._engine.clock import SystemClock
+from anabranch._aio import SystemClock
 from anabranch.rounds import Rounds
 from anabranch.testing import ManualClock, MockModel
 

@@ -6,7 +6,7 @@ from playwright.async_api import Browser, CDPSession, Locator, Page, expect
 from pydantic import BaseModel, Field
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._form_fields import Form
+from anabranch._schemas import Form
 from anabranch.chat import make_chat_app
 from anabranch.mcp._ask_page import form_page
 from anabranch.testing import MockModel

@@ -10,10 +10,10 @@ from ag_ui.core import Interrupt, ResumeEntry
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
+from anabranch._aio import all_of
 from anabranch._asking.answerer import Answerer, AnswerError
 from anabranch._asking.answering_policy import PolicedAnswerer
-from anabranch._encodable import encodable
-from anabranch._engine.combine import all_of
+from anabranch._text import encodable
 from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, PluginRequest
 from anabranch.chat._client.client_error import ChatClientError

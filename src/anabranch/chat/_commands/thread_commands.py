@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.agents import random_names
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.private_file import replace_file

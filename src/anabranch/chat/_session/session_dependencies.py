@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from anabranch._aio import Clock, SystemClock
 from anabranch._asking.host import Capabilities
-from anabranch._engine.clock import Clock, SystemClock
+from anabranch._budget import UNLIMITED, Limits
 from anabranch.agents import (
     Absent,
     AgentTool,
@@ -23,7 +24,6 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.chat._session.saved_prompts import SavedPrompts
-from anabranch.limits import UNLIMITED, Limits
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from anabranch._shielded import run_shielded
+from anabranch._aio import run_shielded
 from anabranch.agents import Agent, Model
 from anabranch.chat._session.cursor_follower import CursorFollower
 from anabranch.chat._session.session_cursor import SessionCursor

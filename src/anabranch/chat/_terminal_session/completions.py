@@ -9,7 +9,7 @@ from anyio import to_thread
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from anabranch._printable import printable
+from anabranch._text import printable
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._session.session_output import SessionError

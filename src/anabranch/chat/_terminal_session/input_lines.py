@@ -16,8 +16,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch._printable import printable, printable_line
 from anabranch._terminal.exits import LeftError, UsageError
+from anabranch._text import printable, printable_line
 
 __all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
 

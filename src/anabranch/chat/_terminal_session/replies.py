@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TextIO
 
-from anabranch._printable import printable
+from anabranch._text import printable
 
 __all__ = ["Replies"]
 

@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch._shares import Shares
-from anabranch._throttled_warning import ThrottledWarning
+from anabranch._aio import ThrottledWarning
+from anabranch._budget import Shares
 from anabranch.chat._web.callers import Caller, too_many
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
 

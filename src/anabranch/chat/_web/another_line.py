@@ -23,13 +23,12 @@ from anabranch._durable.states import latest_number
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Answer, Ask, Journal
 from anabranch._engine.operations import discard
-from anabranch._opening import Runtime
 from anabranch.agents import AgentDependencies
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.pending_questions import errors_in
 from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
 from anabranch.messages import ElicitReply
-from anabranch.tool import Tool
+from anabranch.tool import Runtime, Tool
 
 __all__ = ["answer_differently"]
 

@@ -14,12 +14,12 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
+from anabranch._aio import Clock
 from anabranch._asking.host import Capabilities
+from anabranch._budget import Limits, Shares
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Clock
 from anabranch._health import Health, Watched
-from anabranch._shares import Shares
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.agents._agent_dependencies import require_parts
 from anabranch.chat._bridge.plugin import Plugin
@@ -32,7 +32,6 @@ from anabranch.chat._web.page_files import page_route
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.engines import Engine
-from anabranch.limits import Limits
 from anabranch.memory import Banks
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore

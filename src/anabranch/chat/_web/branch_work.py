@@ -15,9 +15,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from anabranch._engine.clock import pause
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
+from anabranch._aio import cancel_and_wait, pause, run_shielded
 from anabranch.agents import Agent, BranchResumed, PathEnd
 from anabranch.agents._branch_worker import BranchWorker
 from anabranch.chat._web.live_branch import LiveBranch

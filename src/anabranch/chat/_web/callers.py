@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from anabranch._shares import FullShareError, Shares
+from anabranch._budget import FullShareError, Shares
 from anabranch.chat._web.rate_limits import Rates
 
 __all__ = ["Caller", "caller_of", "full", "too_many"]

@@ -25,11 +25,11 @@ from starlette.routing import Route
 from anabranch._durable.call_states import NAMED
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallRecord
-from anabranch._encodable import encodable
 from anabranch._recorded.finding import NoSuchCallError, find_call
 from anabranch._recorded.outline import outline
 from anabranch._recorded.reading import listed, read_call
 from anabranch._recorded.shapes import RecordedCall
+from anabranch._text import encodable
 from anabranch.agents import CalledTool
 from anabranch.agents._call_expiry import caller_in
 from anabranch.chat._web.another_line import answer_differently

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from anabranch._aio import run_shielded
 from anabranch._durable.run_events import EventId
-from anabranch._shielded import run_shielded
 from anabranch._telemetry import trace_here
 from anabranch.agents import Agent, QuestionAnsweredError, QuestionExpiredError
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, NoReturn, TypeGuard
 
+from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking.host import Capabilities
+from anabranch._budget import Limits
 from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
-from anabranch._engine.clock import Clock, pause
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -42,7 +42,6 @@ from anabranch.chat._web.thread_ids import stored_ids
 from anabranch.chat._web.upkeep import Upkeep
 from anabranch.engines import Engine, InProcessEngine, Wake, WorkLimits
 from anabranch.errors import StoreError
-from anabranch.limits import Limits
 from anabranch.stores import is_lasting, open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore

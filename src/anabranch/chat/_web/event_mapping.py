@@ -26,7 +26,7 @@ from ag_ui.core import (
 )
 from pydantic_core import to_json
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.agents import (
     BranchEnded,
     BranchResumed,

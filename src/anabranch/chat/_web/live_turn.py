@@ -23,10 +23,9 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel
 
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import TakenRun
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
 from anabranch.agents import Event, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in

@@ -18,9 +18,9 @@ from itertools import count
 
 from pydantic import BaseModel
 
+from anabranch._aio import Clock, pause
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents
-from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 

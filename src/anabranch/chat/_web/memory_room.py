@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 from anabranch.chat._web.callers import caller_of
 from anabranch.memory import (
     Banks,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from anabranch._aio import Clock
 from anabranch._durable.run_events import RunEvents
-from anabranch._engine.clock import Clock
 from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.live_turn import stop_run
 from anabranch.chat._web.log_writer import LogWriter

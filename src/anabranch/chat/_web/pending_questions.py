@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from anabranch._durable.call_states import UNDONE
 from anabranch._durable.lines import is_compensated
 from anabranch._engine.sleeping import wakes_at
-from anabranch._foreign_schema import misfits
-from anabranch._json_text import number_problem
+from anabranch._schemas import misfits
+from anabranch._text import number_problem
 from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
 from anabranch.agents._branch_states import branch_around
 from anabranch.agents._expiry_times import open_until

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from anabranch._shares import by_address
+from anabranch._budget import by_address
 
 __all__ = ["RateLimits", "Rates", "counted_as"]
 

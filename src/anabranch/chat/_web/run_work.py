@@ -14,8 +14,7 @@ from contextlib import suppress
 
 from ag_ui.core import Interrupt
 
-from anabranch._engine.combine import cancel_and_wait
-from anabranch._shielded import run_shielded
+from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch.agents import Agent
 from anabranch.chat._web.branch_work import MOST_ATTEMPTS, Asleep, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn

@@ -18,9 +18,9 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 
+from anabranch._aio import Clock, pause
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents, RunEvents, TakenRun
-from anabranch._engine.clock import Clock, pause
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 
 __all__ = ["TextPiece", "WaitingEvents", "encoded"]
 

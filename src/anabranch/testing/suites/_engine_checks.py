@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from anabranch._aio import cancel_and_wait
 from anabranch._durable.engine import WorkLimits
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.testing.suites._engine_limit_checks import ENGINE_LIMIT_CHECKS
 from anabranch.testing.suites._engine_samples import (
     ODD,

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
+from anabranch._aio import cancel_and_wait
 from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
-from anabranch._engine.combine import cancel_and_wait
 from anabranch.testing.suites._expectations import yes
 
 __all__ = ["ODD", "TOOLS", "Changes", "OpenEngine", "Worker", "a_wake", "waking", "working"]

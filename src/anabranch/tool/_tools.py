@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
 from anabranch._asking.host import CAPABILITIES
+from anabranch._budget import Limits
 from anabranch._engine import checked_patience, codec_of, current_call, pin
-from anabranch._parameters import Parameters, hints_of
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
-from anabranch.limits import Limits
+from anabranch.tool._parameters import Parameters, hints_of
 
 __all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
 

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from anabranch._engine import canonical
-from anabranch.tool import Tool
+from anabranch.tool._tools import Tool
 
 __all__ = ["checked_version", "code_version"]
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
-from anabranch._foreign_schema import has_format, matches
-from anabranch._form_reading import FormReader
-from anabranch._json_text import number_problem
+from anabranch._schemas.foreign import has_format, matches
+from anabranch._schemas.form_reading import FormReader
+from anabranch._text import number_problem
 
 __all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option", "Options", "Value"]
 

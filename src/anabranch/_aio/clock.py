@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from anabranch._engine.combine import cancel_and_wait
+from anabranch._aio.combine import cancel_and_wait
 
 __all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer", "pause", "run_until"]
 

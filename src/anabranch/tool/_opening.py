@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import count_answers
+from anabranch._budget import Limits
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
-from anabranch._engine.clock import Clock, Ids, SystemClock, SystemIds
 from anabranch._telemetry import observe
 from anabranch.context import BranchContext
-from anabranch.limits import Limits
 from anabranch.messages import Message
-from anabranch.tool import Tool
+from anabranch.tool._tools import Tool
 
 __all__ = ["Runtime", "new_journal", "open_call", "patience_of", "warn_of_rounds"]
 

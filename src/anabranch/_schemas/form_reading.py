@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from anabranch._form_schemas import protocol_field
+from anabranch._schemas.form_schemas import protocol_field
 
 __all__ = ["FormReader"]
 
@@ -33,7 +33,7 @@ class FormReader:
         self._parts = 0
 
     def form(self) -> dict[str, Any]:
-        """Return the form with fields in the shapes of ``anabranch._form_fields.Field``.
+        """Return the form with fields in the shapes of ``anabranch._schemas.form_fields.Field``.
 
         A field that cannot be shown keeps a type that ``Field`` refuses.
 

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import TypeVar
 
-from anabranch.tool import Tool
+from anabranch.tool._tools import Tool
 
 __all__ = ["has_methods", "require_tool", "require_tools", "wrong_kind"]
 

@@ -20,7 +20,7 @@ FULL = "ANABRANCH_TRACEBACK"
 """Environment variable: with the value ``full``, no frame is left out."""
 
 _LIBRARIES = (
-    str(Path(__file__).parent),
+    str(Path(__file__).parents[1]),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
 

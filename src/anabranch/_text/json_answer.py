@@ -10,9 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import from_json
-
 __all__ = ["answer_in"]
 
 T = TypeVar("T")
@@ -43,6 +40,9 @@ def answer_in(text: str, read: Callable[[str], T]) -> T:
         ValidationError: no value is accepted; of the longest one, if there is any.
         ValueError: two different ones are.
     """
+    # A command that only prints its help loads no pydantic.
+    from pydantic import ValidationError  # noqa: PLC0415
+
     try:
         return read(text.strip())
     except ValidationError as problem:
@@ -119,6 +119,8 @@ def _fenced(said: str) -> Iterator[str]:
 
 
 def _is_json(text: str) -> bool:
+    from pydantic_core import from_json  # noqa: PLC0415 - as answer_in
+
     try:
         from_json(text)
     except ValueError:

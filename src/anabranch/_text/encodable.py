@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_json
-
 __all__ = ["encodable"]
 
 T = TypeVar("T")
@@ -23,6 +20,9 @@ def encodable(value: T) -> T:
     ``value`` is JSON, a model or a dataclass; a file name that is not UTF-8 has such characters,
     and UTF-8, which every wire speaks, does not. What is encodable is returned as it is.
     """
+    # A command that only prints its help loads no pydantic.
+    from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415
+
     try:
         to_json(value)
     except (PydanticSerializationError, UnicodeEncodeError, ValueError, RecursionError):
@@ -31,6 +31,8 @@ def encodable(value: T) -> T:
 
 
 def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
+    from pydantic import BaseModel  # noqa: PLC0415 - as encodable
+
     made: Any = value
     if isinstance(value, str):
         made = value.encode("utf-8", "backslashreplace").decode()

@@ -13,7 +13,7 @@ import re
 from textwrap import indent
 from typing import Any, Literal, TypeAlias
 
-from anabranch._author_frames import format_for_author
+from anabranch.errors import format_for_author
 
 __all__ = ["LogFormat", "PrintableFormatter", "printable", "printable_json", "printable_line"]
 

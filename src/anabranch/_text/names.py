@@ -6,7 +6,7 @@ nameless functions in angle brackets. A name with a mark in it could be read as 
 
 from __future__ import annotations
 
-from anabranch._encodable import encodable
+from anabranch._text.encodable import encodable
 
 __all__ = ["MARKS", "checked_name"]
 

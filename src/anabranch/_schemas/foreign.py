@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from anabranch._encodable import encodable
+from anabranch._text import encodable
 
 __all__ = ["UnusableSchemaError", "check_schema", "has_format", "matches", "misfit", "misfits"]
 

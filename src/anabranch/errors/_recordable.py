@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["AnabranchError", "error_from_json", "error_to_json"]
 
-_MODULES = {"anabranch.errors", "anabranch._machine_errors"}
+_MODULE = "anabranch.errors"
 _REQUIRED = object()
 _rebuilders: dict[str, Callable[..., AnabranchError]] = {}
 
@@ -19,7 +19,7 @@ class AnabranchError(Exception):
         super().__init_subclass__()
         # A subclass of an author's cannot be rebuilt by its name, nor one without named facts.
         named = cls.__dict__.keys() & {"__init__", "__annotations__"}
-        if recordable and named and cls.__module__ in _MODULES:
+        if recordable and named and cls.__module__ == _MODULE:
             _rebuilders[cls.__name__] = cls
 
     def __init__(self, message: str, /, **facts: object) -> None:

@@ -23,9 +23,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, to_json
 
-from anabranch._encodable import encodable
 from anabranch._engine import EXIT_AS_ERROR
-from anabranch._json_text import number_problem, read_json
+from anabranch._text import encodable, number_problem, read_json
 from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 

@@ -1,0 +1,16 @@
+"""Limits, accounts of tokens, and shares of a server: how much a branch, an agent or a caller may use."""
+
+from anabranch._budget.account import Account, BudgetError, Reservation
+from anabranch._budget.limits import UNLIMITED, Limits
+from anabranch._budget.shares import FullShareError, Shares, by_address
+
+__all__ = [
+    "UNLIMITED",
+    "Account",
+    "BudgetError",
+    "FullShareError",
+    "Limits",
+    "Reservation",
+    "Shares",
+    "by_address",
+]

@@ -1,0 +1,31 @@
+"""Schemas of others, checked without endless work, and the forms that are drawn from them."""
+
+from anabranch._schemas.foreign import (
+    UnusableSchemaError,
+    check_schema,
+    has_format,
+    matches,
+    misfit,
+    misfits,
+)
+from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
+from anabranch._schemas.form_reading import FormReader
+from anabranch._schemas.form_schemas import protocol_field
+
+__all__ = [
+    "LEAVE_OUT",
+    "Field",
+    "Form",
+    "FormReader",
+    "LeaveOut",
+    "Option",
+    "Options",
+    "UnusableSchemaError",
+    "Value",
+    "check_schema",
+    "has_format",
+    "matches",
+    "misfit",
+    "misfits",
+    "protocol_field",
+]

@@ -166,7 +166,7 @@ class _Package(ModuleType):
         if name in __all__:
             for home in _HOMES:
                 module = import_module(f"{__name__}.{home}")
-                if name in module.__all__:
+                if name in vars(module):
                     self.__dict__[name] = value = getattr(module, name)
                     return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=self)

@@ -17,8 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.errors import StoreError
 
-__all__ = ["Health", "OffersRoutes", "Watched", "asks_for_health"]
-
 logger: logging.Logger = logging.getLogger("anabranch.health")
 
 ALIVE = "/healthz"

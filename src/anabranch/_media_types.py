@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AUDIO", "IMAGES", "media_type", "size_of"]
-
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that providers take."""
 AUDIO = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/flac"})

@@ -20,17 +20,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from anabranch._aio import Clock
 from anabranch.errors import InvalidTokenError
 
-__all__ = [
-    "ASKS",
-    "HANDLES",
-    "ROUNDS",
-    "SAGAS",
-    "Claims",
-    "SagaClaims",
-    "Sealer",
-    "has_expired",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 SAGAS = "anabranch/saga/v1"

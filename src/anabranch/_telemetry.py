@@ -21,23 +21,6 @@ from opentelemetry.util.types import Attributes
 
 from anabranch._engine import Journal
 
-__all__ = [
-    "Instruments",
-    "ObservedRound",
-    "ObservedTurn",
-    "call_in_logs",
-    "log_fields",
-    "observe",
-    "observe_call",
-    "observe_round",
-    "observe_turn",
-    "observe_wake",
-    "report_backlog",
-    "report_open_calls",
-    "report_turn_tokens",
-    "trace_here",
-]
-
 _tracer = trace.get_tracer("anabranch")
 
 

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 
 from anabranch._aio.combine import cancel_and_wait
 
-__all__ = ["Clock", "Ids", "SystemClock", "SystemIds", "Timer", "pause", "run_until"]
-
 
 class Timer(Protocol):
     """What :meth:`Clock.call_at` returns."""

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Iterable, Sequence
 from inspect import iscoroutine
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["all_of", "cancel_and_wait", "first_of", "none_of", "replay_race"]
-
 T = TypeVar("T")
 
 

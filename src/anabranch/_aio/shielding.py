@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["run_shielded", "wait_shielded"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["STOPPING", "server_stops"]
-
 STOPPING: Final = "anabranch.stopping"
 """The name, in the state of a server's lifespan, of the event that is set when it stops."""
 

@@ -24,17 +24,6 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = [
-    "Absent",
-    "AnswerError",
-    "Answerer",
-    "Forwarding",
-    "answer",
-    "answer_all",
-    "answer_of_error",
-    "deliver",
-]
-
 
 class AnswerError(AnabranchError):
     """Raised by an :class:`Answerer` to answer with an error: ``code``, message, and ``data``.

@@ -18,8 +18,6 @@ from anabranch._asking.answerer import Answerer, AnswerError, Forwarding
 from anabranch.errors import REFUSED
 from anabranch.messages import ElicitRequest, Message, SampleReply, SampleRequest, TextBlock
 
-__all__ = ["AnsweringPolicy", "PolicedAnswerer"]
-
 MINUTE = 60.0
 SHOWN = 2_000
 """Characters that a person is shown of a text."""

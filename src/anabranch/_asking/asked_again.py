@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-__all__ = ["asked_again", "fields_asked_again"]
-
 REASON = "\n\n(The last answer did not fit: "
 END = ".)"
 

@@ -10,8 +10,6 @@ from typing import Any, Protocol, TypeVar, overload
 
 from anabranch._engine import Call, all_of, none_of
 
-__all__ = ["Op", "OperationsContext", "gather", "race"]
-
 T = TypeVar("T")
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")

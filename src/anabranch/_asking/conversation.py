@@ -13,8 +13,6 @@ from typing import NamedTuple
 from anabranch._engine import Scope
 from anabranch.messages import Message
 
-__all__ = ["Conversation"]
-
 
 class _Said(NamedTuple):
     """What was said in a branch: how many prompts were made, and those that have an answer."""

@@ -38,8 +38,6 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["append", "converse"]
-
 Role = Literal["user", "assistant"]
 
 

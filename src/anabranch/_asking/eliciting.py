@@ -37,8 +37,6 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["ElicitJob", "find_question", "run_elicit", "run_elicit_url"]
-
 RETRIES = 3
 
 

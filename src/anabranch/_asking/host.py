@@ -13,8 +13,6 @@ from anabranch.elicitation import Elicitation
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
 from anabranch.messages import SampleReply, SampleRequest
 
-__all__ = ["CAPABILITIES", "Capabilities", "Host", "Runnable", "Sampler", "find_tool"]
-
 T_co = TypeVar("T_co", covariant=True)
 logger: logging.Logger = logging.getLogger("anabranch.asking")
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar
 
-__all__ = ["IdentityMemo"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

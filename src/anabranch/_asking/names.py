@@ -7,8 +7,6 @@ from typing import Any
 
 from anabranch._text import MARKS, checked_name
 
-__all__ = ["checked_key", "name_for"]
-
 
 def checked_key(key: str | None) -> str | None:
     """Return the ``key=`` of a question, if there is one.

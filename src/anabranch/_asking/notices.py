@@ -8,8 +8,6 @@ from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._engine import Notice
 from anabranch.messages import LogLevel
 
-__all__ = ["log", "notify"]
-
 _LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 

@@ -11,8 +11,6 @@ from datetime import datetime
 
 from anabranch._asking.combinators import Op, OperationsContext
 
-__all__ = ["sleep", "sleep_until"]
-
 
 def sleep_until(self: OperationsContext, when: datetime) -> Op[None]:
     """Return once it is ``when``, at once if it has been: after minutes, or weeks.

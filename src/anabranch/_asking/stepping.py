@@ -9,8 +9,6 @@ from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._asking.names import name_for
 from anabranch._engine import pin
 
-__all__ = ["step"]
-
 V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
 

@@ -32,8 +32,6 @@ from anabranch.messages import (
     ToolUseBlock,
 )
 
-__all__ = ["ADMISSION_MARGIN", "estimate_tokens", "prompt_tokens", "said", "usage_tokens"]
-
 ADMISSION_MARGIN = 1.15
 
 _PIXELS_PER_TOKEN = 750

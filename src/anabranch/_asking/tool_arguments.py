@@ -9,8 +9,6 @@ from pydantic_core import from_json
 
 from anabranch.messages import ToolUseBlock
 
-__all__ = ["refusal", "tool_use"]
-
 _SHOWN = 500
 
 

@@ -16,8 +16,6 @@ from anabranch._text import answer_in, encodable
 from anabranch.elicitation import describe
 from anabranch.messages import SampleReply
 
-__all__ = ["SCHEMA_TOOL", "WantedForm", "wanted_form"]
-
 SCHEMA_TOOL = "__schema__"
 _ANSWER = "answer"
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])

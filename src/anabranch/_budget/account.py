@@ -16,8 +16,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["Account", "BudgetError", "Reservation"]
-
 WARN_AT = 0.8
 """The share of a budget of tokens at which its account warns, once."""
 

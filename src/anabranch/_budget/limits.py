@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["UNLIMITED", "Limits"]
-
 _N = TypeVar("_N", int, float)
 
 

@@ -11,8 +11,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address, ip_network
 
-__all__ = ["FullShareError", "Shares", "by_address"]
-
 
 class FullShareError(Exception):
     """A caller holds as many places as one may have."""

@@ -21,18 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = [
-    "ENDS_LEASE",
-    "ENDS_ROUND",
-    "NAMED",
-    "OPEN",
-    "TAKES_ANSWERS",
-    "TRANSITIONS",
-    "UNDONE",
-    "CallEvent",
-    "CallState",
-]
-
 
 class CallState(StrEnum):
     """What a call is doing.

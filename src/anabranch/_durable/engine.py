@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
 
-__all__ = ["Advance", "Backlog", "Engine", "Wake", "WorkLimits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Wake:

@@ -9,8 +9,6 @@ from anabranch._durable.entries import dump_answer, load_answer
 from anabranch._durable.store import CallStore, RoundRecord
 from anabranch._engine import Answer, Journal
 
-__all__ = ["PAGE", "enter", "entered", "waiting_round"]
-
 PAGE = "page"
 """By whom an answer was given that was entered on a page of the server."""
 

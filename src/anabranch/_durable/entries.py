@@ -12,18 +12,6 @@ from typing import NamedTuple
 
 from anabranch._engine import Answer, Compensation, Entry, Journal, canonical
 
-__all__ = [
-    "Deadlines",
-    "StoredEntry",
-    "dump_answer",
-    "dump_answers",
-    "dump_entry",
-    "load_answer",
-    "load_answers",
-    "load_entry",
-    "merge",
-]
-
 Deadlines = Mapping[str, float | None]
 """Until when branches may run, by path; ``None`` for one that was done in time."""
 

@@ -30,8 +30,6 @@ from anabranch._telemetry import call_in_logs, report_open_calls
 from anabranch.errors import AnabranchError, CallExpiredError, StoreError
 from anabranch.tool import Runtime, Tool, open_call
 
-__all__ = ["INTERVAL", "Reaper"]
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 INTERVAL = 30.0

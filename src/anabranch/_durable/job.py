@@ -11,8 +11,6 @@ from anabranch._engine import Sink
 from anabranch._engine.folding import Watch
 from anabranch.tool import Tool
 
-__all__ = ["Job"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -19,8 +19,6 @@ from anabranch._durable.processes import Processes, new_owner, process_of
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 
-__all__ = ["Lease", "Leases", "RenewedLease"]
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 T = TypeVar("T")

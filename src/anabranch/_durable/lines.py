@@ -15,8 +15,6 @@ from anabranch._durable.states import digest
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch._engine import Answer, Journal, canonical
 
-__all__ = ["begin_line", "is_compensated", "name_line"]
-
 
 def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:
     """Make ``journal`` that of the line that begins with ``answers``."""

@@ -17,8 +17,6 @@ from anabranch._durable.entries import dump_entry
 from anabranch._engine import Ask, Entry
 from anabranch.messages import SampleRequest, text_of
 
-__all__ = ["Notes", "load_notes", "notes_text"]
-
 MAX_PROMPT = 2_000
 """Characters of a prompt that are noted: each sample of a call repeats the conversation before it."""
 

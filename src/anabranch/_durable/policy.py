@@ -7,8 +7,6 @@ from typing import Literal
 
 from anabranch._durable.store import CallStore
 
-__all__ = ["RETAIN", "Durability"]
-
 RETAIN = 86_400.0
 
 

@@ -13,8 +13,6 @@ import secrets
 from collections.abc import Collection
 from typing import Protocol
 
-__all__ = ["Processes", "UnknownProcesses", "new_owner", "process_of"]
-
 _OF_PROCESS = re.compile(r"\.([0-9a-f]+)-[0-9a-f]{8}\Z")
 
 

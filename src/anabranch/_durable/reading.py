@@ -19,8 +19,6 @@ from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Journal
 from anabranch.errors import InvalidTokenError, StoreError, UnreachableError
 
-__all__ = ["MAX_STATE", "StoredCalls", "store_errors_mapped"]
-
 MAX_STATE = 8 * 2**20
 """Bytes that the answers of a call may take together: a small token may hold much when inflated."""
 

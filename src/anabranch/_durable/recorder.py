@@ -15,8 +15,6 @@ from anabranch._durable.store import CallStore
 from anabranch._engine import Compensation, Entry, Journal, canonical
 from anabranch.errors import StoreError, UnknownCallError
 
-__all__ = ["StoreRecorder"]
-
 _NOT_RECORDED = (
     "This server cannot reach its records just now, and could not write down what it has done:"
     " {done}. Send the same request again; what is named here may then happen again."

@@ -19,8 +19,6 @@ from anabranch._engine.operations import discard
 from anabranch.errors import NonDeterminismError, SerializationError
 from anabranch.tool import Runtime, Tool, open_call
 
-__all__ = ["Rehearsed", "fits", "rehearse"]
-
 Rehearsed: TypeAlias = Finished[Any] | Stopped | Exception
 
 

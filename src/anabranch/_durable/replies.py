@@ -28,17 +28,6 @@ from anabranch.errors import (
 )
 from anabranch.tool import Tool
 
-__all__ = [
-    "ForeignErrors",
-    "Replies",
-    "asked_text",
-    "error_text",
-    "load_error",
-    "repeat_reply",
-    "repeat_value",
-    "value_text",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")

@@ -51,8 +51,6 @@ from anabranch.errors import (
 )
 from anabranch.tool import Runtime
 
-__all__ = ["Rounds", "StoredRound", "UnrecordedRound"]
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 R = TypeVar("R")

@@ -18,8 +18,6 @@ from typing import NamedTuple, Protocol
 from anabranch._durable.processes import Processes
 from anabranch.errors import StoreError
 
-__all__ = ["EventBatch", "EventId", "MissedEventsError", "NewEvents", "RunEvents", "TakenRun"]
-
 
 class EventId(NamedTuple):
     """What a reader comes back with: which event of a run was the last that it has read.

@@ -43,8 +43,6 @@ from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import ToolError
 from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds
 
-__all__ = ["CallService"]
-
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 COME_BACK = 5

@@ -16,19 +16,6 @@ from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Journal, canonical
 from anabranch._engine.journal_text import exceeds, size
 
-__all__ = [
-    "StateSizeError",
-    "check_carried",
-    "digest",
-    "handed_out",
-    "is_reference",
-    "latest_journal",
-    "latest_number",
-    "load_reference",
-    "refer",
-    "sealed_size",
-]
-
 _REFERENCE = "@"
 
 ANSWERS: Final = 256 * 1024

@@ -32,15 +32,6 @@ from typing import Protocol
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.processes import Processes
 
-__all__ = [
-    "AnswerRecord",
-    "CallRecord",
-    "CallStore",
-    "LeaseRecord",
-    "OpenedRound",
-    "RoundRecord",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:

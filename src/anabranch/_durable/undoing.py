@@ -12,8 +12,6 @@ from typing import Literal, TypeAlias
 from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallRecord, CallStore
 
-__all__ = ["Unfinished", "undo_again", "unfinished"]
-
 _State: TypeAlias = Literal["undoing", "undos left", "expired"]
 
 

@@ -15,8 +15,6 @@ from anabranch._engine.strand_states import StrandState, Survey
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["PASSES", "Barrier"]
-
 PASSES = 100
 """Passes of the loop: strands that begin together come to their requests within a few."""
 

@@ -13,8 +13,6 @@ from anabranch._budget import Account, Limits
 from anabranch._engine.deadline import Deadline
 from anabranch.errors import BranchDepthError
 
-__all__ = ["Branch"]
-
 
 class Branch:
     """One branch of a running call.

@@ -20,8 +20,6 @@ from anabranch._engine.branch import Branch
 from anabranch._engine.journal import Entry, Journal
 from anabranch.errors import BranchTokenError, error_to_json
 
-__all__ = ["Budgets"]
-
 
 class Budgets:
     """The budgets of one run of ``journal``."""

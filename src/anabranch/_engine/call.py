@@ -38,8 +38,6 @@ from anabranch._engine.sleeping import is_asleep, take_late, wakes_at
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
 from anabranch.errors import AnabranchError, SuspensionError
 
-__all__ = ["Call", "current_call"]
-
 T = TypeVar("T")
 
 

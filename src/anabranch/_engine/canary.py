@@ -27,8 +27,6 @@ from anabranch._engine.strand_states import Survey
 from anabranch._engine.waits import AnyTask
 from anabranch.errors import UnsupportedRuntimeError
 
-__all__ = ["check_support"]
-
 _PASSES = 20
 """Passes of the loop in which every wait has begun; they need four."""
 

@@ -26,8 +26,6 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaVa
 from anabranch._engine.pinning import content
 from anabranch.errors import SerializationError
 
-__all__ = ["PLAIN", "Codec", "codec_of", "reference_to", "resolve", "same"]
-
 _SCALARS = (str, int, float, bool, type(None))
 _ATOMS = frozenset(_SCALARS)
 _TOO_LONG = 10**sys.int_info.default_max_str_digits

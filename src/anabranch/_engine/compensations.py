@@ -20,8 +20,6 @@ from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
 from anabranch.errors import SerializationError
 
-__all__ = ["Compensations", "require_references"]
-
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 RETRY_AFTER = (0.2, 1.0)

@@ -16,8 +16,6 @@ from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 
-__all__ = ["ReplayCursor"]
-
 
 class ReplayCursor:
     """The position of one run in ``journal``.

@@ -13,8 +13,6 @@ from typing import Any, NoReturn, TypeVar
 from anabranch._aio import Clock
 from anabranch.errors import BranchTimeoutError
 
-__all__ = ["Deadline"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from anabranch._engine.journal import Entry
 
-__all__ = ["Reached"]
-
 _ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
 
 

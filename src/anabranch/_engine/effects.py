@@ -30,8 +30,6 @@ from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import AnabranchError, error_from_json
 
-__all__ = ["STEP_THREADS", "Effects"]
-
 STEP_THREADS = 8
 """Threads in which the synchronous steps of one call run, unless its edge says otherwise."""
 

@@ -17,8 +17,6 @@ from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch.errors import NonDeterminismError, StepFailed, error_to_json
 
-__all__ = ["Ending"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 

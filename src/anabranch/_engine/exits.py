@@ -22,8 +22,6 @@ from traceback import walk_tb
 from types import CodeType
 from typing import Any, cast
 
-__all__ = ["EXIT_AS_ERROR", "Guarded", "as_error", "error_instead", "runs_authors_code"]
-
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _NOT_CARRIED = (SystemExit, KeyboardInterrupt, GeneratorExit)
 

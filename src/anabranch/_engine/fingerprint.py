@@ -14,8 +14,6 @@ from typing import Any
 
 from pydantic import JsonValue
 
-__all__ = ["LENGTH", "canonical", "fingerprint"]
-
 LENGTH = 6
 """Characters in a fingerprint."""
 

@@ -25,8 +25,6 @@ from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Scope
 from anabranch.errors import SerializationError, error_from_json, error_to_json
 
-__all__ = ["Branches", "Watch"]
-
 T = TypeVar("T")
 
 Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]

@@ -15,8 +15,6 @@ from typing import cast
 
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["frames_of", "is_in_library", "is_synchronising", "place_of", "waited_for"]
-
 _ANYIO_BACKEND = "anyio._backends._asyncio"
 
 _WRAPPERS = {

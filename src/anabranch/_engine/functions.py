@@ -21,18 +21,6 @@ from anabranch._engine.journal import Entry
 from anabranch._text import printable_line
 from anabranch.errors import SerializationError, StepFailed, author_line, error_to_json
 
-__all__ = [
-    "Effect",
-    "Interrupted",
-    "Perform",
-    "UnrecordedError",
-    "current_idempotency_key",
-    "idempotency_key",
-    "is_async",
-    "perform",
-    "run_function",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", default=None)

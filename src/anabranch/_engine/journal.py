@@ -16,8 +16,6 @@ from pydantic import JsonValue
 from anabranch._engine import journal_text
 from anabranch.messages import LogLevel
 
-__all__ = ["Answer", "Ask", "AskKind", "Compensation", "Entry", "Journal", "Notice"]
-
 FORMAT = 2
 
 AskKind = Literal["sample", "elicit", "url", "sleep"]

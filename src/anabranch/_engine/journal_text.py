@@ -17,18 +17,6 @@ from pydantic_core import from_json, to_json
 
 from anabranch._engine.fingerprint import LENGTH
 
-__all__ = [
-    "exceeds",
-    "inflated",
-    "joined",
-    "parse",
-    "render",
-    "restore_ids",
-    "shorten_ids",
-    "size",
-    "split",
-]
-
 
 def render(private: list[Any], public: list[Any]) -> str:
     """Return the text of both parts; empty values at the end of ``private`` are left out.

@@ -20,8 +20,6 @@ import anyio.to_thread
 from anabranch._engine.strand_states import StrandState
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["KNOWN_WAITS", "Props", "begin"]
-
 
 @dataclass(frozen=True, slots=True)
 class Props:

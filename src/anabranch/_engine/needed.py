@@ -16,8 +16,6 @@ from anabranch._engine.strand_states import StrandState, Survey
 from anabranch._engine.strands import Strand
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["ACTIVE", "Seen", "StrandSurvey"]
-
 ACTIVE = {StrandState.READY, StrandState.BUSY}
 """The states of a strand that goes on without the others."""
 

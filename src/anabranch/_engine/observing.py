@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
-__all__ = ["Observe", "unobserved"]
-
 Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
 """Is given the kind of an operation and its id: a step, an undo, an ask or a branch that is really
 run, and not replayed. What it returns surrounds that, and sees the exception that ends it; one that

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from anabranch._engine.journal import Ask, AskKind
 
-__all__ = ["OpenAsks"]
-
 
 class _Open(NamedTuple):
     """An ask that waits: for ``future``, in ``task``."""

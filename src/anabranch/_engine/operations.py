@@ -28,8 +28,6 @@ from anabranch._engine.sleeping import Alarm, asked_time
 from anabranch._engine.strands import Strand, current_strand
 from anabranch.errors import AnabranchError, error_from_json, error_to_json
 
-__all__ = ["Operations", "Sink", "discard"]
-
 T = TypeVar("T")
 Sink = Callable[[Notice], Awaitable[None]]
 logger: logging.Logger = logging.getLogger("anabranch.engine")

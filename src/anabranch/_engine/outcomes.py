@@ -9,8 +9,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from anabranch._engine.journal import Ask
 from anabranch._engine.quiescence import Quiet
 
-__all__ = ["Ended", "Finished", "Stopped", "Waiting"]
-
 T = TypeVar("T")
 
 

@@ -36,8 +36,6 @@ from pydantic import AnyUrl, BaseModel, JsonValue, Secret, SecretBytes, SecretSt
 
 from anabranch._engine.fingerprint import canonical, fingerprint
 
-__all__ = ["content", "pin"]
-
 
 def pin(function: Callable[..., object], args: Sequence[Any]) -> str:
     """Return the fingerprint of the function's name and its arguments."""

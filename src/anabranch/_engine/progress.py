@@ -13,8 +13,6 @@ from anabranch._engine.journal import Journal
 from anabranch._engine.quiescence import Quiet
 from anabranch.errors import NoProgressError
 
-__all__ = ["STALLED", "Progress"]
-
 STALLED = 3
 """How many rounds in a row may be cut off without a new answer, question or entry."""
 

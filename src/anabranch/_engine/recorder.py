@@ -13,8 +13,6 @@ from anabranch._aio import wait_shielded
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.journal import Compensation, Entry
 
-__all__ = ["Recorder", "Records"]
-
 
 class Recorder(Protocol):
     """Where a call writes what it has done. Whatever a method raises aborts the run.

@@ -28,8 +28,6 @@ from anabranch._engine.strands import (
 )
 from anabranch.errors import NonDeterminismError
 
-__all__ = ["CANCEL_TIMEOUT", "Owner", "Scheduler"]
-
 T = TypeVar("T")
 
 CANCEL_TIMEOUT = 5.0

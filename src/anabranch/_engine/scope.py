@@ -18,8 +18,6 @@ from typing import Any
 from anabranch._engine.branch import Branch
 from anabranch.errors import NonDeterminismError
 
-__all__ = ["Scope"]
-
 _NOTHING: Mapping[object, Any] = {}
 
 

@@ -14,8 +14,6 @@ from functools import partial
 from anabranch._aio import Clock, Timer
 from anabranch._engine.journal import Ask, Entry, Journal
 
-__all__ = ["Alarm", "asked_time", "hold_sleeps", "is_asleep", "take_late", "wakes_at"]
-
 
 def asked_time(until: float) -> str:
     """Return what a sleep until then asks, which stands for its fingerprint."""

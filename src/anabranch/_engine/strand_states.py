@@ -17,8 +17,6 @@ from enum import Enum, auto
 from anabranch._engine import frames, waits
 from anabranch._engine.waits import AnyFuture, AnyTask
 
-__all__ = ["StrandState", "Survey"]
-
 
 class StrandState(Enum):
     """What a strand waits for; of several states, the one with the largest value decides."""

@@ -18,17 +18,6 @@ from anabranch._engine.exits import Guarded, runs_authors_code
 from anabranch._engine.scope import Scope
 from anabranch.errors import NonDeterminismError
 
-__all__ = [
-    "Strand",
-    "StrandOwner",
-    "current_scope",
-    "current_strand",
-    "forget",
-    "install_task_factory",
-    "start_root",
-    "strand_of",
-]
-
 _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 

@@ -19,8 +19,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-__all__ = ["AnyFuture", "AnyTask", "children_of", "is_bare", "relays", "shielded_by", "waiter_of"]
-
 AnyFuture: TypeAlias = "asyncio.Future[Any]"
 AnyTask: TypeAlias = "asyncio.Task[Any]"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch._durable.store import CallRecord, CallStore
 
-__all__ = ["AmbiguousCallError", "NoSuchCallError", "find_call"]
-
 LATEST = "last"
 _PREFIX = "call_"
 SHOWN = 5

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from anabranch._recorded.shapes import RecordedCall, RecordedStep
 
-__all__ = ["outline"]
-
 
 def outline(call: RecordedCall) -> RecordedCall:
     """Return ``call`` without values."""

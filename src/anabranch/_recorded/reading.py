@@ -32,8 +32,6 @@ from anabranch._recorded.shapes import (
 )
 from anabranch._recorded.steps import Steps, error_text
 
-__all__ = ["listed", "read_call"]
-
 LINES = 50
 """The most lines of a call that are named."""
 

@@ -25,8 +25,6 @@ from anabranch.errors import (
 )
 from anabranch.tool import Runtime, Tool
 
-__all__ = ["Drift", "Replayed", "replay_call", "without_tool"]
-
 SHOWN = 200
 """The most characters of a value in a drift."""
 

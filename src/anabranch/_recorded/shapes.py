@@ -8,16 +8,6 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from anabranch._durable.call_states import CallState
 
-__all__ = [
-    "Holder",
-    "Listed",
-    "RecordedCall",
-    "RecordedRound",
-    "RecordedStep",
-    "RoundOutcome",
-    "UndoState",
-]
-
 UndoState = Literal["registered", "due", "done", "not needed"]
 
 

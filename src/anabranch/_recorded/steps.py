@@ -20,8 +20,6 @@ from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
 
-__all__ = ["Steps", "error_text"]
-
 
 def error_text(error: Mapping[str, Any] | None) -> str:
     """Return the sentence of a recorded error."""

@@ -24,8 +24,6 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from anabranch._text import encodable
 
-__all__ = ["UnusableSchemaError", "check_schema", "has_format", "matches", "misfit", "misfits"]
-
 SHARE: Final = 0.25
 """Seconds of processor time for one check."""
 MOST_PARTS: Final = 100_000

@@ -17,8 +17,6 @@ from anabranch._schemas.foreign import has_format, matches
 from anabranch._schemas.form_reading import FormReader
 from anabranch._text import number_problem
 
-__all__ = ["LEAVE_OUT", "Field", "Form", "LeaveOut", "Option", "Options", "Value"]
-
 
 class LeaveOut:
     """The type of :data:`LEAVE_OUT`."""

@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from anabranch._schemas.form_schemas import protocol_field
 
-__all__ = ["FormReader"]
-
 Schema: TypeAlias = Mapping[str, Any]
 Choice: TypeAlias = dict[str, Any]
 

@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-__all__ = ["protocol_field"]
-
 Schema: TypeAlias = Mapping[str, Any]
 
 _SHARED: Final = ("type", "title", "description", "default")

@@ -19,8 +19,6 @@ from anabranch._text import read_json
 from anabranch.elicitation import reason_of
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
-__all__ = ["Answers", "first_attempt", "key_of", "names_of"]
-
 Kind: TypeAlias = Literal["elicit", "sample"]
 ACTIONS = ("accept", "decline", "cancel", "sample")
 

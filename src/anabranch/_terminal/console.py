@@ -26,8 +26,6 @@ from anabranch._terminal.live_region import LiveRegion
 from anabranch._text import LogFormat, PrintableFormatter, printable
 from anabranch.errors import format_for_author
 
-__all__ = ["Console", "JsonFormatter", "log_to_stderr"]
-
 COLUMNS = 80
 """The width of a terminal that does not know its own."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["CommandError", "FailedError", "LeftError", "UsageError"]
-
 
 class CommandError(Exception):
     """Ends the command. The message says what is wrong and what to do about it."""

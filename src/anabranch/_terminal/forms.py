@@ -32,8 +32,6 @@ from anabranch.messages import ElicitReply, ElicitRequest
 if sys.platform != "win32":
     import termios
 
-__all__ = ["HINT", "DismissedError", "ask_consent", "ask_form", "ask_text"]
-
 HINT = "(Esc cancels, Ctrl-D declines)"
 
 MANY = 10

@@ -25,8 +25,6 @@ from anabranch._terminal.exits import LeftError
 if sys.platform != "win32":
     import termios
 
-__all__ = ["Interrupts", "interrupt", "on_interrupt", "run_command", "woken_by_signals"]
-
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 

@@ -13,8 +13,6 @@ from rich.console import Console as RichConsole
 from rich.console import RenderableType
 from rich.live import Live
 
-__all__ = ["LiveRegion"]
-
 FRAMES_PER_SECOND = 8
 
 

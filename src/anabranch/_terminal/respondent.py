@@ -34,8 +34,6 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["NO_MODEL", "Respondent"]
-
 NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
 MOST_NAMED = 100
 """Questions that are named where an answer does not fit."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-__all__ = ["encodable"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-__all__ = ["answer_in"]
-
 T = TypeVar("T")
 
 _THINKING = r"think|thinking|thought|thoughts|reasoning"

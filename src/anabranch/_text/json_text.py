@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["DEEPEST", "TooDeepError", "number_problem", "read_json", "read_json_at"]
-
 DEEPEST = 100
 """Lists and objects within each other; what is in them is enclosed in messages, too."""
 

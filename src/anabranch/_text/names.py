@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from anabranch._text.encodable import encodable
 
-__all__ = ["MARKS", "checked_name"]
-
 MARKS = frozenset("/~#<>")
 
 

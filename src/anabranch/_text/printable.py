@@ -15,8 +15,6 @@ from typing import Any, Literal, TypeAlias
 
 from anabranch.errors import format_for_author
 
-__all__ = ["LogFormat", "PrintableFormatter", "printable", "printable_json", "printable_line"]
-
 LogFormat: TypeAlias = Literal["text", "json"]
 """How log records are written."""
 

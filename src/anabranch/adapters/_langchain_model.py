@@ -18,8 +18,6 @@ from anabranch.messages import (
     text_of,
 )
 
-__all__ = ["ChatModelSampler"]
-
 _CHOICES = {"required": "any", "auto": "auto"}
 
 

@@ -29,8 +29,6 @@ from anabranch.models import ModelError
 from anabranch.rounds import AnswerLike, Asked, InvalidAnswerError, Returned, Rounds
 from anabranch.tool import Tool
 
-__all__ = ["Answers", "Failed", "PausedCall", "as_text", "notice_json", "without_state"]
-
 logger: logging.Logger = logging.getLogger("anabranch.adapters")
 
 Answers: TypeAlias = Mapping[str, AnswerLike]

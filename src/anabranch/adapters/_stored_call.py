@@ -21,8 +21,6 @@ from anabranch.adapters._paused_call import (
 from anabranch.rounds import Returned, Rounds
 from anabranch.tool import Tool
 
-__all__ = ["AdaptedTool", "StoredCall", "next_rounds", "questions_of"]
-
 StoredCall: TypeAlias = dict[str, Any]
 """``tool``, ``arguments``, and ``paused`` or ``text``."""
 

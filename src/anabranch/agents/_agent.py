@@ -52,8 +52,6 @@ from anabranch.errors import ToolError
 from anabranch.tool import Tool
 from anabranch.tree import HEAD, Node, Ref, Result, Surroundings, Thread, TreeStore, project
 
-__all__ = ["Agent"]
-
 
 class Agent:
     """Replies in threads.

@@ -25,8 +25,6 @@ from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tool import has_methods, wrong_kind
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
 
-__all__ = ["AgentDependencies", "Suspension", "durability_of", "offered", "require_parts"]
-
 
 class Suspension:
     """Says that turns which are interrupted from now on will be continued: all, or one of them.

@@ -29,19 +29,6 @@ from anabranch.messages import (
 )
 from anabranch.tree import NO_RESULT, NO_RESULT_CONTENT, Node, Path
 
-__all__ = [
-    "ELSEWHERE",
-    "AgentTool",
-    "Asked",
-    "AskedInBranches",
-    "Asleep",
-    "BranchingTool",
-    "Continuation",
-    "Outcome",
-    "ToolUse",
-    "failed",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 ELSEWHERE = (OtherVersionError, UnreachableError)

@@ -19,16 +19,6 @@ from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings, TreeStore
 
-__all__ = [
-    "Cancelling",
-    "check_unasked",
-    "end_below",
-    "find_question",
-    "line_at_head",
-    "line_of",
-    "store_answer",
-]
-
 
 class Cancelling(Absent):
     """Answers for a person who has left all questions."""

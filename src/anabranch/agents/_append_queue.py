@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from anabranch._aio import run_shielded
 from anabranch.tree import Node, Ref, RefusedError, Result, TreeStore
 
-__all__ = ["AppendQueue", "added_or_found"]
-
 
 @dataclass(slots=True)
 class _Append:

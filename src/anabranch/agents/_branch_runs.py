@@ -33,8 +33,6 @@ from anabranch.errors import (
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import SHOWN, Node
 
-__all__ = ["BranchPath", "fail_branch", "run_branches"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 BranchPath: TypeAlias = tuple[Sequence[Node], RequestMessages | None]

@@ -28,8 +28,6 @@ from anabranch.elicitation import reason_of
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
 
-__all__ = ["SPEC", "BranchSelfInput", "read_input"]
-
 RECOMBINERS: tuple[str, ...] = get_args(Recombiner)
 USAGE = (
     'Call it like this: branch_self(prompts=["first task", "second task"], allow_work=false,'

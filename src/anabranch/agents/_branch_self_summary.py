@@ -9,8 +9,6 @@ from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._branch_self_input import BranchSelfInput
 from anabranch.agents._recombination import Recombined
 
-__all__ = ["EndedBranch", "summary"]
-
 EXCERPT = 200
 """Characters of each answer in a summary that has a recombined text as well."""
 

@@ -36,8 +36,6 @@ from anabranch.errors import StoreError, ToolError
 from anabranch.messages import ToolSpec, ToolUseBlock
 from anabranch.tree import Node, name_branches, project_each
 
-__all__ = ["PLACEHOLDER", "BranchSelf"]
-
 PLACEHOLDER = "Branching In Progress..."
 SELF_PROMPT = "(self-prompt): "
 

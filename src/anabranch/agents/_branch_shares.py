@@ -23,8 +23,6 @@ from anabranch.agents._turn_limits import Share
 from anabranch.tree import Node, Tree, TreeStore
 from anabranch.tree._person_view import is_said
 
-__all__ = ["share_data", "share_of", "spent_in_branch", "spent_in_turn"]
-
 
 def share_of(start: Node) -> Share | None:
     """Return the share of a branch, ``None`` if it is worked on where it was opened."""

@@ -16,8 +16,6 @@ from anabranch.messages import TextBlock, text_of
 from anabranch.tree import Node, Path, Tree
 from anabranch.tree._person_view import is_said, open_questions
 
-__all__ = ["WAITS", "ShownBranch", "State", "branch_around", "branches_in"]
-
 State: TypeAlias = Literal["running", "waits for you", "done", "failed", "stopped"]
 """How a branch is. One that is stopped was interrupted before it had ended."""
 

@@ -9,8 +9,6 @@ from anabranch.agents._agent_tools import ToolUse
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import Node, project
 
-__all__ = ["transcript_of"]
-
 
 async def transcript_of(here: ToolUse, start: Node, end: Node) -> str:
     """Return what was done in a branch from its first node to ``end``, without its task.

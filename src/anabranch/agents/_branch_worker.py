@@ -27,8 +27,6 @@ from anabranch.errors import ToolError
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node
 
-__all__ = ["BranchWorker", "WorkLeft"]
-
 
 @dataclass(frozen=True, slots=True)
 class WorkLeft:

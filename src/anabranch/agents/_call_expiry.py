@@ -18,8 +18,6 @@ from anabranch.agents._expiry_times import not_before
 from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
-__all__ = ["caller_in", "end_calls", "principal_of", "reaper_of", "runtime_at", "runtime_of"]
-
 _CALLER = "node:"
 
 ENDED_AT_ONCE = 100

@@ -39,8 +39,6 @@ from anabranch.errors import (
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Runtime, Tool, new_journal
 
-__all__ = ["CalledTool", "check_version"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 _OVER = (

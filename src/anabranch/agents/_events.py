@@ -15,21 +15,6 @@ from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import Node, Result
 
-__all__ = [
-    "BranchEnded",
-    "BranchResumed",
-    "Event",
-    "Listener",
-    "NodeAdded",
-    "TextReceived",
-    "ToolBranched",
-    "ToolEnded",
-    "ToolNoticed",
-    "ToolStarted",
-    "ToolSuspended",
-    "ignore_event",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:

@@ -19,8 +19,6 @@ from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.tree import Navigator, Node, Results, Tree
 from anabranch.tree._person_view import is_said
 
-__all__ = ["GRACE", "LONGEST_WAIT", "not_before", "open_until"]
-
 GRACE = 120.0
 """Seconds from the end of a question's time until its call expires.
 

@@ -17,21 +17,6 @@ from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
 from anabranch.errors import ToolError
 from anabranch.tree import HEAD, Navigator, Node
 
-__all__ = [
-    "TEXT_RECOMBINERS",
-    "StopCondition",
-    "branch",
-    "broadcast_to_leaves",
-    "chain",
-    "combine",
-    "parallel",
-    "prompt_while",
-    "said",
-    "tool_not_used",
-    "tool_used",
-    "tree_of_thought",
-]
-
 TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 """The recombiners that make a text, in the order in which a person chooses from them."""
 

@@ -48,8 +48,6 @@ from anabranch.folding._memory_store import MemoryBranches
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import SHOWN, Node, project_each
 
-__all__ = ["BranchCreate"]
-
 
 class BranchCreate(FoldingTool):
     """``branch_create``: opens a branch, works in it, and returns its message."""

@@ -15,16 +15,6 @@ from anabranch.folding import BranchService
 from anabranch.messages import ToolSpec
 from anabranch.tree import Node
 
-__all__ = [
-    "CreateInput",
-    "FoldingTool",
-    "ReturnInput",
-    "StatusInput",
-    "last_return",
-    "read_input",
-    "spec_of",
-]
-
 
 class _Input(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)

@@ -10,8 +10,6 @@ from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._folding_input import ReturnInput
 from anabranch.folding import Branch, InjectedItem
 
-__all__ = ["done_last", "seen_outside", "so_far", "task_text"]
-
 DONE = 2_000
 """Characters of what was done in a branch that are seen outside if there is nothing else."""
 

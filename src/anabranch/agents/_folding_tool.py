@@ -31,8 +31,6 @@ from anabranch.folding import (
 )
 from anabranch.messages import ToolSpec
 
-__all__ = ["Folding"]
-
 
 class Folding:
     """The tools ``branch_create``, ``branch_return`` and ``branch_status`` of an agent.

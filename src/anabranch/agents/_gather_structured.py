@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar, cast
 
-__all__ = ["gather_structured"]
-
 T = TypeVar("T")
 
 

@@ -31,8 +31,6 @@ from anabranch.agents._tool_questions import (
 from anabranch.errors import ToolError
 from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
 
-__all__ = ["LineWriter", "QuestionAnsweredError", "QuestionExpiredError", "surroundings_of"]
-
 
 class QuestionAnsweredError(ToolError):
     """The question has another answer already."""

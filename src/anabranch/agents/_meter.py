@@ -21,8 +21,6 @@ from anabranch.agents._spent import Charge, Spent
 from anabranch.agents._turn_limits import Share, TurnLimitError, TurnLimits
 from anabranch.messages import SampleReply, SampleRequest, Usage
 
-__all__ = ["AdmittedRequest", "Meter"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 

@@ -10,8 +10,6 @@ from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import BranchProgress
 from anabranch.tree import Node, Surroundings, TreeStore
 
-__all__ = ["PathEnd"]
-
 
 @dataclass(frozen=True, slots=True)
 class PathEnd:

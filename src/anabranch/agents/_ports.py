@@ -14,8 +14,6 @@ from typing import Literal, TypeAlias
 from anabranch.messages import ElicitRequest, UrlRequest
 from anabranch.models import StreamingSampler
 
-__all__ = ["Model", "Naming", "Question", "name_after", "random_names"]
-
 Question: TypeAlias = ElicitRequest | UrlRequest
 """What a tool asks the person: a form, or the visit of a URL."""
 

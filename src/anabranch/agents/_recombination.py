@@ -19,8 +19,6 @@ from anabranch.agents._gather_structured import gather_structured
 from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.models import ModelError
 
-__all__ = ["AskModel", "BranchAnswer", "Recombined", "Recombiner", "recombine"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 Recombiner: TypeAlias = Literal["none", "concatenate", "llm_merge", "llm_vote", "llm_judge"]

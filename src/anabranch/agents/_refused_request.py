@@ -8,8 +8,6 @@ from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
 from anabranch.tree import Place, media_places, without
 
-__all__ = ["RefusableRequest"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from anabranch._schemas import misfits
 
-__all__ = ["without_foreign_nulls"]
-
 Place: TypeAlias = tuple[str | int, ...]
 
 MOST_NULLS: Final = 100

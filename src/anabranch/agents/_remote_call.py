@@ -33,8 +33,6 @@ from anabranch.mcp._input_rounds import Response, RoundOfAnswers, answer_others,
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ElicitReply, LogLevel, SampleReply, SampleRequest
 
-__all__ = ["ParkedCalls", "RemoteCall"]
-
 MOST_PARKED: Final = 100
 """Calls of the handshake era that wait for a person; beyond that, the oldest is cancelled."""
 

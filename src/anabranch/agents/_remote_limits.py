@@ -9,8 +9,6 @@ from anabranch.agents._agent_tools import Outcome
 from anabranch.errors import ToolError
 from anabranch.messages import ResultBlock, TextBlock
 
-__all__ = ["RemoteLimits"]
-
 BLOCKS: Final = 1_000
 """Texts and images of a result: each is an object of the stored node."""
 

@@ -11,8 +11,6 @@ from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import UrlRequest
 
-__all__ = ["shown"]
-
 
 def shown(question: Question, able: Capabilities) -> Question | None:
     """Return ``question`` as it can be shown, ``None`` if ``able`` does not include such ones.

@@ -13,8 +13,6 @@ from anabranch.agents._result_blocks import result_blocks
 from anabranch.mcp._odd_answers import has_structured_content
 from anabranch.messages import ResultBlock, TextBlock, text_of
 
-__all__ = ["outcome_of"]
-
 
 def outcome_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> Outcome:
     """Return the outcome of a call.

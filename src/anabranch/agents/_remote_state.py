@@ -11,8 +11,6 @@ from anabranch._engine import Answer
 from anabranch.mcp._input_rounds import Response, RoundOfAnswers
 from anabranch.messages import ElicitReply
 
-__all__ = ["CallState", "reply_in"]
-
 
 def reply_in(answer: Answer) -> ElicitReply:
     """Return the person's reply; one who could not answer has cancelled."""

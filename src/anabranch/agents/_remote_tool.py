@@ -24,8 +24,6 @@ from anabranch.mcp._input_rounds import RoundOfAnswers
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ToolSpec
 
-__all__ = ["RemoteTool"]
-
 _GONE = (
     "The server has waited for this answer over a connection that has ended, so the answer cannot"
     " reach it. Call the tool again."

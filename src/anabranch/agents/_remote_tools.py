@@ -25,8 +25,6 @@ from anabranch.mcp._tool_server import ToolServer
 from anabranch.mcp._transports import COMMAND, Started, WithHeaders, command_of
 from anabranch.messages import ToolSpec
 
-__all__ = ["RemoteTools"]
-
 LONGEST_NAME: Final = 64
 """Characters of a tool's name that every provider accepts."""
 MOST_NAMES: Final = 10_000

@@ -19,8 +19,6 @@ from anabranch._media_types import IMAGES, media_type, size_of
 from anabranch._text import encodable
 from anabranch.messages import ImageBlock, ResultBlock, TextBlock
 
-__all__ = ["result_blocks"]
-
 _URL_SAFE = str.maketrans("-_", "+/")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -11,8 +11,6 @@ from pydantic import JsonValue
 
 from anabranch.messages import Usage
 
-__all__ = ["ESTIMATE", "Charge", "SideUsage", "Spent", "UsageTotal"]
-
 ESTIMATE = "estimate"
 """In a node: tokens and cost of requests whose provider has reported none, as they were counted."""
 

@@ -41,8 +41,6 @@ from anabranch.messages import (
 from anabranch.models import INTERRUPTED, ModelError, SampleStream
 from anabranch.tree import HEAD, LEFT_OUT, Node, Place, Ref, Result, Thread, project, project_each
 
-__all__ = ["RequestMessages", "Timeline"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 RequestMessages: TypeAlias = tuple[Message, ...]

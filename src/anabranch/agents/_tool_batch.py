@@ -45,8 +45,6 @@ from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT_CONTENT, Node, Result
 
-__all__ = ["ToolBatch"]
-
 
 class ToolBatch:
     """The tools of one line.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-__all__ = ["ToolChoice"]
-
 
 class ToolChoice:
     """The tools to offer.

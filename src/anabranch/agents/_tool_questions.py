@@ -23,30 +23,6 @@ from anabranch.errors import REFUSED, StepFailed, ToolError, error_to_json
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 from anabranch.tree import Node
 
-__all__ = [
-    "LEFT",
-    "TIME_OVER",
-    "ErrorReply",
-    "Given",
-    "Left",
-    "Reply",
-    "TimeOver",
-    "answer_data",
-    "answer_live",
-    "answer_text",
-    "asked_text",
-    "dump_ask",
-    "is_other_answer",
-    "load_ask",
-    "question_id",
-    "question_of",
-    "recorded_reply",
-    "reply_of",
-    "request_of",
-    "same_reply",
-    "stored_with",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:

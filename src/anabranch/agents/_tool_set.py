@@ -12,8 +12,6 @@ from anabranch.engines import Engine
 from anabranch.messages import ToolSpec
 from anabranch.tool import Tool, code_version, require_tools
 
-__all__ = ["ToolSet", "ToolSource"]
-
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 

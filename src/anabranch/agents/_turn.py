@@ -14,8 +14,6 @@ from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.tree import Node
 
-__all__ = ["Turn", "observed", "resume", "use_line"]
-
 
 class Turn:
     """A turn along ``timeline``, in which the model may call ``tools``.

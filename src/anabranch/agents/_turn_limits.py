@@ -14,8 +14,6 @@ from anabranch.agents._spent import Spent
 from anabranch.errors import AnabranchError
 from anabranch.messages import Usage
 
-__all__ = ["Price", "Share", "TurnLimitError", "TurnLimits", "of_tools"]
-
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""
 

@@ -35,8 +35,6 @@ from anabranch.folding._tools import warning_of
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.tree import Node, Result
 
-__all__ = ["BRANCH_RETURN", "REFUSALS", "WorkingBranch", "warns"]
-
 BRANCH_RETURN = "branch_return"
 """The tool with which a model returns from its branch."""
 

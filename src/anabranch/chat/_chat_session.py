@@ -21,8 +21,6 @@ from anabranch.chat._session.session_output import EXPECTED, Output, SessionErro
 from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
 
-__all__ = ["Session"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 

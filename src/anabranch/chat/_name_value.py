@@ -15,8 +15,6 @@ from typing import Any, cast
 from anabranch._schemas import misfits
 from anabranch._text import TooDeepError, read_json, read_json_at
 
-__all__ = ["misfits_of", "read_pairs", "split_pairs"]
-
 _NAME = re.compile(r"\s*([^\s=]+=?)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _PLAIN = re.compile(r"\S*")

@@ -13,8 +13,6 @@ from anabranch._terminal.exits import UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.models import ModelError, open_model
 
-__all__ = ["new_policy", "new_respondent", "open_sampler", "read_answers"]
-
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
     """Return the respondent that the options describe.

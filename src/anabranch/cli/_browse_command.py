@@ -20,8 +20,6 @@ from anabranch.errors import StoreError, needs_extra
 from anabranch.stores import open_tree_store
 from anabranch.tree import LATEST, AmbiguousIdError, Tree, find_thread
 
-__all__ = ["browse", "browse_command", "command_for"]
-
 INSTEAD = "anabranch tree show works without it."
 
 

@@ -34,8 +34,6 @@ from anabranch.tree import (
     text_for_person,
 )
 
-__all__ = ["Browser"]
-
 WIDTH = 60
 
 

@@ -52,8 +52,6 @@ from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, take
 from anabranch.mcp._saga_client import SagaClient
 from anabranch.mcp._unfinished import UNFINISHED, is_unfinished
 
-__all__ = ["CallOptions", "call", "call_command", "find_tool", "invoke", "value_of"]
-
 UNASKABLE = "server-initiated requests"
 """Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
 RAISES = (

@@ -32,8 +32,6 @@ from anabranch.cli._targets import is_url, load
 from anabranch.stores import CallStore
 from anabranch.tool import Tool
 
-__all__ = ["calls_app"]
-
 T = TypeVar("T")
 
 calls_app: App = App(

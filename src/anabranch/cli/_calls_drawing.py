@@ -12,8 +12,6 @@ from anabranch._recorded.replaying import Replayed
 from anabranch._recorded.shapes import Listed, RecordedCall, RecordedRound, RecordedStep
 from anabranch.cli._calls_undoing import Undone
 
-__all__ = ["draw_call", "draw_list", "draw_replayed", "draw_undone"]
-
 WIDTH = 70
 """The most characters of a value."""
 

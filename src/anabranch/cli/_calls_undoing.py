@@ -21,8 +21,6 @@ from anabranch._terminal.exits import FailedError
 from anabranch.cli._confirmation import confirm
 from anabranch.tool import Runtime, Tool
 
-__all__ = ["Undone", "undo_call"]
-
 
 class Undone(BaseModel):
     """What was done to end a call: the steps that were undone, and those that are left."""

@@ -69,8 +69,6 @@ from anabranch.models import ModelError
 from anabranch.stores import CallStore, open_stores
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
-__all__ = ["chat_command"]
-
 SHORT = "anabranch chat --thread {}"
 """What a script is shown instead of the whole command to go on."""
 

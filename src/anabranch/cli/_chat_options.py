@@ -23,8 +23,6 @@ from anabranch.chat._terminal_session.live_replies import LiveReplies
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.cli._options import MODEL, STORE
 
-__all__ = ["ChatOptions", "command_to_go_on", "data_folder", "lines_of", "replies_to"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:

@@ -30,8 +30,6 @@ from anabranch.stores import CallStore, open_stores
 from anabranch.tool import checked_version
 from anabranch.tree import TreeStore
 
-__all__ = ["ChatParts", "game", "open_parts"]
-
 
 @dataclass(frozen=True, slots=True)
 class ChatParts:

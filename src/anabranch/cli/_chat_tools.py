@@ -21,17 +21,6 @@ from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
 from anabranch.tool import Tool
 
-__all__ = [
-    "ChatTargets",
-    "ChatTool",
-    "ChosenTools",
-    "ServerHeaders",
-    "WithoutTools",
-    "check_names",
-    "connected",
-    "tools_of",
-]
-
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
 ChatTargets: TypeAlias = Annotated[

@@ -31,8 +31,6 @@ from anabranch.replay_check import Finding, NoSourceError, check_tool
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.tool import Tool
 
-__all__ = ["check_command"]
-
 
 def check_command(
     target: SourceTarget,

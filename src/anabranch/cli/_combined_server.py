@@ -25,18 +25,6 @@ from anabranch.tool import Tool
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
-__all__ = [
-    "CLIENTS_ONLY",
-    "Asking",
-    "Persistence",
-    "assemble",
-    "opens",
-    "seal_probe",
-    "seals_with",
-    "server_options",
-    "tool_names",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Persistence:

@@ -11,8 +11,6 @@ from importlib.util import find_spec
 
 from cyclopts import App, Parameter
 
-__all__ = ["app", "example", "installed_version"]
-
 
 def installed_version() -> str:
     """Return the version of this library."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from anabranch.cli._tool_summaries import ToolSummary
 
-__all__ = ["python_files", "tool_arguments", "tool_names"]
-
 PATIENCE = 2.0
 """Seconds that a person who has pressed Tab is made to wait for a server."""
 

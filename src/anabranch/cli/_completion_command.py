@@ -11,8 +11,6 @@ from anabranch._terminal.exits import UsageError
 from anabranch.cli._commands import app
 from anabranch.cli._output import print_text
 
-__all__ = ["completion_command"]
-
 REPAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "bash": (
         (

@@ -16,8 +16,6 @@ from platformdirs import user_config_path
 
 from anabranch._terminal.exits import UsageError
 
-__all__ = ["ConfigurationFile", "configuration_files"]
-
 PROJECT = ("tool", "anabranch")
 
 

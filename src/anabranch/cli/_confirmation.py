@@ -8,8 +8,6 @@ from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 
-__all__ = ["Yes", "confirm"]
-
 Yes: TypeAlias = Annotated[
     bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
 ]

@@ -36,8 +36,6 @@ from anabranch.mcp._repeating import causes
 from anabranch.mcp._saga_client import SagaRoundsExceededError
 from anabranch.mcp._transports import COMMAND, WithHeaders, command_of
 
-__all__ = ["open_session", "server_of"]
-
 T = TypeVar("T")
 
 FAREWELL = 2.0

@@ -28,8 +28,6 @@ from anabranch.cli._options import AnswersFile, Era, EraOption, Model
 from anabranch.cli._output import print_json
 from anabranch.models import ScriptedModel
 
-__all__ = ["demo", "demo_command"]
-
 TARGET = "anabranch.cli._demo_tool"
 WHAT_HAPPENED = """
 What happened: the function waited at each question, and the server sent it to this client.

@@ -28,8 +28,6 @@ from anabranch.errors import StoreError
 from anabranch.models import ModelError, open_model
 from anabranch.stores import open_stores
 
-__all__ = ["dev_command"]
-
 
 def dev_command(
     *targets: SourceTarget,

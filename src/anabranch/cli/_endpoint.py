@@ -15,8 +15,6 @@ from anabranch.cli._http_access import LOCAL, SESSION_TTL, Access, is_loopback
 from anabranch.cli._http_connections import default_connections, open_files
 from anabranch.cli._http_server import listen
 
-__all__ = ["Endpoint"]
-
 LEAST = 8
 """The least share of a caller: a client needs a few connections."""
 PORTS = range(2**16)

@@ -12,8 +12,6 @@ from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, needs_extra
 
-__all__ = ["ENGINE", "RESTATE", "EngineName", "open_engine"]
-
 ENGINE = "ANABRANCH_ENGINE"
 
 DBOS, RESTATE = "dbos", "restate+"

@@ -21,8 +21,6 @@ from anabranch.mcp import ServerOptions, install_fastmcp
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
-__all__ = ["assemble_fastmcp", "fastmcp_app", "foreign"]
-
 ITS_OWN = (
     "The tools of a FastMCP server are run by FastMCP: --store, --model and limits have no effect on"
     " them, and a question that they ask over MCP 2026-07-28 fails there."

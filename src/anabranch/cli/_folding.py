@@ -23,8 +23,6 @@ from anabranch.memory import ReasoningBank
 from anabranch.stores import open_branch_store
 from anabranch.tree import TreeStore
 
-__all__ = ["Foldable", "expiring", "open_branches"]
-
 _QUEUED = (
     "Branches that return with extract_memory are queued until `anabranch memory distill`, or a"
     " process with --memory and a --model, learns from them."

@@ -12,8 +12,6 @@ from typing import TextIO
 
 from anabranch.errors import is_authors
 
-__all__ = ["name_forgotten_awaits"]
-
 DEPTH = 4
 """How many frames of the place are recorded: an operation is made three below the author's line at most."""
 _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')

@@ -24,8 +24,6 @@ from anabranch.cli._targets import is_fastmcp
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
-__all__ = ["ANY", "LOCAL", "SESSION_TTL", "SHARE", "Access", "checks_tokens", "is_loopback"]
-
 ANY: Final = "*"
 
 SESSION_TTL = 1800.0

@@ -25,15 +25,6 @@ from anabranch._aio import ThrottledWarning
 from anabranch._health import asks_for_health
 from anabranch.mcp._options import GRACE
 
-__all__ = [
-    "BACKLOG",
-    "Bounds",
-    "connection_class",
-    "default_connections",
-    "open_files",
-    "report_exhaustion_seldom",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
 BACKLOG = 128

@@ -13,8 +13,6 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BODY", "Requests"]
-
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
 BODY = 30.0

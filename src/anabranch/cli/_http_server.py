@@ -32,8 +32,6 @@ from anabranch.cli._http_connections import (
     report_exhaustion_seldom,
 )
 
-__all__ = ["HttpServer", "listen", "serve_app"]
-
 DRAIN = 2
 """Seconds, of the grace, for which requests in progress go on when a server is stopped."""
 

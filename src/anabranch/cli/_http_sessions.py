@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["MOST", "Sessions"]
-
 MOST = 2_000
 """Sessions at the same time, in one process."""
 

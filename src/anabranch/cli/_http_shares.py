@@ -17,8 +17,6 @@ from anabranch._budget import FullShareError, Shares, by_address
 from anabranch._text import read_json
 from anabranch.cli._http_requests import Requests
 
-__all__ = ["SharedRequests"]
-
 AGAIN: Final = "1"
 """Seconds after which a request that was refused may be sent again."""
 

@@ -20,8 +20,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch._terminal.exits import UsageError
 
-__all__ = ["TOKEN", "authenticated", "headers_of", "read_tokens"]
-
 TOKEN: Final = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
 
 SHORTEST = 16

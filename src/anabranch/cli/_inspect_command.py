@@ -13,8 +13,6 @@ from anabranch.cli._output import print_json, print_text
 from anabranch.cli._target_options import Target, ToolName
 from anabranch.cli._tool_summaries import chosen, summaries_of
 
-__all__ = ["inspect_command"]
-
 
 def inspect_command(
     target: Target,

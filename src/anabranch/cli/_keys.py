@@ -19,8 +19,6 @@ from platformdirs import user_data_path
 
 from anabranch._terminal.exits import UsageError
 
-__all__ = ["CALL_KEY", "KEYS", "new_key", "read_keys"]
-
 KEYS = "ANABRANCH_KEYS"
 CALL_KEY = "ANABRANCH_CALL_KEY"
 """By which ``call`` gives its key to the server that it starts: a default, as those in the file are."""

@@ -13,8 +13,6 @@ from anabranch.cli._output import print_json, print_text
 from anabranch.cli._target_options import Target
 from anabranch.cli._tool_summaries import overview, summaries_of
 
-__all__ = ["list_command"]
-
 
 def list_command(
     target: Target,

@@ -21,8 +21,6 @@ from anabranch.memory._distilling import POLL
 from anabranch.stores import open_memory_store
 from anabranch.tree import TreeStore
 
-__all__ = ["Remembering", "SharedMemory", "learning", "open_bank", "open_scrubber"]
-
 _JOB = "branches to learn from"
 
 Remembering: TypeAlias = Annotated[

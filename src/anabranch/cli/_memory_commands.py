@@ -27,8 +27,6 @@ from anabranch.memory import (
 )
 from anabranch.stores import open_memory_store
 
-__all__ = ["memory_app"]
-
 T = TypeVar("T")
 
 _ALL = 1_000_000_000

@@ -15,38 +15,6 @@ from anabranch._budget import Limits
 from anabranch._terminal.exits import UsageError
 from anabranch._text import LogFormat
 
-__all__ = [
-    "MODEL",
-    "STORE",
-    "WEB_TOKEN",
-    "AccessLog",
-    "AnswersFile",
-    "ArgumentsJson",
-    "AsJson",
-    "CodeVersion",
-    "ConfirmSamples",
-    "Era",
-    "EraOption",
-    "Headers",
-    "LogForm",
-    "MaxDepth",
-    "MaxSamples",
-    "MaxTokens",
-    "Model",
-    "NoSamplesFor",
-    "Store",
-    "Timeout",
-    "Token",
-    "TurnMaxDepth",
-    "TurnMaxTokens",
-    "TurnTimeout",
-    "Variables",
-    "limits_of",
-    "store_url",
-    "turn_limits_of",
-    "variables_of",
-]
-
 MODEL = "ANABRANCH_MODEL"
 STORE = "ANABRANCH_STORE"
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from anabranch._text import printable, printable_json
 
-__all__ = ["print_either", "print_json", "print_text"]
-
 
 def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) -> None:
     """Print ``lines`` at a terminal; elsewhere, or ``as_json``, ``value``."""

@@ -26,8 +26,6 @@ from anabranch._text import printable
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 
-__all__ = ["run_workers"]
-
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
 MakeApp: TypeAlias = Callable[[], tuple[Any, AbstractAsyncContextManager[object]]]

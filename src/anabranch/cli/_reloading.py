@@ -29,8 +29,6 @@ from anabranch.cli._chat_tools import check_names
 from anabranch.cli._targets import Found, load
 from anabranch.errors import AnabranchError, ToolError, format_for_author, is_authors
 
-__all__ = ["ReloadedTools"]
-
 EVERY = 0.3
 """Seconds between two looks at the files."""
 

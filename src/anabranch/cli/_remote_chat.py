@@ -28,8 +28,6 @@ from anabranch.cli._output import print_either
 from anabranch.messages import ToolSpec
 from anabranch.tree import LATEST, short_ids
 
-__all__ = ["chat_at_url", "leave"]
-
 
 def chat_at_url(url: str, token: str | None, options: ChatOptions, *, as_json: bool) -> None:
     """Chat with the server at ``url`` until there are no more lines, or leave one message there.

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["schema_words"]
-
 Schema = Mapping[str, Any]
 
 _KINDS = {

@@ -63,8 +63,6 @@ from anabranch.stores import open_store
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
-__all__ = ["serve_command"]
-
 
 def serve_command(  # noqa: PLR0913 - the options of the command
     *targets: SourceTarget,

@@ -48,8 +48,6 @@ from anabranch.tree import TreeStore
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
-__all__ = ["MadeServer", "ServerRecipe", "WorkerApp", "not_used"]
-
 
 class MadeServer(NamedTuple):
     """A server, and what belongs to it.

@@ -12,8 +12,6 @@ from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
 from typing import BinaryIO
 
-__all__ = ["protocol_on_stdout"]
-
 WARNING = (
     "Standard output is the protocol's: what the server prints is shown here. Print to stderr, or use"
     " ctx.log, which reaches the client.\n"

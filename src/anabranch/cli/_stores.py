@@ -12,8 +12,6 @@ from anabranch.errors import StoreError
 from anabranch.stores import CallStore, RunEvents, open_run_events, open_stores
 from anabranch.tree import TreeStore
 
-__all__ = ["Stores", "with_store"]
-
 
 class _Store(Protocol):
     async def close(self) -> None: ...

@@ -8,8 +8,6 @@ from cyclopts import Parameter
 
 from anabranch.cli._completers import python_files, tool_arguments, tool_names
 
-__all__ = ["Arguments", "Completed", "SourceTarget", "Target", "ToolName"]
-
 Completed: TypeAlias = Annotated[str, Parameter(completer=python_files)]
 """A TARGET, whose help text depends on what the command does with it."""
 Target: TypeAlias = Annotated[

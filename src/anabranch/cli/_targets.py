@@ -34,17 +34,6 @@ if TYPE_CHECKING:
 
     AnyServer: TypeAlias = MCPServer[Any] | FastMCP[Any]
 
-__all__ = [
-    "Found",
-    "identity_of",
-    "is_fastmcp",
-    "is_server",
-    "is_url",
-    "load",
-    "name_of",
-    "split_target",
-]
-
 T = TypeVar("T")
 
 

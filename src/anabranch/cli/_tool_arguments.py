@@ -9,8 +9,6 @@ from anabranch._terminal.exits import UsageError
 from anabranch._text import read_json
 from anabranch.chat._name_value import misfits_of, read_pairs
 
-__all__ = ["read_arguments"]
-
 
 def read_arguments(
     pairs: Iterable[str], json_text: str | None, schema: Mapping[str, Any]

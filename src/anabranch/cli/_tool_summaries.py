@@ -24,8 +24,6 @@ from anabranch.cli._targets import is_server, load
 from anabranch.mcp._client import list_tools
 from anabranch.tool import Tool
 
-__all__ = ["ToolSummary", "chosen", "overview", "summaries_of"]
-
 Schema: TypeAlias = Mapping[str, Any]
 
 LONGEST_DEFAULT = 20

@@ -42,8 +42,6 @@ from anabranch.tree import (
     tree_to_json,
 )
 
-__all__ = ["tree_app"]
-
 T = TypeVar("T")
 
 tree_app: App = App(

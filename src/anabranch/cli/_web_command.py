@@ -40,8 +40,6 @@ from anabranch.cli._options import (
     turn_limits_of,
 )
 
-__all__ = ["web_command"]
-
 
 def web_command(  # noqa: PLR0913 - options
     *targets: ChatTargets,

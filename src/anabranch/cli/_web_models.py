@@ -9,8 +9,6 @@ from anabranch import Capabilities
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models import ModelError, SampleStream, ScriptedModel
 
-__all__ = ["DemoModel", "WithoutModel"]
-
 _PLAY = {
     "text": "There is no model behind this page, so let us play a card game.",
     "tool_calls": [{"name": "pick_card", "arguments": {"count": 5}}],

@@ -25,8 +25,6 @@ from anabranch.tree import AmbiguousIdError, find_thread, local_time
 if TYPE_CHECKING:
     from anabranch.chat._web.open_work import OpenWork
 
-__all__ = ["work_app"]
-
 T = TypeVar("T")
 
 work_app: App = App(

@@ -39,8 +39,6 @@ from anabranch.cli._options import (
 )
 from anabranch.errors import StoreError, needs_extra
 
-__all__ = ["worker_command"]
-
 
 def worker_command(  # noqa: PLR0913 - options
     *targets: ChatTargets,

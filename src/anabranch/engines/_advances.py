@@ -16,8 +16,6 @@ from anabranch._durable.engine import Advance, Wake
 from anabranch._telemetry import observe_wake
 from anabranch.errors import StoreError
 
-__all__ = ["Advances", "run_job"]
-
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0

@@ -14,8 +14,6 @@ import psycopg
 
 from anabranch.errors import StoreError
 
-__all__ = ["AdvisoryLocks"]
-
 KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 5, 2, 3
 """Seconds of silence until the connection is probed, seconds between probes, and how many."""
 

@@ -38,8 +38,6 @@ from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
 from anabranch.stores._urls import read_url
 
-__all__ = ["DBOSEngine", "unwaited"]
-
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 T = TypeVar("T")

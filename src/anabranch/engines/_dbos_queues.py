@@ -13,8 +13,6 @@ from anabranch._durable.engine import Wake, WorkLimits
 from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW
 from anabranch.engines._names import shortened
 
-__all__ = ["options_of", "queue_of", "register_queues"]
-
 POLL, POLL_VERSION = 0.1, 1.0
 """Seconds from one look into a queue to the next; DBOS has no other way to notice a wake.
 

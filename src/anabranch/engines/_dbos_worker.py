@@ -18,8 +18,6 @@ from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable.engine import Wake
 from anabranch.errors import StoreError
 
-__all__ = ["APPLICATION", "WORKFLOW", "DBOSWorker"]
-
 APPLICATION = "anabranch"
 WORKFLOW = "anabranch.advance"
 

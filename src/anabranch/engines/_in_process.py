@@ -17,8 +17,6 @@ from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.errors import StoreError
 
-__all__ = ["InProcessEngine"]
-
 
 class InProcessEngine:
     """An engine whose workers are in this process.

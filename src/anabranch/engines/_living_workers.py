@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 
 from anabranch.engines._advisory_locks import AdvisoryLocks
 
-__all__ = ["LOOKS", "LivingWorkers"]
-
 LOOKS = 3
 """In how many looks, one after another, a lock is free whose owner is dead.
 

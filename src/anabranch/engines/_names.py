@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from urllib.parse import quote
 
-__all__ = ["encoded", "shortened"]
-
 LONGEST, SHOWN = 500, 400
 """Characters of a name that stays whole; and those that stay of one that is longer."""
 

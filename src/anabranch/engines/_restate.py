@@ -29,8 +29,6 @@ from anabranch.engines._restate_registration import Registration
 from anabranch.engines._restate_worker import RestateWorker, delay_of, listen
 from anabranch.errors import StoreError
 
-__all__ = ["RestateEngine"]
-
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 SEND_AGAIN = 1.0

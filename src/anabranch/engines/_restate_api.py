@@ -15,8 +15,6 @@ from anabranch._text import read_json
 from anabranch.engines._restate_names import ADVANCE
 from anabranch.errors import StoreError
 
-__all__ = ["RestateApi", "Sent", "checked_url"]
-
 TIMEOUT = 30.0
 """Seconds for an answer. Before Restate answers a registration, it asks the worker what it has."""
 

@@ -7,8 +7,6 @@ from collections.abc import Collection
 from anabranch._durable.engine import Wake
 from anabranch.engines._names import encoded
 
-__all__ = ["ADVANCE", "listed", "name_of", "service_of", "tick_of"]
-
 ADVANCE = "advance"
 """The handler of every service here."""
 

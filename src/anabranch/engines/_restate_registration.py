@@ -11,8 +11,6 @@ from anabranch.engines._restate_api import RestateApi
 from anabranch.engines._restate_names import listed
 from anabranch.engines._restate_worker import RestateWorker
 
-__all__ = ["Registration"]
-
 LOOK_EVERY = 5.0
 """Seconds from one look at what is registered to the next."""
 

@@ -31,8 +31,6 @@ from anabranch.engines._names import encoded
 from anabranch.engines._restate_names import ADVANCE, name_of, service_of, tick_of
 from anabranch.errors import StoreError
 
-__all__ = ["RestateWorker", "delay_of", "listen"]
-
 RETAINED = timedelta(hours=1)
 """How long Restate remembers wakes that are done: the same ones again are not done again."""
 

@@ -14,8 +14,6 @@ from typing import TypeAlias
 
 from anabranch._durable.engine import Wake
 
-__all__ = ["WaitingWakes"]
-
 _Lane: TypeAlias = tuple[str, str, str]
 """The share, tool and version of wakes that are allowed to run, or not, together."""
 

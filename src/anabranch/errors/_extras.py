@@ -21,8 +21,6 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["MissingExtraError", "find_framework", "install_command", "needs_extra", "typed_command"]
-
 NAME = "anabranch"
 
 typed_command: ContextVar[str] = ContextVar("typed_command", default="")

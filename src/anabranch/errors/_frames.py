@@ -14,8 +14,6 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from types import TracebackType
 
-__all__ = ["FULL", "author_line", "format_for_author", "is_authors"]
-
 FULL = "ANABRANCH_TRACEBACK"
 """Environment variable: with the value ``full``, no frame is left out."""
 

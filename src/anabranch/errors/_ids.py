@@ -9,8 +9,6 @@ import secrets
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["error_id", "masked", "with_error_id"]
-
 _NAME = "__anabranch_id__"
 E = TypeVar("E", bound=BaseException)
 

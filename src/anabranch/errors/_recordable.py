@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["AnabranchError", "error_from_json", "error_to_json"]
-
 _MODULE = "anabranch.errors"
 _REQUIRED = object()
 _rebuilders: dict[str, Callable[..., AnabranchError]] = {}

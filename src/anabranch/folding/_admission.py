@@ -19,8 +19,6 @@ from anabranch.folding._errors import (
 from anabranch.folding._records import Branch, NewBranch, Session, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["Admitted", "admit"]
-
 MINUTE = 60.0
 
 

@@ -10,8 +10,6 @@ from anabranch.folding._ports import InjectedItem
 from anabranch.folding._records import Branch
 from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 
-__all__ = ["BankMemory"]
-
 
 class BankMemory:
     """What banks have learned, for branches to begin with and to add to.

@@ -11,8 +11,6 @@ from typing import Protocol, TypeVar
 
 from anabranch.folding._records import Branch, Session
 
-__all__ = ["BranchRows", "BranchStore"]
-
 T = TypeVar("T")
 
 

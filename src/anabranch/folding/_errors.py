@@ -12,24 +12,6 @@ from typing import ClassVar, Literal, TypeAlias
 
 from anabranch.errors import AnabranchError
 
-__all__ = [
-    "BranchNotActiveError",
-    "BudgetExhaustedError",
-    "CreationRateError",
-    "ErrorKind",
-    "FoldingDepthError",
-    "FoldingError",
-    "InvalidBudgetError",
-    "InvalidTextError",
-    "InvalidTimeoutError",
-    "NoActiveBranchError",
-    "ScrubbingError",
-    "SessionMismatchError",
-    "TooManyBranchesError",
-    "TransitionError",
-    "UnknownBranchError",
-]
-
 ErrorKind: TypeAlias = Literal["user", "retryable", "not_found", "authorization", "system"]
 """Whose move it is."""
 

@@ -17,8 +17,6 @@ from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers
 from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["Injection"]
-
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 T = TypeVar("T")

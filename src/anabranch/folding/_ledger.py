@@ -23,8 +23,6 @@ from anabranch.folding._owners import OwnedRows, account_name, shown_name
 from anabranch.folding._records import Branch, NewBranch, Session, Status, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["ROOT", "BranchEvent", "EventKind", "Ledger", "checked_branch"]
-
 EventKind: TypeAlias = Literal[
     "created", "budget_warning", "completed", "forced", "timeout", "failed"
 ]

@@ -21,8 +21,6 @@ from anabranch.folding._records import Branch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._telemetry import record
 
-__all__ = ["Ledgers"]
-
 T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("anabranch.folding")

@@ -9,8 +9,6 @@ from anabranch.errors import StoreError
 from anabranch.folding._branch_store import BranchRows
 from anabranch.folding._records import Branch, Session
 
-__all__ = ["MemoryBranches"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from hashlib import blake2b
 from anabranch.folding._branch_store import BranchRows
 from anabranch.folding._records import Branch, Session
 
-__all__ = ["HOST", "OwnedRows", "Owner", "account_name", "shown_name"]
-
 MARK, END = "@", "/"
 
 

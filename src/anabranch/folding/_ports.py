@@ -8,8 +8,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from anabranch.folding._records import Branch
 
-__all__ = ["BranchMemory", "InjectedItem", "MemoryOfCallers", "Scrubber"]
-
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns a text without its secrets. What it raises keeps the text from leaving its branch."""
 

@@ -16,17 +16,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from anabranch._budget import Account
 from anabranch.folding._errors import TransitionError
 
-__all__ = [
-    "OPEN",
-    "TRANSITIONS",
-    "Branch",
-    "NewBranch",
-    "Session",
-    "Status",
-    "account_of",
-    "with_account",
-]
-
 Status: TypeAlias = Literal["created", "active", "completed", "timeout", "failed"]
 """The state of a branch."""
 

@@ -33,8 +33,6 @@ from anabranch.folding._records import Branch, NewBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._texts import BranchTexts, checked_id
 
-__all__ = ["BranchService", "CreatedBranch", "ReturnedBranch"]
-
 T = TypeVar("T")
 
 EXPIRE_EVERY = 1.0

@@ -19,8 +19,6 @@ from anabranch._text import read_json
 from anabranch.elicitation import reason_of
 from anabranch.errors import needs_extra
 
-__all__ = ["ENVIRONMENT", "FoldingSettings"]
-
 ENVIRONMENT = "ANABRANCH_FOLDING_"
 """What the name of a variable begins with; the setting's name follows, in capitals."""
 FILE = "ANABRANCH_FOLDING_FILE"

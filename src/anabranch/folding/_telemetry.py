@@ -12,8 +12,6 @@ from opentelemetry import metrics, trace
 
 from anabranch.folding._ledger import BranchEvent
 
-__all__ = ["record"]
-
 _NANOSECONDS = 1_000_000_000
 
 

@@ -9,8 +9,6 @@ from anabranch.folding._errors import InvalidTextError, ScrubbingError
 from anabranch.folding._ports import Scrubber
 from anabranch.folding._settings import FoldingSettings
 
-__all__ = ["BranchTexts", "checked_id"]
-
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 MAX_ID = 200

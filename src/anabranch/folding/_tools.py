@@ -21,8 +21,6 @@ from anabranch.folding._records import Branch, Status
 from anabranch.folding._service import BranchService
 from anabranch.tool import Tool, ToolAnnotations, tool
 
-__all__ = ["BranchCreated", "BranchRecord", "BranchReturned", "InjectedContext", "folding_tools"]
-
 SessionId = Annotated[
     str | None,
     Field(description="The session_id that the first branch_create has returned."),

@@ -26,8 +26,6 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["Addressed", "CallInFlight", "forget_call"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 T = TypeVar("T")

@@ -26,8 +26,6 @@ from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._ask_page import form_page, notice_page, read_form
 from anabranch.mcp._rounds import ROUND_REPLIES
 
-__all__ = ["AskLinks"]
-
 ROUTE: Final = "/ask/{token}"
 FORM: Final = "application/x-www-form-urlencoded"
 LARGEST: Final = 256 * 1024

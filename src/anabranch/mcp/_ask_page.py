@@ -18,8 +18,6 @@ from starlette.responses import HTMLResponse
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Option
 from anabranch._text import printable
 
-__all__ = ["form_page", "notice_page", "read_form"]
-
 PREFIX: Final = "field:"
 """Before the names of fields, so that none of them is taken for the button's."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from anabranch.errors import InvalidTokenError
 
-__all__ = ["CHAIN", "marked", "unmarked"]
-
 CHAIN: Final = 10
 """Rounds of questions in one chain: known clients answer ten, and take an eleventh reply."""
 

@@ -26,16 +26,6 @@ from anabranch.mcp._odd_answers import has_structured_content, with_content, wit
 from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
 
-__all__ = [
-    "MAX_ROUNDS",
-    "Connectable",
-    "Era",
-    "call_tool",
-    "connect",
-    "list_tools",
-    "offers_sagas",
-]
-
 Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str
 """What can be connected to: a server in this process, a command, a transport, a URL."""
 Era: TypeAlias = Literal["auto", "modern", "handshake"]

@@ -18,8 +18,6 @@ from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_META
 from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["answer_elicit", "answer_sample", "elicit_request"]
-
 
 async def answer_sample(
     answerer: Answerer, step_id: str, params: types.CreateMessageRequestParams

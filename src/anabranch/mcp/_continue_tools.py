@@ -24,8 +24,6 @@ from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, send
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Parameters, ToolAnnotations
 
-__all__ = ["ContinueTool", "answer_questions", "continue_call"]
-
 NO_CALL = (
     "This handle names no call that can go on: it is not valid here, it has expired, or what it"
     " asks has been answered. Use the handle of the latest result, or call the tool again."

@@ -34,15 +34,6 @@ from anabranch.errors import (
 from anabranch.mcp._protocol import required_capabilities
 from anabranch.models import ModelError
 
-__all__ = [
-    "REQUEST_STATE",
-    "SAGA_TOKEN",
-    "CallFailedError",
-    "checked_results",
-    "invalid_token",
-    "mapped_errors",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 # The wording is that of the SDK's own request-state boundary; the reason is in our log alone.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fastmcp.server.extensions import ServerExtension
     from fastmcp.tools.base import Tool as BaseTool
 
-__all__ = ["as_fastmcp_tool", "fastmcp_sagas", "install_fastmcp"]
-
 
 def as_fastmcp_tool(
     tool: Tool[Any], *, options: ServerOptions | None = None, **keywords: Unpack[ToolKeywords]

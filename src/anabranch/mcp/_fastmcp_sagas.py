@@ -20,8 +20,6 @@ from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 
-__all__ = ["FastMcpSagas", "Lifespan", "has_sagas"]
-
 
 class Lifespan(Provider):
     """Has ``installation`` run while its server runs, also when that is mounted on another."""

@@ -44,8 +44,6 @@ from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 
-__all__ = ["FastMcpRequest", "FastMcpTool"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastMcpRequest(McpRequest):

@@ -18,8 +18,6 @@ from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.tool import Tool
 
-__all__ = ["Handles", "OpenCall"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:

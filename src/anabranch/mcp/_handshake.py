@@ -20,9 +20,6 @@ from anabranch.mcp._heartbeat import Heartbeat
 from anabranch.mcp._protocol import to_answer, to_request
 from anabranch.mcp._request import McpRequest
 
-__all__ = ["asking", "request_answer"]
-
-
 TIMES_ASKED = 3
 """How often a question is asked when its answer is of another kind, before that is an error."""
 

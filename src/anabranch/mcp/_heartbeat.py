@@ -15,8 +15,6 @@ from typing import NoReturn
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch.mcp._request import STEP, McpRequest
 
-__all__ = ["HEARTBEAT", "Heartbeat", "is_heartbeat"]
-
 HEARTBEAT = 15.0
 """Seconds between two signs of life, by default."""
 COARSE = 2.0**-8

@@ -14,8 +14,6 @@ from mcp.server.context import ServerRequestContext
 
 from anabranch.errors import IdempotencyKeyError
 
-__all__ = ["KEY_META", "TAKES_KEY_META", "given_key"]
-
 KEY_META: Final = "anabranch/idempotency-key"
 """Key in the ``_meta`` of a request."""
 

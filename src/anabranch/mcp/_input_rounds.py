@@ -17,8 +17,6 @@ from anabranch.errors import ToolError
 from anabranch.mcp._client_answers import answer_sample, elicit_request
 from anabranch.messages import ElicitRequest, UrlRequest
 
-__all__ = ["Response", "RoundOfAnswers", "answer_others", "questions_of"]
-
 Response: TypeAlias = (
     types.ElicitResult | types.CreateMessageResult | types.CreateMessageResultWithTools
 )

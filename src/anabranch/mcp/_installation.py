@@ -24,8 +24,6 @@ from anabranch.mcp._service import Service
 from anabranch.mcp._termination import before_termination
 from anabranch.tool import Runtime, Tool, code_version
 
-__all__ = ["Installation", "offer_routes", "require_server"]
-
 LEAVING = 5.0
 """Seconds that a server which ends waits for its reaper. Compensations under way go on."""
 

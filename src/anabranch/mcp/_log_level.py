@@ -16,8 +16,6 @@ from mcp.server.session import ServerSession
 
 from anabranch.messages import LogLevel
 
-__all__ = ["at_least", "is_wanted", "offer_log_level"]
-
 METHOD: Final = "logging/setLevel"
 LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 """Least severe first, as the type lists them."""

@@ -18,8 +18,6 @@ from pydantic import ValidationError
 
 from anabranch._text import printable_line
 
-__all__ = ["has_structured_content", "with_content", "with_sound_tools"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 NEEDED: Final = {"name", "inputSchema"}

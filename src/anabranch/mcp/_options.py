@@ -32,24 +32,6 @@ from anabranch.mcp._heartbeat import HEARTBEAT
 from anabranch.stores import open_store
 from anabranch.tool import checked_version
 
-__all__ = [
-    "GRACE",
-    "TTL",
-    "Ask",
-    "Keys",
-    "SamplerMode",
-    "ServerKeywords",
-    "ServerOptions",
-    "Store",
-    "ToolKeywords",
-    "completed_by",
-    "durability_of",
-    "options_for",
-    "options_of",
-    "sealer_of",
-    "token_ttl",
-]
-
 Store: TypeAlias = str | CallStore | Durability
 """The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
 

@@ -27,20 +27,6 @@ from anabranch.messages import (
 )
 from anabranch.tool import ToolAnnotations
 
-__all__ = [
-    "CONTEXT_META",
-    "PROTOCOL_ERRORS",
-    "STEP_ID_META",
-    "capabilities_of",
-    "required_capabilities",
-    "to_annotations",
-    "to_answer",
-    "to_link",
-    "to_params",
-    "to_request",
-    "to_saga_answer",
-]
-
 STEP_ID_META = "anabranch/stepId"
 """Request ``_meta`` key: in the handshake era nothing else names the step to the client."""
 

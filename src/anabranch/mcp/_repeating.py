@@ -23,8 +23,6 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["PAUSES", "Remembering", "causes", "is_lost", "keyed_meta", "new_key", "takes_key"]
-
 PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before a request is repeated, each time; then its connection is given up."""
 

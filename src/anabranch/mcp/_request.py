@@ -25,8 +25,6 @@ from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel
 
-__all__ = ["STEP", "McpRequest"]
-
 MODERN = "2026-07-28"
 
 

@@ -9,8 +9,6 @@ from itertools import chain
 from types import NoneType
 from typing import Any, Final, cast
 
-__all__ = ["function_returning", "list_as_one"]
-
 MOST_TEXTS: Final = 1_000
 """Values of a list that the SDK makes a text each of; of more, they are one text."""
 DEEPEST: Final = 64

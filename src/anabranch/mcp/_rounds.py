@@ -18,8 +18,6 @@ from pydantic import BaseModel
 from anabranch._engine import Answer, Ask, Journal
 from anabranch.mcp._protocol import CONTEXT_META, to_answer, to_request
 
-__all__ = ["ROUND_REPLIES", "answers_to"]
-
 
 def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:
     """Return the answers among ``responses`` to open questions."""

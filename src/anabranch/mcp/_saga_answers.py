@@ -14,8 +14,6 @@ from anabranch.mcp._protocol import to_saga_answer
 from anabranch.mcp._saga_params import invalid, quoted
 from anabranch.mcp._saga_shapes import SagaStepResult
 
-__all__ = ["answers_in"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 

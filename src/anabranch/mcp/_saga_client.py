@@ -27,8 +27,6 @@ from anabranch.mcp._repeating import PAUSES, is_lost, keyed_meta, new_key, takes
 from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
 from anabranch.mcp._saga_shapes import SagaStep, SamplingStep, ToolCallSagaResult
 
-__all__ = ["SagaClient", "SagaRoundsExceededError", "Turn"]
-
 INVALID_IN_V1 = "Invalid request parameters"
 """What servers of the SDK's first major version answer to an unknown method."""
 

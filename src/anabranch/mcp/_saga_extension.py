@@ -14,8 +14,6 @@ from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, Loose
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import SdkTool
 
-__all__ = ["Sagas"]
-
 
 class Sagas(Extension):
     """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists.

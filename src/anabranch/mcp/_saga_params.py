@@ -15,16 +15,6 @@ import mcp_types as types
 from mcp import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-__all__ = [
-    "CALL_SAGA",
-    "IDENTIFIER",
-    "RESUME_SAGA",
-    "LooseParams",
-    "invalid",
-    "quoted",
-    "read",
-]
-
 CALL_SAGA: Final = "tools/callSaga"
 RESUME_SAGA: Final = "tools/resumeSaga"
 IDENTIFIER: Final = "io.github.anabranch/sagas"

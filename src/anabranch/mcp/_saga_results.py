@@ -15,8 +15,6 @@ from pydantic import BaseModel
 from anabranch._text import encodable
 from anabranch.mcp._error_mapping import checked_results
 
-__all__ = ["Convert", "to_failure", "to_result", "to_wire"]
-
 Convert: TypeAlias = Callable[[object], BaseModel]
 """Makes the result of a host of a tool's value."""
 

@@ -11,20 +11,6 @@ import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-__all__ = [
-    "CallToolSagaParams",
-    "ElicitationStep",
-    "ResumeToolSagaParams",
-    "SagaError",
-    "SagaStep",
-    "SagaStepError",
-    "SagaStepResult",
-    "SamplingStep",
-    "ToolCallSagaResult",
-    "WrongField",
-    "WrongToken",
-]
-
 
 class _Shape(BaseModel):
     """What crosses in camel case.

@@ -36,8 +36,6 @@ from anabranch.mcp._saga_shapes import CallToolSagaParams, ResumeToolSagaParams,
 from anabranch.mcp._service import Service
 from anabranch.tool import Tool
 
-__all__ = ["SETTINGS", "Offered", "SagaMethods", "tools_call_of"]
-
 SETTINGS: Final = {"version": "1"}
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")

@@ -40,8 +40,6 @@ from anabranch.mcp._serving import serve
 from anabranch.mcp._unfinished import Unfinished, with_unfinished
 from anabranch.tool import Tool, ToolAnnotations
 
-__all__ = ["Described", "SdkTool", "Serve"]
-
 Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
 """Serves one request with arguments that have been validated."""
 

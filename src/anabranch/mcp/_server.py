@@ -26,8 +26,6 @@ from anabranch.mcp._saga_extension import Sagas
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.tool import Tool, require_tools
 
-__all__ = ["create_server", "install"]
-
 
 def create_server(
     name: str,

@@ -19,8 +19,6 @@ from anabranch.mcp._idempotency import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool
 
-__all__ = ["Service"]
-
 
 def _nothing() -> None:
     """Do nothing: there is no store."""

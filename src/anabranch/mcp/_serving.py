@@ -35,8 +35,6 @@ from anabranch.mcp._service import Service
 from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
 from anabranch.tool import Tool
 
-__all__ = ["Chain", "ask_client", "run_live", "run_rounds", "sendable", "serve"]
-
 
 async def serve(
     tool: Tool[Any], service: Service, arguments: Mapping[str, Any], request: McpRequest

@@ -14,8 +14,6 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["before_termination"]
-
 Act = Callable[[], Coroutine[Any, Any, None]]
 
 

@@ -18,8 +18,6 @@ from anabranch._aio import cancel_and_wait
 from anabranch.mcp._addressing import forget_call
 from anabranch.mcp._tool_list import ToolList
 
-__all__ = ["Link"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 PATIENCE: Final = 120.0

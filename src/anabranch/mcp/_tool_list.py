@@ -24,8 +24,6 @@ from anabranch._text import printable_line
 from anabranch.mcp._client import list_tools
 from anabranch.mcp._repeating import takes_key
 
-__all__ = ["ToolList"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 MOST_TOOLS: Final = 1_000

@@ -27,9 +27,6 @@ from anabranch.mcp._tool_link import Link
 from anabranch.mcp._tool_list import ToolList
 from anabranch.mcp._transports import Started, WithHeaders
 
-__all__ = ["ToolServer"]
-
-
 TERMINATED: Final = ("Session terminated", "Session not found")
 """What is said where the server does not know the session any more: by the SDK's client, by servers."""
 LONGEST_REASON: Final = 4_000

@@ -25,8 +25,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from anabranch._text import printable_line
 
-__all__ = ["COMMAND", "Started", "WithHeaders", "command_of"]
-
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 COMMAND: Final = "command:"

@@ -20,17 +20,6 @@ from anabranch._schemas import Form
 from anabranch.errors import ToolError
 from anabranch.mcp._handles import OpenCall
 
-__all__ = [
-    "ANSWER_QUESTIONS",
-    "CONTINUE_CALL",
-    "UNFINISHED",
-    "Unfinished",
-    "chain_end",
-    "is_unfinished",
-    "open_questions",
-    "with_unfinished",
-]
-
 CONTINUE_CALL: Final = "continue_call"
 ANSWER_QUESTIONS: Final = "answer_questions"
 

@@ -34,14 +34,6 @@ from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.memory._secrets import Scrubber
 from anabranch.memory._words import words_of
 
-__all__ = [
-    "FLOOR",
-    "MOST",
-    "Banks",
-    "ReasoningBank",
-    "bank_of",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch")
 
 FLOOR = 0.7

@@ -15,8 +15,6 @@ import re
 
 from anabranch.memory._words import words_of
 
-__all__ = ["is_near", "is_opposite", "is_same", "stems_of"]
-
 _SHARED = 0.6
 """The share of common words from which two lessons are nearly the same."""
 

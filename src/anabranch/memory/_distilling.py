@@ -34,8 +34,6 @@ from anabranch.memory._prompts import (
 )
 from anabranch.memory._words import words_of
 
-__all__ = ["ATTEMPTS", "LEASE", "POLL", "Distiller"]
-
 logger: logging.Logger = logging.getLogger("anabranch")
 
 LEASE = 600.0

@@ -7,8 +7,6 @@ from typing import Literal, Protocol, TypeAlias
 
 from anabranch.memory._items import Memory
 
-__all__ = ["EmbeddedKind", "Embedder", "fused"]
-
 EmbeddedKind: TypeAlias = Literal["query", "document"]
 """What a text is: some models have a vector of another kind for a question than for its answer."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from anabranch.errors import AnabranchError
 from anabranch.memory._scopes import Level
 
-__all__ = ["LevelError", "UnknownMemoryError"]
-
 
 class UnknownMemoryError(AnabranchError):
     """There is no such memory among those that the caller sees."""

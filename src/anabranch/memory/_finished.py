@@ -9,8 +9,6 @@ from pydantic import Field
 from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.messages import Shape
 
-__all__ = ["LEFT_OUT", "TRANSCRIPT", "FinishedBranch", "QueuedBranch"]
-
 TRANSCRIPT = 40_000
 """How many characters of what was done are stored, from its end."""
 

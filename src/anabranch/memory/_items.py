@@ -18,17 +18,6 @@ from anabranch.memory._scopes import Scope
 from anabranch.memory._terms import folded
 from anabranch.messages import Shape
 
-__all__ = [
-    "CONTENT",
-    "DESCRIPTION",
-    "START",
-    "TITLE",
-    "Draft",
-    "Memory",
-    "Outcome",
-    "Provenance",
-]
-
 TITLE, DESCRIPTION, CONTENT = 200, 500, 4_000
 """The longest title, description and content, in characters."""
 

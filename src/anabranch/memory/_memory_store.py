@@ -14,8 +14,6 @@ from anabranch.memory._finished import QueuedBranch
 from anabranch.memory._items import Memory
 from anabranch.memory._scopes import Scope
 
-__all__ = ["Filter", "Learned", "MemoryStore"]
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:

@@ -19,17 +19,6 @@ from anabranch.memory._finished import FinishedBranch
 from anabranch.memory._items import Draft, Memory, Outcome
 from anabranch.messages import SampleReply, SampleRequest, user
 
-__all__ = [
-    "MAX_ITEMS",
-    "Lesson",
-    "Relation",
-    "Verdict",
-    "extraction",
-    "judgement",
-    "read_lessons",
-    "read_verdict",
-]
-
 MAX_ITEMS = 3
 """How many memories one branch becomes at most."""
 

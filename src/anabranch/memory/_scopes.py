@@ -16,8 +16,6 @@ from pydantic import AfterValidator, StringConstraints, TypeAdapter, ValidationE
 from anabranch._text import printable
 from anabranch.messages import Shape
 
-__all__ = ["LEVELS", "Level", "Scope", "Scopes"]
-
 Level: TypeAlias = Literal["person", "project", "team", "org"]
 """How far a memory is shared, the nearest first."""
 

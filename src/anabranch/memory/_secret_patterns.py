@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["pattern_spans"]
-
 _TOKENS = (
     r"sk-ant-[\w-]{16,}",  # Anthropic
     r"sk-[A-Za-z0-9_-]{20,}",  # OpenAI, and those who copy it

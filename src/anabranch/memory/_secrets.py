@@ -28,16 +28,6 @@ from anabranch.memory._secret_patterns import pattern_spans
 if TYPE_CHECKING:
     from detect_secrets.plugins.base import BasePlugin  # an extra
 
-__all__ = [
-    "REDACTED",
-    "WITHHELD",
-    "Detector",
-    "Scrubbed",
-    "Scrubber",
-    "WithheldError",
-    "find_secrets",
-]
-
 logger: logging.Logger = logging.getLogger("anabranch")
 
 REDACTED: Final = "[REDACTED]"

@@ -14,8 +14,6 @@ from functools import lru_cache
 from itertools import groupby
 from unicodedata import category, combining, normalize
 
-__all__ = ["folded", "indexed", "searched"]
-
 _ASCII = re.compile(r"[a-z0-9]+")
 _LONGEST = 64
 _WORD = 1

@@ -13,8 +13,6 @@ from anabranch.memory._scopes import Level
 from anabranch.messages import Shape
 from anabranch.tool import Tool, ToolAnnotations, tool
 
-__all__ = ["FoundMemory", "RecordedMemory", "memory_tools", "shown"]
-
 
 class FoundMemory(Shape):
     """A memory as tools and commands show it."""

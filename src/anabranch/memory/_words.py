@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.memory._terms import searched
 
-__all__ = ["words_of"]
-
 _STOP = frozenset(
     [
         "a",

@@ -14,8 +14,6 @@ from pydantic_ai.exceptions import UserError
 from anabranch.memory import EmbeddedKind
 from anabranch.models._model_errors import ModelError
 
-__all__ = ["ProviderEmbedder", "find_embedder"]
-
 
 class ProviderEmbedder:
     """An ``Embedder`` over one of pydantic-ai's embedding models."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["ModelError", "ProviderError"]
-
 
 class ModelError(AnabranchError):
     """A model cannot be opened, cannot be asked this, or (a scripted one) has no reply left.

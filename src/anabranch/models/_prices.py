@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.messages import Usage
 
-__all__ = ["price_of"]
-
 
 def price_of(model: str, usage: Usage) -> float | None:
     """Return the price of a reply in US dollars; ``None`` if none is known, or without the extra ``models``."""

@@ -16,8 +16,6 @@ from pydantic_ai import exceptions as ai
 
 from anabranch.models._model_errors import ModelError, ProviderError
 
-__all__ = ["incomplete_reply", "mapped_errors"]
-
 SHOWN = 300
 
 

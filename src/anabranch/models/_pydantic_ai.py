@@ -31,8 +31,6 @@ from anabranch.models._streaming import SampleStream, interrupted
 from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
 from anabranch.models._translation import from_provider, to_provider
 
-__all__ = ["ProviderModel", "find_model"]
-
 OLLAMA = "http://localhost:11434/v1"
 CLOSING = 5.0
 """Seconds that closing a stream may take."""

@@ -31,8 +31,6 @@ from anabranch.models._model_errors import ModelError
 from anabranch.models._stop_sequences import ended_at_stop
 from anabranch.models._streaming import ReplyInPieces, SampleStream
 
-__all__ = ["Reply", "ReplyToolCall", "ScriptedModel"]
-
 SHOWN = 80
 _WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")
 

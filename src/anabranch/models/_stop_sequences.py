@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock
 
-__all__ = ["ended_at_stop"]
-
 
 def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:
     """Return ``reply`` without what follows the first of the stop sequences of ``request``."""

@@ -21,15 +21,6 @@ from anyio.lowlevel import checkpoint
 from anabranch._asking.sampling import Sampler
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock
 
-__all__ = [
-    "INTERRUPTED",
-    "ReplyInPieces",
-    "SampleStream",
-    "StreamingSampler",
-    "as_streaming",
-    "interrupted",
-]
-
 INTERRUPTED = "interrupted"
 """The stop reason of a reply that was not received whole."""
 

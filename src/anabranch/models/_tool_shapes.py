@@ -24,8 +24,6 @@ from anabranch.messages import ToolSpec
 from anabranch.models._tool_schemas import UnusableSchemaError, folded, without_recursion
 from anabranch.tree import wire_name
 
-__all__ = ["ToolShapes", "most_tools", "shaped"]
-
 logger: Final = logging.getLogger("anabranch.models")
 
 

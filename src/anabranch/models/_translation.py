@@ -33,8 +33,6 @@ from anabranch.models._model_errors import ModelError
 from anabranch.models._tool_shapes import ToolShapes, shaped
 from anabranch.tree import wire_name
 
-__all__ = ["from_provider", "to_provider"]
-
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 """MCP's stop reasons for pydantic-ai's; others, such as ``content_filter``, are not changed."""
 

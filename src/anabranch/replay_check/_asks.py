@@ -13,8 +13,6 @@ from anabranch.replay_check._scopes import Scope, parameters_of
 from anabranch.replay_check._value_kinds import Context, ContextMethod, Function
 from anabranch.replay_check._values import Values
 
-__all__ = ["CONVERSE", "Asks", "name_of", "own_nodes"]
-
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
 
 CONVERSE = ContextMethod("converse")

@@ -12,8 +12,6 @@ from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import FUNCTIONS, Scope
 from anabranch.replay_check._value_kinds import Context, External, Function, Instance, Value
 
-__all__ = ["Beside"]
-
 RULE = "work-beside-ask"
 STARTS = re.compile(
     r"asyncio\.(create_task|ensure_future|TaskGroup\(\)\.create_task"

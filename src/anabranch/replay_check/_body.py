@@ -26,8 +26,6 @@ from anabranch.replay_check._value_kinds import (
     Value,
 )
 
-__all__ = ["check_body"]
-
 STANDARD_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
 
 

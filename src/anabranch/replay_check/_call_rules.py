@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import re
 
-__all__ = ["rule_of", "rule_of_unknown"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

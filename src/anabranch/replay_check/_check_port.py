@@ -10,8 +10,6 @@ from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._value_kinds import Class, Function
 from anabranch.replay_check._values import Values
 
-__all__ = ["Check"]
-
 
 class Check(Protocol):
     """A check in progress, as its parts use it."""

@@ -20,8 +20,6 @@ from anabranch.replay_check._rules import RULES
 from anabranch.replay_check._static_check import place_of
 from anabranch.tool import Tool
 
-__all__ = ["Run", "differences", "troubles"]
-
 NOTHING = "nothing"
 
 

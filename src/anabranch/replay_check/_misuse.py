@@ -14,8 +14,6 @@ from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._value_kinds import Class, ContextMethod, External
 
-__all__ = ["Misuse"]
-
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "race",
     "sample", "sleep", "sleep_until", "step",

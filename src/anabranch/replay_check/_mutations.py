@@ -9,8 +9,6 @@ from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Assigned, Scope
 from anabranch.replay_check._value_kinds import External, Instance
 
-__all__ = ["Mutations"]
-
 CONTAINERS = frozenset({
     "builtins.list()",
     "builtins.dict()",

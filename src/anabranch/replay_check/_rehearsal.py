@@ -35,8 +35,6 @@ from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._findings import Finding
 from anabranch.tool import Runtime, Tool, new_journal, open_call
 
-__all__ = ["Rehearsal", "check_replay", "rehearse"]
-
 FATAL = (NonDeterminismError, SuspensionError, SerializationError)
 """After these a replay would show nothing new, or would have to repeat an effect."""
 

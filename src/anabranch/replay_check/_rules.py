@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["RULES", "Rule"]
-
 
 class Rule(NamedTuple):
     """``reason`` has a placeholder for what was found; ``fix`` says what to do."""

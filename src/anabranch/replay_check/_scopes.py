@@ -10,18 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from anabranch.replay_check._sources import Module
 
-__all__ = [
-    "Assigned",
-    "Binding",
-    "Defined",
-    "FunctionNode",
-    "Imported",
-    "Parameter",
-    "Scope",
-    "parameters_of",
-    "read_scopes",
-]
-
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 

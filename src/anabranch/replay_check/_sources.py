@@ -20,8 +20,6 @@ from types import CodeType, FunctionType
 from anabranch.errors import AnabranchError
 from anabranch.replay_check._scopes import Scope, read_scopes
 
-__all__ = ["Library", "Module", "NoSourceError"]
-
 SAFE = re.compile(r"#.*\banabranch:\s*replay-safe\b")
 INSTALLED = {"site-packages", "dist-packages"}
 OURS = "anabranch"

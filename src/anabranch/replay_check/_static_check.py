@@ -21,8 +21,6 @@ from anabranch.replay_check._value_kinds import Class, Function
 from anabranch.replay_check._values import Values
 from anabranch.tool import FunctionTool, HandoffTool, Tool
 
-__all__ = ["body_of", "check_tool", "place_of"]
-
 
 def check_tool(tool: Tool[Any]) -> list[Finding]:
     """Return what in the source of ``tool`` is not safe to replay, in the order of the source.

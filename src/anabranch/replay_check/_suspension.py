@@ -11,8 +11,6 @@ from anabranch.replay_check._check_port import Check
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._value_kinds import ContextMethod, External, Function
 
-__all__ = ["Comprehension", "Suspension"]
-
 CANCELLATION = frozenset({
     "builtins.BaseException",
     "asyncio.CancelledError",

@@ -9,17 +9,6 @@ from typing import TypeAlias
 from anabranch.replay_check._scopes import FunctionNode, Scope
 from anabranch.replay_check._sources import Module
 
-__all__ = [
-    "Class",
-    "Context",
-    "ContextMethod",
-    "External",
-    "Function",
-    "Instance",
-    "OwnModule",
-    "Value",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class External:

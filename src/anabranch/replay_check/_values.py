@@ -32,8 +32,6 @@ from anabranch.replay_check._value_kinds import (
     Value,
 )
 
-__all__ = ["Values"]
-
 BUILTINS = frozenset(dir(builtins))
 CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch.context.BranchContext"})
 CONTEXT_NAMES = frozenset({"ctx", "context"})

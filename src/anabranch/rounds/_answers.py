@@ -21,8 +21,6 @@ from anabranch.elicitation import Accepted, Cancelled, Declined, describe
 from anabranch.errors import AnabranchError
 from anabranch.messages import ElicitReply, SampleReply
 
-__all__ = ["AnswerLike", "InvalidAnswerError", "checked_answers"]
-
 AnswerLike: TypeAlias = (
     ElicitReply
     | SampleReply

@@ -40,8 +40,6 @@ from anabranch.rounds._shapes import Asked, Returned, question_of
 from anabranch.stores import open_store
 from anabranch.tool import Runtime, Tool, code_version, require_tool
 
-__all__ = ["Misfits", "Rounds", "RoundsKeywords", "run_round"]
-
 T = TypeVar("T")
 
 Misfits: TypeAlias = Literal["refuse", "ask"]

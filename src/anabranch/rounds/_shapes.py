@@ -13,8 +13,6 @@ from anabranch._engine import Ask
 from anabranch._text import encodable
 from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 
-__all__ = ["Asked", "Question", "QuestionKind", "Returned"]
-
 T = TypeVar("T")
 
 QuestionKind: TypeAlias = Literal["form", "url", "sample"]

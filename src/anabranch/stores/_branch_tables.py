@@ -13,21 +13,6 @@ import sqlalchemy as sa
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
-__all__ = [
-    "BRANCHES",
-    "CHILDREN",
-    "COUNT",
-    "FIND_BRANCH",
-    "FIND_SESSION",
-    "LOCK_SESSION",
-    "OPEN_BRANCHES",
-    "OVERDUE",
-    "PRUNE_BRANCHES",
-    "PRUNE_SESSIONS",
-    "put_branch",
-    "put_session",
-]
-
 _IS_OPEN, _IS_CLOSED = sa.text("deadline IS NOT NULL"), sa.text("completed_at IS NOT NULL")
 
 SESSION = sa.Table(

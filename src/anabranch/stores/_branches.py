@@ -29,8 +29,6 @@ from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._statements import Row, Statement
 
-__all__ = ["Branches"]
-
 T = TypeVar("T")
 
 _BRANCH_FIELDS = tuple(field.name for field in fields(Branch))

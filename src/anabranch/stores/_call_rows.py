@@ -12,20 +12,6 @@ from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, Roun
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 
-__all__ = [
-    "CALL_WIDTH",
-    "answer_rows",
-    "call_row",
-    "digest_of",
-    "entry_rows",
-    "optional",
-    "round_row",
-    "to_answer",
-    "to_call",
-    "to_entries",
-    "to_round",
-]
-
 CALL_WIDTH = 13
 """How many columns a call takes at the beginning of a row."""
 

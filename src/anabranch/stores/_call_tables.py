@@ -10,43 +10,6 @@ from anabranch._durable.call_states import ENDS_ROUND, OPEN, TRANSITIONS, CallEv
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
-__all__ = [
-    "ADD_POSTGRES",
-    "ADOPT",
-    "ANSWER",
-    "ANSWERS",
-    "CALL",
-    "CALL_AND_ROUND",
-    "DROP_ANSWERS",
-    "END",
-    "ENTRIES",
-    "ENTRY",
-    "EXPIRED",
-    "FAIL",
-    "FIND",
-    "HASTEN",
-    "LAST_ROUND",
-    "LEASE",
-    "LOCK",
-    "ONE_ENTRY",
-    "OPENED_WITH",
-    "OPEN_CALLS",
-    "POSTPONE",
-    "PRUNE",
-    "RENEW",
-    "RETURN_ANSWERS",
-    "ROUND",
-    "ROUND_NUMBER",
-    "SHORTEN",
-    "TAKE_ANSWERS",
-    "TAKE_TO_UNDO",
-    "UNDONE",
-    "UNDONE_STEPS",
-    "insert_first",
-    "listing",
-    "moving",
-]
-
 
 def _quoted(states: Iterable[CallState]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))

@@ -79,8 +79,6 @@ from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._statements import Row, Statement
 
-__all__ = ["Calls"]
-
 
 class Calls:
     """Calls in a database. What each method promises is said at the port.

@@ -7,8 +7,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-__all__ = ["Opaque", "metadata", "to_bytes", "to_text"]
-
 metadata: sa.MetaData = sa.MetaData()
 """All tables, as the newest migration leaves them."""
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["ConnectionHealth", "ThreadConnections", "is_trusted"]
-
 TRUSTED = 1.0
 """Seconds after its last use for which a connection is not tested before the next."""
 

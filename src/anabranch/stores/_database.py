@@ -30,8 +30,6 @@ from anabranch.stores._urls import Target
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
-__all__ = ["Database"]
-
 T = TypeVar("T")
 
 _MIGRATION_LOCK = 0x616E6162  # any number, the same in every release

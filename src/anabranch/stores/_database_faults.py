@@ -12,8 +12,6 @@ from sqlalchemy import exc
 
 from anabranch.errors import StoreError
 
-__all__ = ["REMEDY", "is_misfit", "translated"]
-
 REMEDY = "restore it from a copy, or name another store"
 _MISFIT = (
     "has tables that do not fit its version: it was changed, or restored in part, or they are another"

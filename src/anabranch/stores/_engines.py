@@ -22,17 +22,6 @@ from anabranch.stores._urls import Target
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
-__all__ = [
-    "CONNECTIONS",
-    "READERS",
-    "SINGLE",
-    "SNAPSHOTS",
-    "WRITERS",
-    "make_engine",
-    "make_file",
-    "switch_to_wal",
-]
-
 WRITERS, SINGLE, SNAPSHOTS = 3, 4, 1
 """Threads that work with Postgres: in transactions, in single statements, and in snapshots."""
 

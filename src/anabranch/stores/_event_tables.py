@@ -12,30 +12,6 @@ import sqlalchemy as sa
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
-__all__ = [
-    "APPEND_POSTGRES",
-    "BEGIN_POSTGRES",
-    "CHANNEL",
-    "DELETE",
-    "EVENT",
-    "FIND",
-    "HEAD",
-    "HOLDER",
-    "OLD_RUNS",
-    "OVERDUE",
-    "PAGE",
-    "RELEASE",
-    "RUN",
-    "SET_FIRST",
-    "SHORTEN",
-    "TAKE",
-    "TAKE_OVER",
-    "UNWAITED",
-    "adding",
-    "counting",
-    "leasing",
-]
-
 CHANNEL = "anabranch_run_events"
 """Where Postgres announces events: the MD5 of the run, a colon, the number of its last event."""
 

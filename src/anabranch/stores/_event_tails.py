@@ -22,8 +22,6 @@ from typing import Any, TypeAlias
 from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
 from anabranch.stores._columns import to_bytes
 
-__all__ = ["UNKNOWN", "Page", "Tail", "Tails", "name_of"]
-
 TAIL_BYTES = 64 * 1024
 """The most bytes of events that a tail holds, but for a single event that is larger."""
 

@@ -21,8 +21,6 @@ from anabranch.stores._event_tails import Tail
 if TYPE_CHECKING:
     from anabranch.stores._event_tails import Watch
 
-__all__ = ["watch_of"]
-
 POLL = 0.05
 """Seconds until a SQLite file is looked at again."""
 

@@ -15,8 +15,6 @@ from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR, VOTE
 from anabranch.stores._memory_vectors import Vectors
 from anabranch.stores._statements import insert_of
 
-__all__ = ["Memories"]
-
 _REMEMBERED = 30 * 24 * 3600.0
 _SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
 

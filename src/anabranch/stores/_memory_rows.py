@@ -11,8 +11,6 @@ from anabranch.memory import Filter, Memory, Provenance, Scope, indexed
 from anabranch.messages import unchecked
 from anabranch.stores._memory_tables import MEMORY, place_of
 
-__all__ = ["COLUMNS", "allowed", "memory_row", "to_memory"]
-
 COLUMNS = [
     "id",
     "level",

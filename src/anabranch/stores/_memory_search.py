@@ -17,8 +17,6 @@ from anabranch.memory import Filter, Memory
 from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
 from anabranch.stores._memory_tables import MEMORY, place_of
 
-__all__ = ["COMMON", "ENOUGH", "FEW", "WORDS", "rarest", "search"]
-
 WORDS = 24
 """How many words of a search are counted."""
 

@@ -18,15 +18,6 @@ from sqlalchemy.dialects import postgresql
 from anabranch.memory import Scope
 from anabranch.stores._columns import metadata
 
-__all__ = [
-    "DUE",
-    "MEMORY",
-    "QUEUE",
-    "VECTOR",
-    "VOTE",
-    "place_of",
-]
-
 
 def _seq() -> sa.Column[int]:
     number = sa.BigInteger().with_variant(sa.Integer, "sqlite")

@@ -22,8 +22,6 @@ from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
 from anabranch.stores._memory_tables import MEMORY, VECTOR
 from anabranch.stores._statements import insert_of
 
-__all__ = ["Vectors"]
-
 _PGVECTOR = (
     "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
     " administrator run CREATE EXTENSION vector, or configure no embedder."

@@ -34,8 +34,6 @@ from anabranch.stores._urls import Target
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
-__all__ = ["ClosableProcesses", "open_processes"]
-
 logger: logging.Logger = logging.getLogger("anabranch.stores")
 
 MISSED, APART = 3, 0.5

@@ -51,8 +51,6 @@ from anabranch.stores._event_watches import watch_of
 from anabranch.stores._statements import Row, RowsStatement, Statement
 from anabranch.stores._threads import Work
 
-__all__ = ["HELD", "Events"]
-
 T = TypeVar("T")
 
 HELD = 20_000

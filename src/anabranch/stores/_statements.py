@@ -16,8 +16,6 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-__all__ = ["Row", "RowsStatement", "Statement", "insert_of"]
-
 Row: TypeAlias = Sequence[Any]
 """What a statement returns, as the driver does."""
 

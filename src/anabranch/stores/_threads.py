@@ -18,8 +18,6 @@ import sqlalchemy as sa
 
 from anabranch._aio import run_shielded
 
-__all__ = ["BATCH", "Batches", "PerTransaction", "Transaction", "Work", "Workers", "outcome"]
-
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sa.Connection], T]
 

@@ -11,8 +11,6 @@ from anabranch.stores._tree_queries import FIND_NODE, FIND_THREAD, REFS
 from anabranch.stores._tree_rows import to_nodes
 from anabranch.tree import Node, RefusedError, Thread, check_place
 
-__all__ = ["check", "find_node", "find_refs", "find_thread", "refusal", "unknown_node"]
-
 
 def find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:
     """Return the thread, if there is one."""

@@ -11,24 +11,6 @@ import sqlalchemy as sa
 from anabranch.stores._columns import Opaque
 from anabranch.stores._tree_tables import NODE, REF, THREAD, THREAD_SEQ
 
-__all__ = [
-    "AROUND",
-    "AROUND_REF",
-    "BEGINNINGS",
-    "CHILDREN",
-    "COUNT_UNTIL",
-    "FIND_NODE",
-    "FIND_THREAD",
-    "LATEST_THREADS",
-    "LATEST_WITHOUT_OWNER",
-    "LATEST_WITH_OWNER",
-    "NODES",
-    "NODES_AFTER",
-    "PATH",
-    "REFS",
-    "RESULTS",
-]
-
 _NODE = """
     node.seq, node.parent, node.id, node.kind, node.content, node.created_at, node.usage, node.data
 """

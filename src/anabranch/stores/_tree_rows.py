@@ -21,8 +21,6 @@ from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 from anabranch.tree import Node, Result, Surroundings, Thread
 
-__all__ = ["node_row", "result_row", "to_nodes", "to_path", "to_results", "to_surroundings"]
-
 T = TypeVar("T")
 
 _SEQ, _ID = 0, 2

@@ -16,19 +16,6 @@ import sqlalchemy as sa
 from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
-__all__ = [
-    "DELETE_REF",
-    "DELETE_SUBTREE",
-    "DELETE_THREAD",
-    "LOCK_THREAD_OF",
-    "NODE",
-    "REF",
-    "SETTLE",
-    "THREAD",
-    "THREAD_SEQ",
-    "WritingStatements",
-]
-
 
 def _seq() -> sa.Column[int]:
     number = sa.BigInteger().with_variant(sa.Integer, "sqlite")

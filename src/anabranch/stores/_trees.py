@@ -57,8 +57,6 @@ from anabranch.stores._tree_tables import (
 )
 from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree
 
-__all__ = ["Trees"]
-
 _NOT_MESSAGES = {"branch", "question", "answer"}
 """Kinds that may follow on a node that calls tools without being the next message."""
 

@@ -14,8 +14,6 @@ from sqlalchemy import exc
 
 from anabranch.errors import StoreError, needs_extra
 
-__all__ = ["Kind", "Target", "read_url"]
-
 Kind = Literal["memory", "sqlite", "postgresql"]
 
 _FORMS = "sqlite:///path, postgresql://user@host/name or memory:"

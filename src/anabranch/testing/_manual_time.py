@@ -10,8 +10,6 @@ from itertools import count
 
 from anabranch._aio import Timer
 
-__all__ = ["ManualClock", "SequentialIds"]
-
 
 @dataclass(order=True)
 class _Alarm:

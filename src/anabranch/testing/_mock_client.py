@@ -22,8 +22,6 @@ from anabranch.messages import (
     UrlRequest,
 )
 
-__all__ = ["LogCall", "MockClient", "MockExhausted", "NotifyCall"]
-
 Sample: TypeAlias = str | SampleReply | BaseModel | Mapping[str, Any] | Exception
 Elicit: TypeAlias = (
     Mapping[str, Any] | BaseModel | Accepted[Any] | Declined | Cancelled | ElicitReply | Exception

@@ -23,8 +23,6 @@ from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, Too
 from anabranch.models import SampleStream
 from anabranch.models._streaming import interrupted
 
-__all__ = ["MockModel", "ModelAnswer", "ModelFunction", "calls"]
-
 ModelAnswer: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
 """What a mock model answers: a text, a whole reply, an error, or what is streamed."""
 ModelFunction: TypeAlias = Callable[[SampleRequest], ModelAnswer | Awaitable[ModelAnswer]]

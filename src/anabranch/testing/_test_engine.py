@@ -19,8 +19,6 @@ from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 
-__all__ = ["TestEngine"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worker:

@@ -17,8 +17,6 @@ from typing import Any
 from anabranch._engine import canonical
 from anabranch.tool._tools import Tool
 
-__all__ = ["checked_version", "code_version"]
-
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 

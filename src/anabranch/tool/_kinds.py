@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from anabranch.tool._tools import Tool
 
-__all__ = ["has_methods", "require_tool", "require_tools", "wrong_kind"]
-
 T = TypeVar("T")
 
 _A_TOOL = "an async function decorated with @tool, or an instance of a HandoffTool"

@@ -17,8 +17,6 @@ from anabranch.context import BranchContext
 from anabranch.messages import Message
 from anabranch.tool._tools import Tool
 
-__all__ = ["Runtime", "new_journal", "open_call", "patience_of", "warn_of_rounds"]
-
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
 

@@ -28,8 +28,6 @@ from anabranch._text import encodable, number_problem, read_json
 from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
-__all__ = ["Parameters", "hints_of"]
-
 
 class Parameters:
     """The parameters of the tool ``tool_name``.

@@ -21,8 +21,6 @@ from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
 from anabranch.tool._parameters import Parameters, hints_of
 
-__all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

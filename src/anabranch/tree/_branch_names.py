@@ -15,8 +15,6 @@ from anabranch.tree._nodes import Node
 from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["BranchNamer", "Branches", "find_node", "is_branch_name", "name_branches"]
-
 _NAME = re.compile(r"b[1-9][0-9]*(\.[1-9][0-9]*)*")
 
 

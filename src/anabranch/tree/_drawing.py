@@ -24,8 +24,6 @@ from anabranch.tree._projection import provider_blocks
 from anabranch.tree._short_ids import short_ids
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["HERE", "draw", "local_time", "names_of", "preview", "results_preview"]
-
 HERE = "← you are here"
 """Marks the node where the person is."""
 

@@ -14,8 +14,6 @@ from anabranch.tree._nodes import HEAD, SHOWN, Node
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["messages_to_json", "node_to_json", "to_markdown", "to_mermaid", "tree_to_json"]
-
 SHORT = 40
 """The most characters of a node's text in a diagram."""
 

@@ -8,8 +8,6 @@ from anabranch.tree._nodes import HEAD
 from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import TreeStore
 
-__all__ = ["LATEST", "find_node_id", "find_thread"]
-
 LATEST = "last"
 """The name of the latest thread."""
 MAX_SEARCHED = 1_000

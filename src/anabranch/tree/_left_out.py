@@ -23,8 +23,6 @@ from anabranch.messages import (
 )
 from anabranch.tree._nodes import Node
 
-__all__ = ["LEFT_OUT", "Place", "left_out_on", "media_places", "without"]
-
 LEFT_OUT = "left_out"
 """The places of refused blocks, in the data of the first reply without them."""
 

@@ -15,8 +15,6 @@ from anabranch.tree._branch_names import BranchNamer, find_node
 from anabranch.tree._nodes import HEAD, Node
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["Navigator", "cut", "glimpse"]
-
 
 class Navigator:
     """An index of a thread that answers what is next to a place, without the store.

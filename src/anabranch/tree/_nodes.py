@@ -25,19 +25,6 @@ from pydantic import JsonValue
 
 from anabranch.messages import Block, ResultBlock, ToolUseBlock, Usage, text_of
 
-__all__ = [
-    "HEAD",
-    "ROLES",
-    "SHOWN",
-    "Kind",
-    "Node",
-    "Ref",
-    "Result",
-    "Role",
-    "Thread",
-    "check_place",
-]
-
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
 """The kind of a node."""
 Role: TypeAlias = Literal["user", "assistant"]

@@ -11,18 +11,6 @@ from anabranch.tree._projection import ASIDE, Results, is_placeholder
 from anabranch.tree._tree_store import Tree
 from anabranch.tree._turn_end import end_of_turn
 
-__all__ = [
-    "CLOSED",
-    "ERROR",
-    "LEFT",
-    "STOPPED",
-    "WAITS",
-    "is_said",
-    "open_questions",
-    "state_of",
-    "text_for_person",
-]
-
 WAITS = "waits for you"
 """The state of a question that no one has answered."""
 LEFT = "left unanswered"

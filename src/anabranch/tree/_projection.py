@@ -25,18 +25,6 @@ from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
 from anabranch.tree._wire_names import LONGEST, wire_name
 
-__all__ = [
-    "ASIDE",
-    "NO_RESULT",
-    "NO_RESULT_CONTENT",
-    "Results",
-    "is_no_result",
-    "is_placeholder",
-    "project",
-    "project_each",
-    "provider_blocks",
-]
-
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """Results of tools, by the ids of the node that holds the result and of the tool use."""
 

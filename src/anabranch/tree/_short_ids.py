@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["AmbiguousIdError", "match_id", "short_ids"]
-
 LEAST = 5
 """Characters of a short id, so that it does not often become ambiguous when a thread grows."""
 KINDS = ("node_", "thread_")

@@ -21,8 +21,6 @@ from anabranch.tree._export import node_to_json
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, check_place
 from anabranch.tree._tree_store import Tree
 
-__all__ = ["LoadedThread", "thread_from_json", "thread_to_json"]
-
 NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
 """The result of a tool use that has none in the file."""
 

@@ -13,8 +13,6 @@ from typing import Protocol
 from anabranch.errors import StoreError
 from anabranch.tree._nodes import Node, Ref, Result, Thread
 
-__all__ = ["Path", "RefusedError", "Surroundings", "Tree", "TreeStore"]
-
 
 class RefusedError(StoreError):
     """A node, result or ref cannot be written; the store itself works.

@@ -14,15 +14,6 @@ from anabranch.tree._nodes import Result
 from anabranch.tree._projection import Results
 from anabranch.tree._tree_store import Path, Tree, TreeStore
 
-__all__ = [
-    "TurnEnd",
-    "clear_turn_end",
-    "end_of_turn",
-    "store_turn_end",
-    "turn_ends_in",
-    "turn_has_ended",
-]
-
 NO_USE = ""
 """In place of the id of a tool use, of which none is empty."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["LONGEST", "wire_name"]
-
 LONGEST = 64
 _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Exposure"]
-
 ROOTS = ("params", "handoff")
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-__all__ = ["PageModule", "read_module"]
-
 
 @dataclass(frozen=True, slots=True)
 class PageModule:

@@ -24,8 +24,6 @@ from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch.messages import ElicitReply
 from anabranch.tool import HandoffTool, Tool, require_tool
 
-__all__ = ["Plugin", "PluginBuilder", "PluginClient", "PluginServer", "make_plugin"]
-
 T = TypeVar("T")
 V = TypeVar("V")
 M = TypeVar("M", bound=BaseModel)

@@ -14,8 +14,6 @@ from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 from anabranch.tree import TreeStore
 
-__all__ = ["PluginAnswerer"]
-
 
 class PluginAnswerer(Absent):
     """Answers as a person whom handlers ask; the ``person`` of an agent.

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from anabranch.elicitation import ElicitResult
 
-__all__ = ["SAMPLE_REQUIRED", "ElicitHandler", "ElicitId", "PluginRequest"]
-
 M = TypeVar("M", bound=BaseModel)
 
 SAMPLE_REQUIRED = "anabranch:sample_required"

@@ -20,8 +20,6 @@ from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Node, Path
 
-__all__ = ["StoredQuestion", "read_question"]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:

@@ -29,8 +29,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from anabranch.chat._client.client_error import ChatClientError, check_response, read_text
 
-__all__ = ["MISSED", "PAUSES", "AguiConnection", "ThreadState", "new_id", "path_of", "run_input"]
-
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each attempt to connect again."""
 

@@ -42,8 +42,6 @@ from anabranch.chat._client.interrupts import Handlers, OpenQuestion
 from anabranch.chat._client.sample_handler import SampleHandler, sampler_of
 from anabranch.messages import ToolSpec
 
-__all__ = ["ChatClient"]
-
 TIMEOUT = httpx2.Timeout(30, read=60)
 """A server sends something at least every 15 seconds while a run goes on."""
 

@@ -15,8 +15,6 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
-__all__ = ["NODE", "ChatReply", "ReplyReader"]
-
 NODE = "anabranch.node"
 """The custom event that announces a node of the tree."""
 

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["ChatClientError", "check_response", "read_text"]
-
 B = TypeVar("B", bound=BaseModel)
 
 LONGEST = 2_000

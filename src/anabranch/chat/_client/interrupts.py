@@ -20,8 +20,6 @@ from anabranch.chat._client.client_error import ChatClientError
 from anabranch.errors import REFUSED
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["Handlers", "OpenQuestion"]
-
 
 class OpenQuestion(BaseModel):
     """A question as ``GET /threads/{id}/pending`` lists it."""

@@ -12,8 +12,6 @@ from anabranch._asking.host import Capabilities
 from anabranch._engine.functions import run_function
 from anabranch.messages import SampleReply, SampleRequest, TextBlock
 
-__all__ = ["SampleHandler", "sampler_of"]
-
 SampleHandler: TypeAlias = Callable[
     [SampleRequest], Awaitable[SampleReply | str] | SampleReply | str
 ]

@@ -14,8 +14,6 @@ from typing import Concatenate, TypeAlias
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 
-__all__ = ["Command", "Outputs", "unknown_command"]
-
 Outputs: TypeAlias = Output | list[Output]
 """What a command returns for the front end to show."""
 

@@ -14,8 +14,6 @@ from anabranch.chat._commands.thread_commands import THREAD_COMMANDS
 from anabranch.chat._session.session_output import Output
 from anabranch.chat._session.session_state import SessionState
 
-__all__ = ["COMMANDS"]
-
 
 async def _help(session: SessionState, name: str | None = None) -> Outputs:
     """Explain one command, or those of one group, or list all."""

@@ -24,8 +24,6 @@ from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import STOPPED, Node, state_of
 
-__all__ = ["CONVERSATION_COMMANDS", "call", "say"]
-
 TOO_LATE = "The time for an answer is over: the tool goes on without one."
 
 

@@ -9,8 +9,6 @@ from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import number_in
 from anabranch.tree import HEAD, AmbiguousIdError, Navigator, Node, Ref, glimpse, is_branch_name
 
-__all__ = ["NAVIGATION_COMMANDS"]
-
 
 async def _up(session: SessionState) -> Outputs:
     cursor = session.cursor

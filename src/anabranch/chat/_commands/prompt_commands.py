@@ -9,8 +9,6 @@ from anabranch.chat._commands.conversation_commands import say
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 
-__all__ = ["PROMPT_COMMANDS"]
-
 
 async def _say_prompt(session: SessionState, name: str | None = None) -> Outputs:
     saved = await to_thread.run_sync(session.dependencies.prompts.read)

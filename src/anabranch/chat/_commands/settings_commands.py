@@ -6,8 +6,6 @@ from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 
-__all__ = ["SETTINGS_COMMANDS"]
-
 MAX_LISTED = 60
 
 

@@ -30,8 +30,6 @@ from anabranch.tree import (
     thread_to_json,
 )
 
-__all__ = ["THREAD_COMMANDS", "write_thread_file"]
-
 MAX_LISTED = 20
 
 

@@ -15,8 +15,6 @@ from anabranch.chat._session.session_dependencies import SessionDependencies
 from anabranch.errors import StoreError
 from anabranch.tree import Node
 
-__all__ = ["CursorFollower"]
-
 BATCH = {"question", "answer", "results"}
 """Kinds of nodes that continue the line of a tool batch, under names that follow from it."""
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["InputLine", "read_line"]
-
 BARE = {"clear": "clear", "exit": "exit", "quit": "exit"}
 """Words that are commands without a slash, if they stand alone."""
 

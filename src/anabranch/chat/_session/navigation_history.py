@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from anabranch.tree import TreeStore
 
-__all__ = ["NavigationHistory", "Place"]
-
 Place: TypeAlias = tuple[str, str | None]
 """A thread's id and a node's in it; ``None`` is the place before the first node."""
 

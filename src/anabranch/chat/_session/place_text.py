@@ -17,8 +17,6 @@ from anabranch.tree import (
     text_for_person,
 )
 
-__all__ = ["position", "preview", "whole"]
-
 PREVIEW = 300
 HOW_ON = {
     "": "/answer answers it again",

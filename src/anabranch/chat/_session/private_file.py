@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["replace_file"]
-
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write ``path`` atomically, with mode 0600.

@@ -10,8 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import SessionError
 
-__all__ = ["SavedPrompts"]
-
 _PROMPTS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 

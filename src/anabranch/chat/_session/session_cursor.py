@@ -15,8 +15,6 @@ from anabranch.chat._session.thread_cache import ThreadCache
 from anabranch.chat._session.tool_results import result_text
 from anabranch.tree import HEAD, Navigator, Node, Path, Ref, TreeStore, state_of
 
-__all__ = ["SessionCursor"]
-
 
 class SessionCursor:
     """A place in the threads of ``store``.

@@ -27,8 +27,6 @@ from anabranch.chat._session.saved_prompts import SavedPrompts
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["ModelCatalogue", "SessionDependencies"]
-
 
 class ModelCatalogue(Protocol):
     """The models that a session can switch to."""

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 from anabranch.errors import AnabranchError
 from anabranch.models import ModelError
 
-__all__ = ["EXPECTED", "Action", "Output", "SessionError", "error_text"]
-
 EXPECTED = (AnabranchError, ModelError)
 """The errors whose text is for the person."""
 

@@ -14,8 +14,6 @@ from anabranch.agents import TurnLimits
 from anabranch.chat._session.session_output import SessionError
 from anabranch.elicitation import describe
 
-__all__ = ["SessionSettings"]
-
 
 class SessionSettings(BaseModel):
     """The settings of one session."""

@@ -17,8 +17,6 @@ from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Thread, TurnEnd, store_turn_end
 
-__all__ = ["SessionState"]
-
 MAX_TITLE = 60
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")

@@ -6,8 +6,6 @@ import asyncio
 
 from anabranch.tree import Navigator, Tree, TreeStore
 
-__all__ = ["ThreadCache"]
-
 
 class ThreadCache:
     """The nodes of one thread at a time, without the results of tools.

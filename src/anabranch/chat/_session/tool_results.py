@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from anabranch.messages import ResultBlock, TextBlock, text_of
 from anabranch.tree import is_no_result
 
-__all__ = ["result_text"]
-
 
 def result_text(content: Iterable[ResultBlock]) -> str:
     """Return the text of a result; for what is no text, and for no result, words that say so."""

@@ -12,8 +12,6 @@ from anabranch.chat._name_value import read_pairs, split_pairs
 from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
-__all__ = ["HOW_TO_ANSWER", "number_in", "read_answer", "read_arguments"]
-
 HOW_TO_ANSWER = (
     'Write /answer with name=value …, or with {"name": value, …}; or /answer decline, or'
     " /answer cancel."

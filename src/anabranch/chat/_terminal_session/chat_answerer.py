@@ -22,8 +22,6 @@ from anabranch.chat._session.typed_values import read_answer
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 
-__all__ = ["ChatAnswerer"]
-
 
 class ChatAnswerer(Absent):
     """Answers the questions of tools.

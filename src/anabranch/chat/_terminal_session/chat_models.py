@@ -11,8 +11,6 @@ from anabranch.agents import Model
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models import ModelError, SampleStream, known_models, open_model
 
-__all__ = ["ChatModels", "NoModel"]
-
 
 class ChatModels:
     """The catalogue of all models that the option ``--model`` accepts."""

@@ -28,8 +28,6 @@ from anabranch.chat._terminal_session.status_line import NO_MODEL
 from anabranch.errors import StoreError
 from anabranch.tree import Node, cut, glimpse
 
-__all__ = ["ChatScreen"]
-
 MAX_SHOWN = 200
 """Characters of a tool's input or result, or of a reply in a branch."""
 

@@ -18,8 +18,6 @@ from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
 from anabranch.tree import HEAD, LATEST
 
-__all__ = ["LineCompleter", "candidates", "of_tools"]
-
 MAX_THREADS = 50
 
 

@@ -19,8 +19,6 @@ from prompt_toolkit.output import create_output
 from anabranch._terminal.exits import LeftError, UsageError
 from anabranch._text import printable, printable_line
 
-__all__ = ["InputLines", "ScriptedLines", "TypedLines", "piped_lines", "read_script"]
-
 ANSWER = "/answer"
 
 

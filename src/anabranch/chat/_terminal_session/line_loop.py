@@ -27,8 +27,6 @@ from anabranch.chat._terminal_session.input_lines import (
 from anabranch.chat._terminal_session.status_line import status_line
 from anabranch.errors import StoreError
 
-__all__ = ["run_lines"]
-
 STOPPED = "Stopped by you. What was received is stored."
 
 

@@ -20,8 +20,6 @@ from anabranch._text import printable
 from anabranch.chat._terminal_session.markdown_reading import read_markdown
 from anabranch.chat._terminal_session.replies import Replies
 
-__all__ = ["LiveReplies"]
-
 _FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
 RESERVED = 4
 """Lines of the terminal that a reply leaves free while it arrives."""

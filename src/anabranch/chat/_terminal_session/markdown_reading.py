@@ -15,8 +15,6 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
 
-__all__ = ["read_markdown"]
-
 _IS_CJK: Final = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fdf\u3001-\u312f\u3131-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]"

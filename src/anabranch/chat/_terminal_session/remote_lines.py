@@ -19,8 +19,6 @@ from anabranch.chat._client.client_error import ChatClientError
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_screen import STOPPED, RemoteScreen
 
-__all__ = ["LEAVING", "RemoteLines"]
-
 LEAVING = ("/quit", "/exit")
 UNKNOWN = 404
 

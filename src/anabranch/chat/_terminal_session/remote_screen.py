@@ -27,8 +27,6 @@ from anabranch.chat._client.chat_reply import ChatReply
 from anabranch.chat._terminal_session.replies import Replies
 from anabranch.tree import cut
 
-__all__ = ["STOPPED", "RemoteScreen"]
-
 MAX_SHOWN = 200
 """Characters of a tool's input or result."""
 STOPPED = "Stopped by you. What was received is stored."

@@ -13,8 +13,6 @@ from typing import TextIO
 
 from anabranch._text import printable
 
-__all__ = ["Replies"]
-
 CLEAR = "\x1b[2J\x1b[H"
 
 

@@ -7,8 +7,6 @@ from anabranch.errors import StoreError
 from anabranch.models import price_of
 from anabranch.tree import Node, short_ids
 
-__all__ = ["NO_MODEL", "status_line"]
-
 NO_MODEL = "none"
 
 

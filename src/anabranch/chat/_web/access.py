@@ -27,8 +27,6 @@ from anabranch._budget import Shares
 from anabranch.chat._web.callers import Caller, too_many
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
 
-__all__ = ["LOOPBACK", "MAX_BODY", "Access", "Authenticate"]
-
 Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None]]
 """Returns the name of the principal who makes a request, ``None`` for someone unknown."""
 

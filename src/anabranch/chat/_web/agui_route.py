@@ -28,8 +28,6 @@ from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
-__all__ = ["agui_route"]
-
 NEW = ""
 """In place of the id of a thread that is new, to which no node belongs."""
 

@@ -30,8 +30,6 @@ from anabranch.errors import AnabranchError, InvalidTokenError, StoreError
 from anabranch.messages import ElicitReply
 from anabranch.tool import Runtime, Tool
 
-__all__ = ["answer_differently"]
-
 
 class _Replies:
     """How this room ends a round: with the names of the open questions, which it shows itself."""

@@ -14,8 +14,6 @@ from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
 
-__all__ = ["ANSWERED", "TOO_LATE", "AnswerChecks", "AnswerRefusedError", "CheckedAnswer"]
-
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
 TOO_LATE = "The time for an answer is over: the tool goes on without one."

@@ -36,8 +36,6 @@ from anabranch.memory import Banks
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 
-__all__ = ["make_chat_app"]
-
 STREAMS = 100
 """Streams of events that a principal may have open by default; a page has one."""
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web.open_run import OpenRun
 
-__all__ = ["Backlog"]
-
 FRESH = 1.0
 """Seconds for which what was read counts."""
 

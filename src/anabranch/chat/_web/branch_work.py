@@ -27,8 +27,6 @@ from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.tree import Node
 
-__all__ = ["MOST_ATTEMPTS", "BranchWork", "branch_call", "split_call"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 MOST_ATTEMPTS = 5

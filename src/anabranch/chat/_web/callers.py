@@ -11,8 +11,6 @@ from starlette.requests import Request
 from anabranch._budget import FullShareError, Shares
 from anabranch.chat._web.rate_limits import Rates
 
-__all__ = ["Caller", "caller_of", "full", "too_many"]
-
 STREAM_AGAIN = 5
 """Seconds until it is tried again to open a stream that was one too many."""
 

@@ -40,8 +40,6 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, read_body
 from anabranch.tool import Tool
 
-__all__ = ["CallsRoom", "RecordedCalls", "rooms_route"]
-
 RecordedCalls: TypeAlias = Literal["outline", "values"]
 """What a browser is shown of recorded calls."""
 

@@ -33,8 +33,6 @@ from anabranch.errors import AnabranchError, StoreError, ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
-__all__ = ["RUNS", "Conversation"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 RUNS = "anabranch.chat"

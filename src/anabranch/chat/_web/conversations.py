@@ -46,8 +46,6 @@ from anabranch.stores import is_lasting, open_run_events
 from anabranch.tool import Tool
 from anabranch.tree import Thread, TreeStore
 
-__all__ = ["CONCURRENCY", "Conversations"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 CONCURRENCY = 1_000

@@ -49,8 +49,6 @@ from anabranch.chat._web.shown_node import is_interrupted, shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
 
-__all__ = ["BRANCH", "NODE", "NOTICE", "SLEEP", "EventMapping", "shown_in"]
-
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
 BRANCH = "anabranch.branch"

@@ -19,8 +19,6 @@ from anabranch._durable.run_events import EventId
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
-__all__ = ["KEEP_ALIVE", "EventStream"]
-
 KEEP_ALIVE = 15.0
 """Seconds without an event until a comment is sent, so that no proxy ends the connection."""
 

@@ -17,8 +17,6 @@ from anabranch.chat._web.thread_lease import STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.tree import Node
 
-__all__ = ["LiveBranch"]
-
 
 class LiveBranch(LiveTurn):
     """The branch that begins with ``start``.

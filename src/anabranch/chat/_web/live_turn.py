@@ -38,8 +38,6 @@ from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
 from anabranch.tree import Node
 
-__all__ = ["LiveTurn", "current_turn", "stop_run"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 STOPPED = b'"outcome":{"type":"cancelled"'

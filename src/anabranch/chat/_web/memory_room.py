@@ -24,8 +24,6 @@ from anabranch.memory import (
     shown,
 )
 
-__all__ = ["MemoryRoom"]
-
 LISTED = 50
 LONGEST_QUERY = 1_000
 

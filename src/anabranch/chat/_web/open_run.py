@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-__all__ = ["OpenRun"]
-
 _OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:@([^@/]+)@)?(?:\.([^/]*))?", re.DOTALL)
 """A run, how many processes have left it, the version and the time that it waits for, who works on it."""
 

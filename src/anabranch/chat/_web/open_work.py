@@ -20,16 +20,6 @@ from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 
-__all__ = [
-    "BranchNotStoppedError",
-    "OpenWork",
-    "WorkState",
-    "asleep_until",
-    "cancel",
-    "open_work",
-    "retry",
-]
-
 WorkState: TypeAlias = Literal["waiting", "asleep", "in branches", "running", "cut off"]
 
 ALL = 100_000

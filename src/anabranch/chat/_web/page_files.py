@@ -21,8 +21,6 @@ from starlette.routing import Route
 
 from anabranch.chat._web.page_module import assembled
 
-__all__ = ["PageFile", "page_files", "page_route"]
-
 ENTRY = "app.mjs"
 TYPES = {".mjs": "text/javascript", ".svg": "image/svg+xml"}  # not every system knows them
 

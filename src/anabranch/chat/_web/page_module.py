@@ -12,8 +12,6 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-__all__ = ["assembled"]
-
 IMPORT = re.compile(r'^import\s*([^;"]+?)\s*from\s*"(\.[^"]+)";', re.MULTILINE)
 DECLARED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 DEFAULT = re.compile(r"(?:^|(?<=;))export default\b", re.MULTILINE)

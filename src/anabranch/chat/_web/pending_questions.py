@@ -38,8 +38,6 @@ from anabranch.messages import (
 from anabranch.tool import Tool
 from anabranch.tree import Navigator, Node, Path
 
-__all__ = ["FieldError", "PendingQuestion", "Questions", "errors_in", "read_reply"]
-
 LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
 """The last time that can be written in every zone."""
 

@@ -11,8 +11,6 @@ from starlette.requests import Request
 
 from anabranch._budget import by_address
 
-__all__ = ["RateLimits", "Rates", "counted_as"]
-
 MINUTE = 60.0
 CALLERS_HELD = 10_000
 """The most callers whose buckets are held; of more, those are forgotten that were here first."""

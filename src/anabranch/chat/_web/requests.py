@@ -12,8 +12,6 @@ from starlette.requests import Request
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 
-__all__ = ["AnswerBody", "CallAnswerBody", "LabelBody", "RetryBody", "ThreadBody", "read_body"]
-
 PATIENCE = 30.0
 """Seconds within which the body of a request must have arrived."""
 

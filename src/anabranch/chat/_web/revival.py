@@ -9,8 +9,6 @@ from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
 
-__all__ = ["APART", "Revival"]
-
 APART = 60.0
 """Seconds by which the clocks of two processes may differ."""
 

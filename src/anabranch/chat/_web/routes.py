@@ -40,8 +40,6 @@ from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
 from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json, turn_ends_in
 
-__all__ = ["ERRORS", "Routes"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 ANSWER_STATUS = {

@@ -22,9 +22,6 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
-__all__ = ["HEAD", "WORKER", "Message", "Place", "ends_of_all_open", "message_in", "started"]
-
-
 WORKER = "worker"
 """In the metadata of a branch's beginning: the branch that is worked on in a process of its own with it."""
 

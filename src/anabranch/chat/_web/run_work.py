@@ -28,8 +28,6 @@ from anabranch.errors import AnabranchError, OtherVersionError, StoreError, Unre
 from anabranch.models import ModelError
 from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
 
-__all__ = ["RunWork"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 CUT_OFF = (

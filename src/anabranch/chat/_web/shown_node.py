@@ -12,8 +12,6 @@ from anabranch.agents._branch_states import branches_in
 from anabranch.messages import ResultBlock
 from anabranch.tree import SHOWN, Node, Tree, is_no_result
 
-__all__ = ["interrupted", "is_interrupted", "named_branch", "shown_data", "shown_in_tree"]
-
 FIELDS = (
     "model",
     "stop_reason",

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from hashlib import blake2b
 
-__all__ = ["shown_id", "stored_ids"]
-
 MARK = "@"
 """No id that a client chooses has it."""
 OWN = re.compile(rf"{MARK}[0-9a-f]{{32}}\Z")

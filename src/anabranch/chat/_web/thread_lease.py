@@ -25,8 +25,6 @@ from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
-__all__ = ["AGAIN", "SECONDS", "SOON", "STOP", "WAITS", "BusyError", "ThreadLease"]
-
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 SECONDS = 15.0

@@ -20,8 +20,6 @@ from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
 from anabranch.chat._web.log_writer import LogWriter, TextPiece
 from anabranch.chat._web.thread_ids import shown_id
 
-__all__ = ["MISSED", "RUN_ENDS", "ThreadLog", "position"]
-
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 """How the last event of a run begins."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from anabranch.agents import ToolSuspended
 
-__all__ = ["TurnTimes"]
-
 
 class TurnTimes:
     """The times at which a turn goes on by itself.

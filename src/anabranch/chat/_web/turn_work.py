@@ -22,8 +22,6 @@ from anabranch.tree import HEAD as HEAD_REF
 from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
 from anabranch.tree._turn_end import clear_turn_end
 
-__all__ = ["ASIDE", "TurnWork", "has_replied"]
-
 ASIDE = {"question", "answer"}
 """Kinds of nodes between one that calls tools and their results."""
 

@@ -19,8 +19,6 @@ from anabranch.engines import Engine, Wake
 from anabranch.engines._advances import run_job
 from anabranch.errors import StoreError
 
-__all__ = ["RETAINED", "Upkeep"]
-
 RETAINED = 7 * 86_400.0
 """Seconds after the last event of a thread for which its events are stored."""
 

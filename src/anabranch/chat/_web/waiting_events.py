@@ -15,8 +15,6 @@ from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import NewEvents
 from anabranch._text import encodable
 
-__all__ = ["TextPiece", "WaitingEvents", "encoded"]
-
 
 class TextPiece(NamedTuple):
     """A ``TextMessageContentEvent``, as most events are: AG-UI's model takes ten times as long."""

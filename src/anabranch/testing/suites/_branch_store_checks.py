@@ -16,13 +16,6 @@ from anabranch.errors import StoreError
 from anabranch.folding import Branch, BranchRows, BranchStore, Session
 from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
 
-__all__ = [
-    "BRANCH_STORE_CHECKS",
-    "SHARED_BRANCH_STORE_CHECKS",
-    "BranchStoreCheck",
-    "OpenBranchStore",
-]
-
 OpenBranchStore: TypeAlias = Callable[[], BranchStore]
 """Opens a store of branches."""
 

@@ -13,8 +13,6 @@ from anabranch.testing.suites._call_samples import (
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
-__all__ = ["CALL_INBOX_CHECKS"]
-
 
 async def the_first_answer_stays(open_store: OpenCallStore) -> None:
     """The second is returned what is there; an answer to another question is a first one."""

@@ -14,8 +14,6 @@ from anabranch.testing.suites._call_samples import (
 )
 from anabranch.testing.suites._expectations import TEXTS, expect, opened
 
-__all__ = ["CALL_LISTING_CHECKS"]
-
 
 async def the_last_begun_call_comes_first(open_store: OpenCallStore) -> None:
     """Of calls that began at the same time, the one with the greater name; in pages of any size."""

@@ -20,8 +20,6 @@ from anabranch._durable.store import (
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.testing.suites._linearizability import Operation
 
-__all__ = ["CallModel"]
-
 
 @dataclass(slots=True)
 class _Stored:

@@ -12,8 +12,6 @@ from anabranch.testing.suites._call_samples import OpenCallStore, a_call
 from anabranch.testing.suites._expectations import opened, yes
 from anabranch.testing.suites._linearizability import Operation, run_clients, same
 
-__all__ = ["each_operation_does_what_the_model_does", "reaching"]
-
 
 def reaching(state: CallState, name: str) -> Sequence[Operation]:
     """Return what brings a call that is ready into a state; ``a`` has the lease there, until 2."""

@@ -15,8 +15,6 @@ from anabranch.testing.suites._call_samples import (
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
-__all__ = ["CALL_ROUND_CHECKS"]
-
 
 async def a_lease_from_a_clock_that_was_ahead_is_shortened(open_store: OpenCallStore) -> None:
     """Who waits for it waits for a lease of its own length, unless it is renewed."""

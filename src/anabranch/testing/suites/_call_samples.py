@@ -9,17 +9,6 @@ from typing import Any, TypeAlias
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 
-__all__ = [
-    "CallStoreCheck",
-    "OpenCallStore",
-    "a_call",
-    "an_end",
-    "begun",
-    "ended",
-    "in_state",
-    "run",
-]
-
 OpenCallStore: TypeAlias = Callable[[], CallStore]
 """Opens a store of calls."""
 

@@ -12,8 +12,6 @@ from anabranch.testing.suites._call_samples import (
 )
 from anabranch.testing.suites._expectations import expect, no, opened, yes
 
-__all__ = ["CALL_STATE_CHECKS"]
-
 
 async def the_first_failure_stays(open_store: OpenCallStore) -> None:
     """It comes back with the call, also when a round is opened to go on with its compensations."""

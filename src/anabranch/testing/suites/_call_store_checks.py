@@ -30,8 +30,6 @@ from anabranch.testing.suites._call_samples import (
 from anabranch.testing.suites._call_state_checks import CALL_STATE_CHECKS
 from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
 
-__all__ = ["CALL_STORE_CHECKS"]
-
 
 async def begin_creates_the_call(open_store: OpenCallStore) -> None:
     """A call is found as it was begun."""

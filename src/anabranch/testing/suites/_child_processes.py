@@ -13,8 +13,6 @@ from typing import Any, TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 
-__all__ = ["Child", "Work", "in_processes", "in_threads", "killed_in_mid_work"]
-
 S = TypeVar("S")
 R = TypeVar("R")
 Work: TypeAlias = Callable[[Callable[[], S], str, Callable[[Any], None]], Awaitable[None]]

@@ -26,8 +26,6 @@ from anabranch.testing.suites._engine_samples import (
 )
 from anabranch.testing.suites._expectations import expect, opened, refused, yes
 
-__all__ = ["ENGINE_CHECKS", "EngineCheck"]
-
 EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
 

@@ -13,8 +13,6 @@ from anabranch.testing.suites._engine_samples import (
 )
 from anabranch.testing.suites._expectations import expect, opened
 
-__all__ = ["ENGINE_LIMIT_CHECKS"]
-
 
 async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:
     """Only its tools, and of those only the versions that it has."""

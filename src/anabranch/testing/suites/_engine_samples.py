@@ -12,8 +12,6 @@ from anabranch._aio import cancel_and_wait
 from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
 from anabranch.testing.suites._expectations import yes
 
-__all__ = ["ODD", "TOOLS", "Changes", "OpenEngine", "Worker", "a_wake", "waking", "working"]
-
 OpenEngine: TypeAlias = Callable[[], Engine]
 """Opens an engine."""
 

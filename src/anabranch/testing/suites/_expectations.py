@@ -10,8 +10,6 @@ import anyio
 
 from anabranch.errors import StoreError
 
-__all__ = ["TEXTS", "Closable", "expect", "no", "opened", "refused", "yes"]
-
 TEXTS: Sequence[str] = (
     "",
     "plain",

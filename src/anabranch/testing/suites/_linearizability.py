@@ -16,8 +16,6 @@ import anyio
 from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
 
-__all__ = ["Model", "Operation", "Seen", "explains", "run_clients", "same"]
-
 
 @dataclass(frozen=True, slots=True)
 class Operation:

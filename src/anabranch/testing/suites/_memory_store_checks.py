@@ -25,8 +25,6 @@ from anabranch.memory import (
 )
 from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
 
-__all__ = ["MEMORY_STORE_CHECKS", "MemoryStoreCheck", "OpenMemoryStore"]
-
 OpenMemoryStore: TypeAlias = Callable[[], MemoryStore]
 """Opens a store of memories."""
 

@@ -15,8 +15,6 @@ import anyio
 from anabranch._durable.run_events import EventId, MissedEventsError, NewEvents, RunEvents
 from anabranch.testing.suites._expectations import TEXTS, expect, opened, refused, yes
 
-__all__ = ["EVENT_CHECKS", "OpenRunEvents", "RunEventCheck", "read_from", "some"]
-
 OpenRunEvents: TypeAlias = Callable[[], RunEvents]
 """Opens a store of run events."""
 

@@ -14,8 +14,6 @@ from anabranch.testing.suites._run_event_checks import (
     some,
 )
 
-__all__ = ["RUN_EVENT_CHECKS"]
-
 MANY = 50_000
 """Events of one run: more than a store holds of those that have ended."""
 

@@ -25,8 +25,6 @@ from anabranch.testing.suites._call_samples import (
 from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
 from anabranch.testing.suites._expectations import expect, opened, yes
 
-__all__ = ["SHARED_CALL_STORE_CHECKS"]
-
 _STEPS = 25
 
 

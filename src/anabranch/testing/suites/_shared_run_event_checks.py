@@ -25,8 +25,6 @@ from anabranch.testing.suites._run_event_checks import (
     some,
 )
 
-__all__ = ["SHARED_RUN_EVENT_CHECKS"]
-
 _EVENTS = 30
 
 

@@ -26,8 +26,6 @@ from anabranch.testing.suites._tree_samples import (
 )
 from anabranch.tree import HEAD, Ref, TreeStore
 
-__all__ = ["SHARED_TREE_STORE_CHECKS"]
-
 _TURNS = 25
 _ENOUGH = 10
 

@@ -17,8 +17,6 @@ from anabranch.testing.suites._tree_samples import (
 )
 from anabranch.tree import Kind, Ref, Result
 
-__all__ = ["TREE_CHANGE_CHECKS"]
-
 
 async def a_result_is_replaced_for_all(open_store: OpenTreeStore) -> None:
     """All nodes that follow on its caller see the latest; another caller has its own."""

@@ -14,8 +14,6 @@ from anabranch.errors import StoreError
 from anabranch.testing.suites._linearizability import Operation
 from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree, check_place
 
-__all__ = ["TreeModel"]
-
 
 @dataclass(slots=True)
 class _State:

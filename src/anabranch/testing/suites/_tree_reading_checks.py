@@ -15,8 +15,6 @@ from anabranch.testing.suites._tree_samples import (
 )
 from anabranch.tree import Path, Ref, Surroundings
 
-__all__ = ["TREE_READING_CHECKS"]
-
 _LONG = 3000
 """So long that what recurses for each generation would fail."""
 

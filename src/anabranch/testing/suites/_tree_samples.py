@@ -9,19 +9,6 @@ from typing import Any, TypeAlias
 from anabranch.messages import Block, TextBlock, ToolUseBlock, text_of
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore
 
-__all__ = [
-    "OpenTreeStore",
-    "TreeStoreCheck",
-    "a_node",
-    "a_result",
-    "a_thread",
-    "begin_caller",
-    "calls_tool",
-    "ids_of",
-    "says",
-    "shown_at",
-]
-
 OpenTreeStore: TypeAlias = Callable[[], TreeStore]
 """Opens a store of conversations."""
 

@@ -27,8 +27,6 @@ from anabranch.testing.suites._tree_samples import (
 )
 from anabranch.tree import Path, Ref, RefusedError, Result, Thread
 
-__all__ = ["TREE_STORE_CHECKS"]
-
 
 async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None:
     """With all that it has, and only once."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch._aio import Timer
-from anabranch._engine.deadline import Deadline
+from anabranch._engine.branch import Deadline
 from anabranch.testing import ManualClock
 
 __all__ = ["Obliging"]

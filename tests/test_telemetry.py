@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.expiry import Reaper
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Journal

@@ -16,13 +16,22 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch._asking.combinators import Op, gather, race
 from anabranch._asking.conversation import Conversation
 from anabranch._asking.conversing import append, converse
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable, find_tool
-from anabranch._asking.names import checked_key, name_for
-from anabranch._asking.notices import log, notify
+from anabranch._asking.operations import (
+    Op,
+    checked_key,
+    gather,
+    log,
+    name_for,
+    notify,
+    race,
+    sleep,
+    sleep_until,
+    step,
+)
 from anabranch._asking.sampling import (
     SampleJob,
     SampleResult,
@@ -31,8 +40,6 @@ from anabranch._asking.sampling import (
     request_of,
     run_sample,
 )
-from anabranch._asking.sleeping import sleep, sleep_until
-from anabranch._asking.stepping import step
 from anabranch._asking.wanted_form import wanted_form
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine import (

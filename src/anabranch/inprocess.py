@@ -18,7 +18,7 @@ from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import Limits
 from anabranch._engine import Call, Finished, Journal, Notice
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch.messages import MessageLike, to_messages
 from anabranch.tool import Runtime, Tool, new_journal, open_call, require_tool, warn_of_rounds
 

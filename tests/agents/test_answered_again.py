@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import CallStore, Question
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
-from anabranch.agents._expiry_times import GRACE
+from anabranch.agents._call_expiry import GRACE
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, Capabilities, tool
 from anabranch.agents import Agent, BranchSelf, CallStore
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
-from anabranch.agents._call_expiry import reaper_of
-from anabranch.agents._expiry_times import GRACE, LONGEST_WAIT
+from anabranch.agents._call_expiry import GRACE, LONGEST_WAIT, reaper_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node, Result, TreeStore

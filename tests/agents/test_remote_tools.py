@@ -20,7 +20,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
-from anabranch.mcp import _tool_list
+from anabranch.mcp import _tool_link
 from anabranch.messages import ImageBlock, ResultBlock, SampleRequest, ToolResultBlock
 from anabranch.testing import calls as calling
 from tests.agents.harness import Setting, set_up
@@ -474,7 +474,7 @@ async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(
         setting = await set_up(using("tool_499"), tools=[remote])
         await setting.say("go")
         assert len(setting.model.requests[0].tools or ()) == 501
-    monkeypatch.setattr(_tool_list, "MOST_TOOLS", 400)
+    monkeypatch.setattr(_tool_link, "MOST_TOOLS", 400)
     async with RemoteTools(many, era="handshake") as remote:
         assert len(remote.tools_beside(())) == 400
     assert "of 500 tools 400 are used" in caplog.text
@@ -504,13 +504,13 @@ async def test_a_changed_list_is_followed_and_names_stay_with_their_tools(
         both = [growing, second]
         assert [each.name for each in second.tools_beside(())] == ["search"]
         changed = asyncio.Event()
-        read = _tool_list.ToolList.read
+        read = _tool_link.ToolList.read
 
         async def reading(self: Any, client: Any) -> None:
             await read(self, client)
             changed.set()
 
-        monkeypatch.setattr(_tool_list.ToolList, "read", reading)
+        monkeypatch.setattr(_tool_link.ToolList, "read", reading)
         assert await outcome_of(growing, "grow") == ("grown", False)
         await changed.wait()
         agent = (await set_up(using(""), tools=both)).agent

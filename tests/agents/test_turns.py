@@ -28,7 +28,7 @@ from anabranch.agents import (
     question_of,
     random_names,
 )
-from anabranch.chat._session.tool_results import result_text
+from anabranch.chat._session.session_output import result_text
 from anabranch.chat._web.shown_node import interrupted
 from anabranch.errors import StoreError
 from anabranch.messages import (

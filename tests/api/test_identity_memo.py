@@ -9,7 +9,7 @@ import pytest
 
 from anabranch import BranchContext, Message, tool
 from anabranch._asking import sampling, tokens
-from anabranch._asking.identity_memo import IdentityMemo
+from anabranch._asking.conversation import IdentityMemo
 from anabranch.messages import SampleReply, ToolUseBlock, user
 from anabranch.testing import MockClient, run_tool
 

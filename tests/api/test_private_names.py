@@ -15,11 +15,10 @@ ROOT = Path(anabranch.__file__).parent
 
 REASONS: dict[str, str] = {
     "_engine/canary.py": "it refuses tasks that lack the attribute of asyncio's that is read first",
-    "_engine/frames.py": "asyncio and anyio do not show publicly what a task waits for; the canary"
+    "_engine/waits.py": "asyncio and anyio do not show publicly what a task waits for; the canary"
     " checks every name",
     "_engine/strands.py": "sys._getframe is documented; only the caller's frames show that"
     " asyncio.as_completed starts a task from a set",
-    "_engine/waits.py": "as frames.py",
     "_terminal/interrupts.py": "os._exit is documented; only it leaves at once, whatever threads do",
     "adapters/openai_agents.py": "a state of the OpenAI Agents SDK has no public way to the run's context",
     "cli/_targets.py": "FastMCP has no public way to the SDK's server that it is built on",
@@ -33,7 +32,7 @@ REASONS: dict[str, str] = {
     "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, or to"
     " the SDK's context of a request",
     "mcp/_log_level.py": "the SDK has no public way to read the log level that a client has set",
-    "mcp/_saga_extension.py": "the SDK has no public way to a server's tool or its handlers",
+    "mcp/_sdk_tool.py": "the SDK has no public way to a server's tool or its handlers",
     "mcp/_server.py": "install() adds tools, an extension and a lifespan to a server that exists: the"
     " SDK makes tools of functions only, and takes the others in the constructor only",
     "mcp/_tool_link.py": "the SDK has no public way to ask whether a connection has ended",

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch._asking.picture_size import picture_size
-from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, usage_tokens
+from anabranch._asking.tokens import (
+    ADMISSION_MARGIN,
+    estimate_tokens,
+    picture_size,
+    prompt_tokens,
+    usage_tokens,
+)
 from anabranch.messages import (
     AudioBlock,
     ImageBlock,

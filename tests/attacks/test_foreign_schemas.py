@@ -25,7 +25,7 @@ from anabranch._schemas import (
 )
 from anabranch.agents import Agent, RemoteTools
 from anabranch.chat._name_value import read_pairs
-from anabranch.cli._schema_words import schema_words
+from anabranch.cli._tool_summaries import schema_words
 from anabranch.messages import text_of
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.memory._secret_patterns import pattern_spans
+from anabranch.memory._secrets import pattern_spans
 from tests.randomised import examples
 
 FORMS = [

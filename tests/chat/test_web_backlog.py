@@ -21,9 +21,9 @@ from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLin
 from anabranch.chat._terminal_session.remote_lines import RemoteLines
 from anabranch.chat._terminal_session.remote_screen import RemoteScreen
 from anabranch.chat._terminal_session.replies import Replies
-from anabranch.chat._web.backlog import COME_BACK, FRESH, Backlog
+from anabranch.chat._web.open_work import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
-from anabranch.cli._chat_options import ChatOptions
+from anabranch.cli._chat_parts import ChatOptions
 from anabranch.cli._remote_chat import leave
 from anabranch.engines import InProcessEngine
 from anabranch.stores import RunEvents, open_run_events

@@ -19,9 +19,9 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
-from anabranch.chat._web.revival import APART, Revival
 from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
+from anabranch.chat._web.upkeep import APART, Revival
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel

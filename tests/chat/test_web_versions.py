@@ -16,7 +16,7 @@ from anabranch import BranchContext, tool
 from anabranch._terminal.exits import FailedError
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.chat._web.open_work import OpenWork, open_work, retry
-from anabranch.cli._calls_undoing import undo_call
+from anabranch.cli._calls_drawing import undo_call
 from anabranch.cli._stores import Stores
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.stores import open_run_events, open_stores

@@ -13,7 +13,7 @@ import pytest
 from anabranch import Limits
 from anabranch._terminal.interrupts import STILL_RUNNING
 from anabranch.cli import main
-from anabranch.cli._chat_options import ChatOptions, command_to_go_on
+from anabranch.cli._chat_parts import ChatOptions, command_to_go_on
 from tests.patience import PATIENCE
 
 TARGET = str(Path(__file__).with_name("chatted.py"))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._keys import new_key, read_keys
+from anabranch.cli._stores import new_key, read_keys
 
 
 def never(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._schema_words import schema_words
+from anabranch.cli._tool_summaries import schema_words
 
 HOTEL = '''
 from datetime import date

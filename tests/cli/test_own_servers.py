@@ -20,8 +20,8 @@ from anabranch.cli._combined_server import (
     tool_names,
 )
 from anabranch.cli._http_access import Access
-from anabranch.cli._keys import read_keys
 from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._stores import read_keys
 from anabranch.cli._targets import identity_of, name_of
 from anabranch.stores import open_store
 from tests.mcp.harness import KEY, MODERN, Answers, accept, call_once, connected, echo, text_of

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch import run_tool
 from anabranch._text import PrintableFormatter
-from anabranch.cli._keys import CALL_KEY, new_key
+from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.errors import FULL, format_for_author
 from anabranch.testing import MockClient
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._stdio_output import WARNING
+from anabranch.cli._output import WARNING
 from tests.cli.test_dev import own_modules
 from tests.patience import PATIENCE
 

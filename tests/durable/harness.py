@@ -22,8 +22,7 @@ from anabranch._aio import Timer
 from anabranch._asking.host import Host
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import Limits
-from anabranch._durable.job import Job
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key

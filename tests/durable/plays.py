@@ -8,7 +8,7 @@ import mcp_types as types
 from pydantic import BaseModel
 
 from anabranch import Limits
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.messages import SampleRequest
 from tests.durable.harness import Desk, Ledger

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anabranch._durable.processes import Processes, UnknownProcesses
+from anabranch._durable.engine import Processes, UnknownProcesses
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
 from anabranch.testing.suites import CallModel

@@ -12,7 +12,7 @@ from anabranch import BranchContext, tool
 from anabranch._durable import expiry
 from anabranch._durable.call_states import CallState
 from anabranch._durable.expiry import Reaper
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError

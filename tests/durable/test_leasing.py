@@ -18,7 +18,7 @@ from tests.durable.stores import Modelled, Observed
 FORKED = """
 import asyncio, os
 from anabranch._durable.lease import Lease
-from anabranch._durable.processes import UnknownProcesses
+from anabranch._durable.engine import UnknownProcesses
 from anabranch._aio import SystemClock
 
 class Owners:

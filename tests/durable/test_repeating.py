@@ -9,9 +9,9 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
-from anabranch._durable.entered import enter
+from anabranch._durable.entries import enter
+from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
-from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Finished, Journal
 from anabranch.messages import SampleReply, SampleRequest

@@ -8,11 +8,10 @@ from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, tool
 from anabranch._asking.host import Host
-from anabranch._durable.job import Job
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Journal, Notice
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch.mcp._rounds import ROUND_REPLIES
 from anabranch.testing import ManualClock, SequentialIds
 from anabranch.tool import Runtime

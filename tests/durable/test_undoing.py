@@ -14,8 +14,8 @@ from anabranch import (
     tool,
 )
 from anabranch._durable.expiry import Reaper
+from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
-from anabranch._durable.policy import Durability
 from anabranch._durable.store import CallStore
 from anabranch._durable.undoing import undo_again, unfinished
 from anabranch._engine import Answer, Ask

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch._engine import Branch, Journal, Waiting, checked_patience, frames, quiescence
+from anabranch._engine import Branch, Journal, Waiting, checked_patience, quiescence, waits
 from anabranch._engine import call as call_module
 from anabranch.errors import NoProgressError
 from tests.engine.harness import World, ask, branch, loudly, rounds, say, step
@@ -432,7 +432,7 @@ def test_a_patience_that_is_no_time_is_refused(patience: float) -> None:
 
 
 def test_a_place_that_cannot_be_seen_is_described_nevertheless() -> None:
-    assert frames.place_of([]) == "code that shows no frame"
+    assert waits.place_of([]) == "code that shows no frame"
 
 
 # -- progress --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch._budget import Limits
-from anabranch._engine import Answer, Branch, barrier, current_call, current_scope
+from anabranch._engine import Answer, Branch, current_call, current_scope, needed
 from tests.engine.harness import World, ask, gather, hot, loudly, rounds, step
 
 Body = Callable[[Branch], Coroutine[Any, Any, Any]]
@@ -128,7 +128,7 @@ async def test_a_strand_that_never_waits_holds_answers_up_for_a_while_only(drive
         return answer.result()
 
     assert await drive(body, world=World(BUDGET)) == "A"
-    assert passes >= barrier.PASSES
+    assert passes >= needed.PASSES
 
 
 @EDGES

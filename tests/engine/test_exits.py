@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._engine.exits import EXIT_AS_ERROR, Guarded, as_error, error_instead
+from anabranch._engine.functions import EXIT_AS_ERROR, Guarded, as_error, error_instead
 
 
 async def leaves() -> str:

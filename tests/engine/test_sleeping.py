@@ -10,7 +10,7 @@ import pytest
 
 from anabranch._aio import Timer, run_until
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped, Waiting
-from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
+from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
 from anabranch.errors import BranchTimeoutError, NonDeterminismError
 from anabranch.testing import ManualClock
 from tests.clocks import Obliging

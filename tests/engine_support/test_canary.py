@@ -16,10 +16,10 @@ import anyio.lowlevel
 import pytest
 
 from anabranch import BranchContext, UnsupportedRuntimeError, tool
-from anabranch._engine import canary, frames, waits
+from anabranch._engine import canary, waits
 from anabranch._engine.canary import check_support
 from anabranch._engine.known_waits import KNOWN_WAITS
-from anabranch._engine.strand_states import StrandState
+from anabranch._engine.strands import StrandState
 from anabranch.testing import MockClient, run_tool
 from tests.patience import PATIENCE
 
@@ -108,14 +108,14 @@ READERS: list[tuple[ModuleType, str, Callable[[object], object], str]] = [
     (waits, "is_bare", no, "a bare future was read as busy, not waiting"),
     (waits, "_callbacks_of", none_of_them, "asyncio.shield was read as waiting, not blocked"),
     (waits, "_held_by", none_of_them, "a future completed by a functools.partial was read as"),
-    (frames, "frames_of", none_of_them, "asyncio.wait was read as busy, not blocked"),
-    (frames, "_wrapped", nothing, "an event in async for was read as waiting"),
-    (frames, "waited_for", none_of_them, "asyncio.TaskGroup was read as busy, not blocked"),
-    (frames, "is_in_library", yes, "a bare future was read as busy, not waiting"),
-    (frames, "is_in_library", no, "asyncio.Event was read as waiting, not synchronising"),
-    (frames, "is_synchronising", yes, "a socket was read as synchronising, not busy"),
-    (frames, "is_synchronising", no, "asyncio.Queue was read as busy, not synchronising"),
-    (frames, "_is_primitive", yes, "asyncio.sleep was read as synchronising, not busy"),
+    (waits, "frames_of", none_of_them, "asyncio.wait was read as busy, not blocked"),
+    (waits, "_wrapped", nothing, "an event in async for was read as waiting"),
+    (waits, "waited_for", none_of_them, "asyncio.TaskGroup was read as busy, not blocked"),
+    (waits, "is_in_library", yes, "a bare future was read as busy, not waiting"),
+    (waits, "is_in_library", no, "asyncio.Event was read as waiting, not synchronising"),
+    (waits, "is_synchronising", yes, "a socket was read as synchronising, not busy"),
+    (waits, "is_synchronising", no, "asyncio.Queue was read as busy, not synchronising"),
+    (waits, "_is_primitive", yes, "asyncio.sleep was read as synchronising, not busy"),
 ]
 
 
@@ -159,9 +159,9 @@ RENAMED: list[tuple[str, object, str]] = [
 async def test_a_runtime_that_has_renamed_something_is_refused(
     table: str, name: object, wait: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known: set[object] = getattr(frames, table)
+    known: set[object] = getattr(waits, table)
     assert name in known
-    monkeypatch.setattr(frames, table, known - {name})
+    monkeypatch.setattr(waits, table, known - {name})
     assert f"{wait} was read as" in str(await refusal())
 
 
@@ -173,7 +173,7 @@ async def test_every_name_that_is_looked_for_is_renamed_above() -> None:
         ("_GROUP_EXITS", ("asyncio.taskgroups", "_aexit")),
     }
     tables = {table for table, _, _ in RENAMED}
-    looked_for = {(table, name) for table in tables for name in getattr(frames, table)}
+    looked_for = {(table, name) for table in tables for name in getattr(waits, table)}
     assert looked_for == {(table, name) for table, name, _ in RENAMED} | of_some_versions
 
 
@@ -181,7 +181,7 @@ async def test_a_name_of_some_versions_is_needed_where_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     anyios = {("anyio._backends._asyncio", "__aexit__")}
-    monkeypatch.setattr(frames, "_GROUP_EXITS", anyios)
+    monkeypatch.setattr(waits, "_GROUP_EXITS", anyios)
     assert "asyncio.TaskGroup was read as busy, not blocked" in str(await refusal())
 
 

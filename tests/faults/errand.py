@@ -13,7 +13,7 @@ import anyio
 import uvicorn
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.chat import make_chat_app
 from anabranch.stores import open_stores

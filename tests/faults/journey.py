@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._aio import Timer
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.engines import DBOSEngine, Engine, RestateEngine
 from anabranch.mcp import create_server

@@ -20,7 +20,7 @@ from anabranch.folding import (
     InjectedItem,
     MemoryOfCallers,
 )
-from anabranch.folding import _injection as injection
+from anabranch.folding import _memory as injection
 from anabranch.testing import ManualClock
 from tests.patience import PATIENCE
 

@@ -16,8 +16,8 @@ from anabranch.folding import (
     Status,
     UnknownBranchError,
 )
+from anabranch.folding._admission import Owner, account_name, shown_name
 from anabranch.folding._memory_store import MemoryBranches
-from anabranch.folding._owners import Owner, account_name, shown_name
 from anabranch.testing import ManualClock
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}

@@ -13,8 +13,8 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
-from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.round import StoredRound
 from anabranch._durable.service import CallService

@@ -9,8 +9,7 @@ from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.server.mcpserver import MCPServer
 
-from anabranch.mcp._tool_link import Link
-from anabranch.mcp._tool_list import ToolList
+from anabranch.mcp._tool_link import Link, ToolList
 
 
 class Breaking(InMemoryTransport):

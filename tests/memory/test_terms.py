@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.memory import indexed, words_of
-from anabranch.memory._terms import folded
+from anabranch.memory._words import folded
 from tests.randomised import examples
 
 LETTERS = "aé ﬁ \uff21 ｶﾞ が 京 部 แผ่ ਹਿੰ नि 한 ㄱ अ \u0301\u00ad\u200b\u200d\u3099 _-.1½ßİ\U0002f800"

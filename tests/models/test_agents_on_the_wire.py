@@ -10,7 +10,7 @@ import pytest
 
 from anabranch import agents
 from anabranch.agents import Agent, BranchSelf, Event, TextReceived, TurnLimits
-from anabranch.chat._terminal_session.chat_models import ChatModels
+from anabranch.chat._terminal_session.chat_answerer import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node

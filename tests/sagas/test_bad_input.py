@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from anabranch import BranchContext, tool
 from anabranch._sealing import SagaClaims
 from anabranch.mcp import CallToolSagaParams, ResumeToolSagaParams
-from anabranch.mcp._saga_params import DEEPEST, LARGEST, LONGEST_NUMBER, read
+from anabranch.mcp._saga_shapes import DEEPEST, LARGEST, LONGEST_NUMBER, read
 from tests.mcp.harness import ERAS, MODERN, Answers, connected, serving
 from tests.sagas.harness import accepted, call_saga, failed, raw, refusal, resume_saga, said
 

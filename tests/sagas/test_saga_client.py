@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
 from anabranch.mcp._client import connect
-from anabranch.mcp._saga_params import LooseParams
+from anabranch.mcp._saga_shapes import LooseParams
 from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
 from tests.sagas.deployer import complex_tool

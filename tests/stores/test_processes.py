@@ -19,8 +19,8 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._aio import SystemClock
+from anabranch._durable.engine import UnknownProcesses, new_owner, process_of
 from anabranch._durable.lease import Lease
-from anabranch._durable.processes import UnknownProcesses, new_owner, process_of
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
 from anabranch.stores import _processes, open_store

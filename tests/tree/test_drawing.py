@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import draw
-from anabranch.tree._drawing import preview
+from anabranch.tree._export import preview
 from tests.tree.samples import SAMPLE, node
 
 

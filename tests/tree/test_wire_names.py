@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.tree._wire_names import LONGEST, wire_name
+from anabranch.tree._projection import LONGEST, wire_name
 from tests.models.provider_rules import NAME
 
 

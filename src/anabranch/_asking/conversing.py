@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol, Self, Unpack, cast
 
 from pydantic import ValidationError
 
-from anabranch._asking.combinators import Op, OperationsContext
 from anabranch._asking.host import Runnable
+from anabranch._asking.operations import Op, OperationsContext
 from anabranch._asking.sampling import SampleResult
 from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import all_of, codec_of

@@ -5,13 +5,12 @@ An answer becomes ``Accepted``, ``Declined`` or ``Cancelled``. An edge shows the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._asking.asked_again import asked_again
 from anabranch._asking.host import Host
 from anabranch._engine import Call, Scope, fingerprint
 from anabranch._text import encodable
@@ -36,6 +35,25 @@ from anabranch.messages import (
     assistant,
     user,
 )
+
+REASON = "\n\n(The last answer did not fit: "
+END = ".)"
+
+
+def asked_again(message: str, reason: str) -> str:
+    """Return ``message`` with the reason why its last answer did not fit."""
+    return f"{message}{REASON}{reason}{END}"
+
+
+def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[str]]:
+    """Return the question that ``message`` asks, and those of ``names`` that its reason is about.
+
+    There are none if the question is asked for the first time, or for a reason of no field's own.
+    """
+    asked, _, reason = message.removesuffix(END).partition(REASON)
+    parts = (problem.partition(":")[0].partition(".")[0] for problem in reason.split("; "))
+    return asked if reason else message, {name for name in parts if name in names}
+
 
 RETRIES = 3
 

@@ -14,9 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from anabranch._asking.conversation import Conversation
+from anabranch._asking.conversation import Conversation, IdentityMemo
 from anabranch._asking.host import Host, Runnable, Sampler
-from anabranch._asking.identity_memo import IdentityMemo
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._asking.tool_arguments import refusal
 from anabranch._asking.wanted_form import SCHEMA_TOOL, WantedForm

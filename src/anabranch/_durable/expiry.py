@@ -18,8 +18,8 @@ from anabranch._aio import pause
 from anabranch._asking.host import Capabilities, Host
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.engine import Engine
+from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
-from anabranch._durable.policy import Durability
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.rehearsal import fits
 from anabranch._durable.service import CallService

@@ -15,7 +15,7 @@ from typing import Protocol, Self, TypeVar
 
 from anabranch._aio import Clock, pause, run_shielded
 from anabranch._durable.call_states import CallEvent
-from anabranch._durable.processes import Processes, new_owner, process_of
+from anabranch._durable.engine import Processes, new_owner, process_of
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 

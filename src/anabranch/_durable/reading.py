@@ -11,9 +11,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from anabranch._durable.entered import entered
-from anabranch._durable.policy import Durability
-from anabranch._durable.replies import Replies, repeat_reply
+from anabranch._durable.entries import entered
+from anabranch._durable.job import Durability
+from anabranch._durable.recorder import Replies, repeat_reply
 from anabranch._durable.states import is_reference, load_reference, refer
 from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Answer, Journal

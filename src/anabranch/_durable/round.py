@@ -21,26 +21,30 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from anabranch._durable.call_states import UNDONE, CallEvent, CallState
-from anabranch._durable.entries import dump_answers, load_answers, merge
-from anabranch._durable.job import Job
+from anabranch._durable.entries import dump_answers, load_answers, merge, notes_text
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.lease import Lease
-from anabranch._durable.lines import begin_line, is_compensated, name_line
-from anabranch._durable.notes import notes_text
-from anabranch._durable.policy import Durability
-from anabranch._durable.recorder import StoreRecorder
-from anabranch._durable.rehearsal import fits
-from anabranch._durable.replies import (
+from anabranch._durable.recorder import (
     ForeignErrors,
     Replies,
+    StoreRecorder,
     asked_text,
     error_text,
     load_error,
     value_text,
 )
-from anabranch._durable.states import check_carried, handed_out, sealed_size
+from anabranch._durable.rehearsal import fits
+from anabranch._durable.states import (
+    begin_line,
+    check_carried,
+    handed_out,
+    is_compensated,
+    name_line,
+    sealed_size,
+)
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
 from anabranch._engine import Answer, Ask, Entry, Finished, Journal
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch.errors import (
     CallExpiredError,
     IdempotencyKeyError,

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from anabranch._durable.processes import Processes
+from anabranch._durable.engine import Processes
 from anabranch.errors import StoreError
 
 

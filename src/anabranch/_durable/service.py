@@ -24,21 +24,19 @@ from contextlib import (
 from typing import Any, NoReturn, TypeVar
 
 from anabranch._aio import pause, run_shielded
-from anabranch._durable.job import Job
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability, Job, RunningCalls
 from anabranch._durable.reading import MAX_STATE, StoredCalls, store_errors_mapped
-from anabranch._durable.replies import (
+from anabranch._durable.recorder import (
     ForeignErrors,
     Replies,
     repeat_value,
 )
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
-from anabranch._durable.running import RunningCalls
 from anabranch._durable.states import StateSizeError, digest
 from anabranch._durable.store import RoundRecord
 from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
+from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
 from anabranch._engine.quiescence import PATIENCE
-from anabranch._engine.sleeping import hold_sleeps, is_asleep, wakes_at
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import ToolError
 from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch._durable.call_states import CallEvent, CallState
-from anabranch._durable.processes import Processes
+from anabranch._durable.engine import Processes
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,14 @@ from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
 from anabranch._engine.effects import STEP_THREADS
-from anabranch._engine.exits import EXIT_AS_ERROR, as_error, error_instead
-from anabranch._engine.fingerprint import canonical, fingerprint
+from anabranch._engine.ending import Finished, Stopped, Waiting
 from anabranch._engine.functions import (
+    EXIT_AS_ERROR,
     Effect,
     Perform,
+    as_error,
     current_idempotency_key,
+    error_instead,
     is_async,
     perform,
 )
@@ -44,8 +46,7 @@ from anabranch._engine.journal import (
     Notice,
 )
 from anabranch._engine.operations import Sink
-from anabranch._engine.outcomes import Finished, Stopped, Waiting
-from anabranch._engine.pinning import pin
+from anabranch._engine.pinning import canonical, fingerprint, pin
 from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope

@@ -7,11 +7,178 @@ the author's view and live in ``context.py``.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
 
-from anabranch._budget import Account, Limits
-from anabranch._engine.deadline import Deadline
-from anabranch.errors import BranchDepthError
+from anabranch._aio import Clock
+from anabranch._budget import Account, BudgetError, Limits, Reservation
+from anabranch._engine.journal import Entry, Journal
+from anabranch.errors import BranchDepthError, BranchTimeoutError, BranchTokenError, error_to_json
+
+
+class Budgets:
+    """The budgets of one run of ``journal``."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._spent = journal.spent()
+        self._reserved = {
+            step_id: Reservation(tokens) for step_id, (tokens, _) in journal.reserved.items()
+        }
+
+    def branch(
+        self, parent: Branch | None, path: str, own: Limits, *, is_tool: bool = False
+    ) -> Branch:
+        """Return the branch at ``path``, with what earlier rounds have spent and reserved in it."""
+        # The root's keys do not name it, so what it has spent is the sum of all.
+        inside = "" if parent is None else f"{path}/"
+        branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0), is_tool=is_tool)
+        for step_id in self._reserved_in(inside):
+            self._reserved[step_id].hold_in(branch.account)
+        return branch
+
+    def reserve(self, step_id: str, branch: Branch, prompt: int, reply: int) -> int:
+        """Reserve tokens for a request; return how many its reply may have, at most ``reply``.
+
+        Raises:
+            BranchTokenError: a budget does not hold the prompt.
+        """
+        journal = self._journal
+        if step_id in journal.reserved:  # in an earlier round, for this same request
+            return journal.reserved[step_id][1]
+        if step_id in journal.pending:  # asked before there was a budget
+            return reply
+        try:
+            reservation = branch.account.reserve(prompt + 1, prompt + reply)
+        except BudgetError as refusal:
+            raise _as_branch_error(refusal) from None
+        self._reserved[step_id] = reservation
+        granted = reservation.tokens - prompt
+        journal.reserved[step_id] = (reservation.tokens, granted)
+        return granted
+
+    def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
+        """Charge what ``entry`` has cost to ``branch`` and every ancestor, once.
+
+        Raises:
+            BranchTokenError: a budget is exceeded. The tokens stay charged and the error is the
+                entry's outcome from now on, so that every replay ends the same way.
+        """
+        if entry.tokens is not None:
+            return
+        entry.tokens = tokens
+        self.release(step_id)
+        branch.account.settle(None, tokens)
+        try:
+            branch.account.check()
+        except BudgetError as refusal:
+            error = _as_branch_error(refusal)
+            entry.error = error_to_json(error)
+            raise error from None
+
+    def release(self, step_id: str) -> None:
+        """Give back what is reserved for ``step_id``, if anything is: no reply will settle it."""
+        self._journal.reserved.pop(step_id, None)
+        if (reservation := self._reserved.pop(step_id, None)) is not None:
+            reservation.release()
+
+    def release_in(self, path: str) -> None:
+        """Give back what is reserved below ``path``, which has ended."""
+        for step_id in self._reserved_in(f"{path}/"):
+            self.release(step_id)
+
+    def _reserved_in(self, prefix: str) -> list[str]:
+        return [step_id for step_id in self._reserved if step_id.startswith(prefix)]
+
+
+def _as_branch_error(refusal: BudgetError) -> BranchTokenError:
+    account = refusal.account
+    return BranchTokenError(account.name, refusal.wanted, account.max_tokens or 0)
+
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """The time until which the body of the branch at ``path`` may run.
+
+    Args:
+        path: of the branch.
+        timeout: seconds that the branch has, for the error.
+        is_replaying: whether something recorded below a path has not been replayed yet.
+
+    Attributes:
+        expired: the deadline has passed while the body ran.
+    """
+
+    def __init__(
+        self, path: str, timeout: float, clock: Clock, is_replaying: Callable[[str], bool]
+    ) -> None:
+        self.path: str = path
+        self.timeout: float = timeout
+        self.expired: bool = False
+        self._clock = clock
+        self._is_replaying = is_replaying
+        self._timeout: asyncio.Timeout | None = None
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[Any] | None = None
+
+    async def run(self, body: Awaitable[T], when: float) -> T:
+        """Return what ``body`` returns, if it ends before ``when``.
+
+        Raises:
+            BranchTimeoutError: it has not; its own error, if there was one, is the cause.
+        """
+        self._task = asyncio.current_task()
+        try:
+            async with asyncio.timeout(None) as self._timeout:
+                if self._clock.now() >= when:
+                    self.expired = True
+                    value = await body
+                else:
+                    timer = self._clock.call_at(when, self._on_deadline)
+                    try:
+                        value = await body
+                    finally:
+                        timer.cancel()
+        except Exception as error:
+            if self.expired:
+                cause = None if isinstance(error, TimeoutError) else error
+                raise BranchTimeoutError(self.path, self.timeout) from cause
+            raise
+        finally:
+            self._over.set()
+        if self.expired:  # the body has returned, but thanks to an answer that came too late
+            raise BranchTimeoutError(self.path, self.timeout)
+        return value
+
+    def _on_deadline(self) -> None:
+        self.expired = True
+        if not self._is_replaying(self.path):
+            self._fire()
+
+    def _fire(self) -> None:
+        if self._timeout is not None and not self._is_fired():
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    def _is_fired(self) -> bool:
+        return self._timeout is not None and self._timeout.expired()
+
+    async def stop(self) -> NoReturn:
+        """End the body, and with it the running strand: the deadline has passed.
+
+        Raises:
+            asyncio.CancelledError: the strand is the body's own, or ends together with it.
+            BranchTimeoutError: the strand outlives the body (nothing awaits it), or the body has
+                swallowed its cancellation.
+        """
+        swallowed = self._is_fired() and asyncio.current_task() is self._task
+        self._fire()
+        if not swallowed:
+            await self._over.wait()
+        raise BranchTimeoutError(self.path, self.timeout)
 
 
 class Branch:

@@ -20,21 +20,16 @@ from anabranch._engine.branch import Branch
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
-from anabranch._engine.ending import Ending
-from anabranch._engine.exits import EXIT_AS_ERROR, runs_authors_code
+from anabranch._engine.ending import Ended, Ending, Finished, Progress, Stopped, Waiting
 from anabranch._engine.folding import Branches
-from anabranch._engine.functions import Perform, perform
+from anabranch._engine.functions import EXIT_AS_ERROR, Perform, perform, runs_authors_code
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
-from anabranch._engine.observing import Observe, unobserved
-from anabranch._engine.open_asks import OpenAsks
+from anabranch._engine.open_asks import OpenAsks, is_asleep, take_late, wakes_at
 from anabranch._engine.operations import Operations, Sink, discard
-from anabranch._engine.outcomes import Ended, Finished, Stopped, Waiting
-from anabranch._engine.progress import Progress
 from anabranch._engine.quiescence import GRACE, Quiet, check_support
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
-from anabranch._engine.sleeping import is_asleep, take_late, wakes_at
+from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand, current_strand, install_task_factory
 from anabranch.errors import AnabranchError, SuspensionError
 

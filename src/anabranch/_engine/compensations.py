@@ -13,11 +13,16 @@ from typing import Any
 
 from anabranch._aio import Clock, first_of, pause
 from anabranch._engine.codec import Codec, codec_of, reference_to, resolve
-from anabranch._engine.exits import as_error, runs_authors_code
-from anabranch._engine.functions import Effect, current_idempotency_key, run_function
+from anabranch._engine.functions import (
+    Effect,
+    as_error,
+    current_idempotency_key,
+    run_function,
+    runs_authors_code,
+)
 from anabranch._engine.journal import Compensation, Journal
-from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
+from anabranch._engine.scope import Observe, unobserved
 from anabranch.errors import SerializationError
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")

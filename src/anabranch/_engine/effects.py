@@ -23,10 +23,9 @@ from anabranch._engine.functions import (
     perform,
 )
 from anabranch._engine.journal import Entry
-from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
+from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand
 from anabranch.errors import AnabranchError, error_from_json
 

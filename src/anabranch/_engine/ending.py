@@ -1,24 +1,94 @@
-"""The end of a call: the outcome of its body, and what is undone when the body has failed.
-
-That a call fails is recorded before anything is undone, so that no other worker continues it.
-"""
+"""The ends of a run and of its call: outcomes, undos after a failure, and progress of rounds that are cut off."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NoReturn, TypeVar
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from anabranch._aio import run_shielded
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.exits import as_error
+from anabranch._engine.functions import as_error
+from anabranch._engine.journal import Ask, Journal
+from anabranch._engine.quiescence import Quiet
 from anabranch._engine.recorder import Records
 from anabranch._engine.scheduler import Scheduler
-from anabranch.errors import NonDeterminismError, StepFailed, error_to_json
+from anabranch.errors import NonDeterminismError, NoProgressError, StepFailed, error_to_json
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[T]):
+    """The body has returned ``value``."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The round is over; all open asks are here, in the order in which they were asked."""
+
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The record is used up; ``at`` has the ids of the steps that come next, open asks among them."""
+
+    at: tuple[str, ...]
+
+
+class Ended(NamedTuple):
+    """How a round has ended: with which open asks, who asked what, and why then."""
+
+    asks: tuple[Ask, ...]
+    asked_by: dict[asyncio.Task[Any], list[str]]
+    quiet: Quiet
+
+
+STALLED = 3
+"""How many rounds in a row may be cut off without a new answer, question or entry."""
+
 logger: logging.Logger = logging.getLogger("anabranch.engine")
+
+
+class Progress:
+    """What one round of the call of ``tool`` adds to ``journal``."""
+
+    def __init__(self, journal: Journal, tool: str) -> None:
+        self._journal = journal
+        self._tool = tool
+        self._before = self._known()
+
+    def _known(self) -> tuple[list[str], list[str]]:
+        return list(self._journal.entries), list(self._journal.pending)
+
+    def check(self, quiet: Quiet) -> NoProgressError | None:
+        """Report a round that was cut off; return the error if there were too many."""
+        journal = self._journal
+        if quiet.cut_off is None:
+            journal.stalled = 0
+            return None
+        logger.warning(
+            "tool %r, call %r: a question was open, and %s was busy for too long; the round was"
+            " cut off, and this work is done again in the next one. Put it into ctx.step, or raise"
+            " patience=.",
+            self._tool,
+            journal.line,
+            quiet.cut_off,
+        )
+        known = [set(now) for now in self._known()]
+        same = known == [set(before) for before in self._before]
+        journal.stalled = journal.stalled + 1 if same else 0
+        if journal.stalled < STALLED:
+            return None
+        # The caller may read the error; the server's directories are not for the caller.
+        place = PurePath(quiet.cut_off).name
+        return NoProgressError(list(journal.pending), place, journal.stalled)
 
 
 class Ending:

@@ -13,16 +13,14 @@ from typing import TypeAlias, TypeVar
 
 from anabranch._aio import Clock
 from anabranch._budget import Limits
-from anabranch._engine.branch import Branch
+from anabranch._engine.branch import Branch, Deadline
 from anabranch._engine.codec import Codec, same
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
-from anabranch._engine.deadline import Deadline
-from anabranch._engine.exits import EXIT_AS_ERROR
+from anabranch._engine.functions import EXIT_AS_ERROR
 from anabranch._engine.journal import Entry
-from anabranch._engine.observing import Observe, unobserved
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
+from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch.errors import SerializationError, error_from_json, error_to_json
 
 T = TypeVar("T")

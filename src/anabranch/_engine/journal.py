@@ -19,7 +19,7 @@ from anabranch.messages import LogLevel
 FORMAT = 2
 
 AskKind = Literal["sample", "elicit", "url", "sleep"]
-"""Who answers: a model, the person (two ways), the clock; ``sleeping.py`` has the rules of the last."""
+"""Who answers: a model, the person (two ways), the clock; ``open_asks.py`` has the rules of the last."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from anabranch._engine.fingerprint import LENGTH
+from anabranch._engine.pinning import LENGTH
 
 
 def render(private: list[Any], public: list[Any]) -> str:

@@ -1,8 +1,8 @@
 """Waits of which it is known what state a strand is in meanwhile; the canary runs all of them.
 
 Each wait lasts until it is cancelled. Together they need every reader of ``waits.py`` and every
-name in ``frames.py`` that this Python and this anyio use. The code here stands for an author's:
-``frames.py`` does not count it as part of the engine.
+name in ``waits.py`` that this Python and this anyio use. The code here stands for an author's:
+``waits.py`` does not count it as part of the engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from anabranch._engine.strand_states import StrandState
+from anabranch._engine.strands import StrandState
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 

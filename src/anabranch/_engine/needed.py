@@ -1,20 +1,64 @@
-"""Which strands lead to the result of a call, and what state they are in together.
-
-A strand is *needed* if the first strand of the call waits for it, directly or through others. All
-are, while a needed one waits at a lock, queue or bare future, which any of them may release. The
-others are in the background. A strand inside a step is busy whatever it waits for.
-"""
+"""Which strands lead to the result of a call, their state together, and a barrier that opens once none is about to run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from anabranch._engine import waits
-from anabranch._engine.strand_states import StrandState, Survey
-from anabranch._engine.strands import Strand
+from anabranch._engine.strands import Strand, StrandState, Survey
 from anabranch._engine.waits import AnyFuture, AnyTask
+
+PASSES = 100
+"""Passes of the loop: strands that begin together come to their requests within a few."""
+
+
+class Barrier:
+    """Where strands of one call wait for the others.
+
+    Args:
+        strands: the tasks of the call; those inside of an effect are not waited for.
+        asked: the futures of its open asks.
+    """
+
+    def __init__(
+        self, strands: Mapping[AnyTask, Strand], asked: Callable[[], Iterable[AnyFuture]]
+    ) -> None:
+        self._strands = strands
+        self._asked = asked
+        self._waiting: list[AnyFuture] = []
+        self._passes_left = 0
+
+    async def wait(self) -> None:
+        """Wait, inside of an effect, until no strand is about to run."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            self._passes_left = PASSES
+            loop.call_soon(self._look, loop)
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._passes_left -= 1
+        if self._passes_left > 0 and self._is_any_ready():
+            loop.call_soon(self._look, loop)
+            return
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():  # else its strand was cancelled
+                future.set_result(None)
+
+    def _is_any_ready(self) -> bool:
+        survey = Survey(self._strands.keys(), set(self._asked()))
+        return any(
+            survey.state_of(task) is StrandState.READY
+            for task, strand in self._strands.items()
+            if not strand.effects
+        )
+
 
 ACTIVE = {StrandState.READY, StrandState.BUSY}
 """The states of a strand that goes on without the others."""

@@ -15,16 +15,14 @@ from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from anabranch._aio import Clock, first_of, replay_race
-from anabranch._engine.barrier import Barrier
 from anabranch._engine.branch import Branch
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import Effects
 from anabranch._engine.journal import Answer, Ask, AskKind, Entry, Notice
-from anabranch._engine.observing import Observe, unobserved
-from anabranch._engine.open_asks import OpenAsks
+from anabranch._engine.needed import Barrier
+from anabranch._engine.open_asks import Alarm, OpenAsks, asked_time
 from anabranch._engine.scheduler import Scheduler
-from anabranch._engine.scope import Scope
-from anabranch._engine.sleeping import Alarm, asked_time
+from anabranch._engine.scope import Observe, Scope, unobserved
 from anabranch._engine.strands import Strand, current_strand
 from anabranch.errors import AnabranchError, error_from_json, error_to_json
 

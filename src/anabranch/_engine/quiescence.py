@@ -1,6 +1,6 @@
 """The end of a round: what leads to the call's result waits for open asks.
 
-It only observes; the call cancels and collects. ``strand_states.py`` says what state a strand is
+It only observes; the call cancels and collects. ``strands.py`` says what state a strand is
 in, ``needed.py`` which strands lead to the result; the others are in the background.
 
 With an ask open, the round is over
@@ -26,11 +26,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from anabranch._engine import frames, waits
+from anabranch._engine import waits
 from anabranch._engine.canary import check_support
 from anabranch._engine.needed import ACTIVE, Seen, StrandSurvey
-from anabranch._engine.strand_states import StrandState
-from anabranch._engine.strands import Strand
+from anabranch._engine.strands import Strand, StrandState
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 __all__ = [
@@ -254,7 +253,7 @@ class Quiescence:
         self._ending = True
         if any(strand.effects or task.done() for task, strand in self._strands.items()):
             return  # the end of a step, and of a strand, is reported
-        place = frames.place_of(frames.frames_of(seen.strands[0]))
+        place = waits.place_of(waits.frames_of(seen.strands[0]))
         if seen.in_background:
             logger.debug("a round has ended while a task in the background was at %s", place)
         cut_off = seen.state in ACTIVE and not seen.in_background

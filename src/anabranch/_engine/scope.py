@@ -12,11 +12,26 @@ counted within the one that started it. So two tasks that run at once never shar
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 
 from anabranch._engine.branch import Branch
 from anabranch.errors import NonDeterminismError
+
+Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
+"""Is given the kind of an operation and its id: a step, an undo, an ask or a branch that is really
+run, and not replayed. What it returns surrounds that, and sees the exception that ends it; one that
+is cancelled may be run again in a later round."""
+
+_UNOBSERVED: AbstractContextManager[None] = nullcontext()
+
+
+def unobserved(kind: str, step_id: str) -> AbstractContextManager[object]:
+    """Look at nothing."""
+    del kind, step_id
+    return _UNOBSERVED
+
 
 _NOTHING: Mapping[object, Any] = {}
 

@@ -1,7 +1,7 @@
 """Strands: the tasks of a call, and the loop-wide task factory that learns of every new one.
 
 A task that a strand starts is a strand of the same call, with a scope of its own. What is started
-within a call, or closes a generator that was dropped, ends no loop (``exits.py``); every other task
+within a call, or closes a generator that was dropped, ends no loop (``functions.py``); every other task
 is left alone. A strand refers to what schedules it through :class:`StrandOwner` only.
 """
 
@@ -9,14 +9,98 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Set as AbstractSet
 from contextvars import Context
+from enum import Enum, auto
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
-from anabranch._engine.exits import Guarded, runs_authors_code
+from anabranch._engine import waits
+from anabranch._engine.functions import Guarded, runs_authors_code
 from anabranch._engine.scope import Scope
+from anabranch._engine.waits import AnyFuture, AnyTask
 from anabranch.errors import NonDeterminismError
+
+
+class StrandState(Enum):
+    """What a strand waits for; of several states, the one with the largest value decides."""
+
+    READY = auto()
+    BLOCKED = auto()
+    SYNCHRONISING = auto()
+    WAITING = auto()
+    BUSY = auto()
+
+
+class Survey:
+    """One look at the strands of a call; it is out of date as soon as the loop runs anything.
+
+    Args:
+        strands: the tasks of the call.
+        asked: the futures of its open asks.
+
+    Attributes:
+        waited_for: the strands that the last one looked at waits for.
+    """
+
+    def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
+        self._strands = strands
+        self._asked = asked
+        self._relays: dict[AnyFuture, AnyFuture] | None = None
+        self.waited_for: set[AnyTask] = set()
+
+    def state_of(self, task: AnyTask) -> StrandState:
+        """Return the state of the strand that ``task`` is."""
+        self.waited_for.clear()
+        waiter = waits.waiter_of(task)
+        if waiter is None or waiter.done():
+            return StrandState.READY
+        if isinstance(waiter, asyncio.Task) or waiter in self._asked or waits.children_of(waiter):
+            return self._future_state(waiter)
+        stack = waits.frames_of(task)
+        waited_for = waits.waited_for(stack)
+        if waited_for:
+            return self._awaited(waited_for)
+        if waits.is_in_library(stack):
+            synchronising = waits.is_synchronising(stack)
+            return StrandState.SYNCHRONISING if synchronising else StrandState.BUSY
+        return self._future_state(waiter)
+
+    def _awaited(self, futures: Iterable[AnyFuture]) -> StrandState:
+        """Return the state of a wait for ``futures``, all of them or any.
+
+        When all have finished, the strand is about to run: not blocked, which would end the round
+        early.
+        """
+        live = [future for future in futures if not future.done()]
+        if not live:
+            return StrandState.READY
+        found = StrandState.BLOCKED
+        for future in live:
+            state = self._future_state(future)
+            if state is StrandState.READY:
+                return state
+            if state.value > found.value:
+                found = state
+        return found
+
+    def _future_state(self, future: AnyFuture) -> StrandState:
+        if future in self._asked:
+            return StrandState.BLOCKED
+        if isinstance(future, asyncio.Task) and future in self._strands:
+            self.waited_for.add(future)
+            return StrandState.BLOCKED
+        inside = waits.children_of(future) or waits.shielded_by(future)
+        if inside:
+            return self._awaited(inside)
+        if self._relays is None:
+            self._relays = waits.relays([*self._asked, *self._strands])
+        source = self._relays.get(future)
+        if source is not None:
+            return self._awaited([source])
+        return StrandState.WAITING if waits.is_bare(future) else StrandState.BUSY
+
 
 _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
@@ -184,7 +268,7 @@ def _plain_task(
 
 def _started_from_a_set() -> bool:
     """Whether ``asyncio.as_completed`` is starting this task: it iterates over a set."""
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - only the caller's frames show it
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - only the caller's waits show it
     while frame is not None and frame.f_globals.get("__name__") in _STARTERS:
         if "as_completed" in frame.f_code.co_name or "_AsCompleted" in frame.f_code.co_qualname:
             return True

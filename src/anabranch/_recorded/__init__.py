@@ -4,10 +4,8 @@ Everything here reads: no effect is run, nothing is asked or written. The packag
 terminals nor HTTP; ``cli/`` draws what it returns, and ``chat/`` sends it to a browser.
 
     shapes.py      a recorded call, its rounds and steps
-    finding.py     calls by the beginning of their name
     steps.py       the steps of a call, put together from its rounds
     reading.py     a call, read from its store
-    outline.py     a call without what its values say
     replaying.py   a recorded call run against the present code
 
 Imports point up this list.

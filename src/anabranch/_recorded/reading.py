@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from anabranch._durable.call_states import UNDONE, CallState
-from anabranch._durable.entered import PAGE
-from anabranch._durable.entries import load_answers
-from anabranch._durable.notes import Notes, load_notes
+from anabranch._durable.entries import PAGE, Notes, load_answers, load_notes
 from anabranch._durable.states import latest_number
 from anabranch._durable.store import (
     AnswerRecord,
@@ -22,15 +20,82 @@ from anabranch._durable.store import (
     RoundRecord,
 )
 from anabranch._engine import Journal
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch._recorded.shapes import (
     Holder,
     Listed,
     RecordedCall,
     RecordedRound,
+    RecordedStep,
     RoundOutcome,
 )
 from anabranch._recorded.steps import Steps, error_text
+
+LATEST = "last"
+_PREFIX = "call_"
+SHOWN = 5
+
+
+class NoSuchCallError(LookupError):
+    """A name stands for no call, or for several."""
+
+
+class AmbiguousCallError(NoSuchCallError):
+    """A name stands for several calls."""
+
+
+async def find_call(store: CallStore, name: str) -> CallRecord:
+    """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
+
+    ``last`` is the one that was begun last.
+
+    Raises:
+        NoSuchCallError: there is none, or there are several.
+        StoreError: the store failed.
+    """
+    if not name:
+        raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
+    if name == LATEST and (latest := await store.calls(1)):
+        return latest[0]
+    for begins in (name, _PREFIX + name):
+        if (exact := await store.find(begins)) is not None:
+            return exact
+        found = await store.calls(SHOWN + 1, begins=begins)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(each.call_id for each in found[:SHOWN])
+            more = ", …" if len(found) > SHOWN else ""
+            raise AmbiguousCallError(
+                f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
+            )
+    raise NoSuchCallError(f"The store has no call {name!r}; it was never begun, or was deleted.")
+
+
+def outline(call: RecordedCall) -> RecordedCall:
+    """Return ``call`` without values."""
+    return call.model_copy(
+        update={
+            "arguments": None,
+            "principal": "",
+            "value": None,
+            "error": _type_of(call.error),
+            "steps": [_outlined(step) for step in call.steps],
+        }
+    )
+
+
+def _outlined(step: RecordedStep) -> RecordedStep:
+    return step.model_copy(update={"value": None, "asked": None, "error": _type_of(step.error)})
+
+
+def _type_of(error: str | None) -> str | None:
+    """Return the type of an error, or that there is one."""
+    if error is None:
+        return None
+    name = error.partition(":")[0]
+    return name if name.isidentifier() else "an error"
+
 
 LINES = 50
 """The most lines of a call that are named."""

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from anabranch._durable.entries import load_entry
-from anabranch._durable.notes import Notes
+from anabranch._durable.entries import Notes, load_entry
 from anabranch._engine import Answer, Compensation, Entry, Journal
 from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json

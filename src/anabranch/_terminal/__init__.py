@@ -1,9 +1,7 @@
 """A person at a terminal: how they are asked, what they are shown, and what answers in their place.
 
     console.py      lines on stderr, and one question on the screen at a time
-    live_region.py  what is drawn again and again below the last line, while something runs
     forms.py        an MCP form, drawn field by field
-    fields.py       the fields of such a form, and how typed text is read
     answer_file.py  answers from a file instead: ``--answers FILE``
     respondent.py   who answers a question: the file, a model, the person, or no one
     interrupts.py   Ctrl-C while something runs

@@ -9,8 +9,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from textwrap import wrap
@@ -19,12 +19,72 @@ from typing import TextIO
 import anyio
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output import create_output
+from rich.console import Console as RichConsole
+from rich.console import RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from anabranch._telemetry import log_fields
-from anabranch._terminal.live_region import LiveRegion
 from anabranch._text import LogFormat, PrintableFormatter, printable
 from anabranch.errors import format_for_author
+
+FRAMES_PER_SECOND = 8
+
+
+class LiveRegion:
+    """The live region of the terminal ``stream``; there is none until :meth:`drawn`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False)
+        self._live: Live | None = None
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal now."""
+        return self._console.width
+
+    def print(self, shown: RenderableType) -> None:
+        """Print above the region; long lines are broken between words."""
+        self._console.print(shown)
+
+    @contextmanager
+    def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
+        """Show what ``draw`` returns, again and again, until the block ends; then nothing of it."""
+        self._begin(draw)
+        try:
+            yield
+        finally:
+            self._end()
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Leave the terminal to something else within the block."""
+        draw = self._end()
+        try:
+            yield
+        finally:
+            if draw is not None:
+                self._begin(draw)
+
+    def _begin(self, draw: Callable[[], RenderableType]) -> None:
+        # A Live that begins again would erase what was written since its end.
+        self._live = Live(
+            console=self._console,
+            get_renderable=draw,
+            refresh_per_second=FRAMES_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _end(self) -> Callable[[], RenderableType] | None:
+        live, self._live = self._live, None
+        if live is None:
+            return None
+        live.stop()
+        return live.get_renderable
+
 
 COLUMNS = 80
 """The width of a terminal that does not know its own."""

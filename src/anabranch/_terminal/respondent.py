@@ -14,7 +14,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from anabranch._asking.answerer import AnswerError
-from anabranch._asking.asked_again import fields_asked_again
+from anabranch._asking.eliciting import fields_asked_again
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
 from anabranch._schemas import misfits

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch._aio import Clock, Timer
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._budget import Account, Reservation
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask, Notice
 from anabranch.agents._agent import Agent
@@ -65,8 +65,7 @@ from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._path_end import PathEnd
 from anabranch.agents._ports import Model, Naming, Question, random_names
 from anabranch.agents._recombination import Recombined
-from anabranch.agents._remote_limits import RemoteLimits
-from anabranch.agents._spent import Charge, SideUsage, Spent, UsageTotal
+from anabranch.agents._remote_state import RemoteLimits
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import (
     ErrorReply,
@@ -79,7 +78,16 @@ from anabranch.agents._tool_questions import (
 )
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
-from anabranch.agents._turn_limits import Price, Share, TurnLimitError, TurnLimits
+from anabranch.agents._turn_limits import (
+    Charge,
+    Price,
+    Share,
+    SideUsage,
+    Spent,
+    TurnLimitError,
+    TurnLimits,
+    UsageTotal,
+)
 from anabranch.agents._working_branch import WorkingBranch
 from anabranch.tree._person_view import open_questions
 

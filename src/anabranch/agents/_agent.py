@@ -15,7 +15,7 @@ from anabranch._aio import Clock, SystemClock
 from anabranch._asking.answerer import Absent, Answerer
 from anabranch._asking.host import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,

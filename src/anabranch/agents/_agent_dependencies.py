@@ -15,7 +15,7 @@ from anabranch._aio import Clock
 from anabranch._asking.answerer import Answerer
 from anabranch._asking.host import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.agents._append_queue import added_or_found
 from anabranch.agents._events import Listener, NodeAdded

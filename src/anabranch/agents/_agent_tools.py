@@ -16,8 +16,8 @@ from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event
 from anabranch.agents._ports import Model
-from anabranch.agents._spent import UsageTotal
 from anabranch.agents._timeline import Timeline
+from anabranch.agents._turn_limits import UsageTotal
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError, masked
 from anabranch.messages import (
     ResultBlock,

@@ -24,8 +24,13 @@ from anabranch.agents._branch_progress import (
     BranchProgress,
 )
 from anabranch.agents._branch_runs import BranchPath, fail_branch, run_branches
-from anabranch.agents._branch_self_input import SPEC, BranchSelfInput, read_input
-from anabranch.agents._branch_self_summary import EndedBranch, summary
+from anabranch.agents._branch_self_input import (
+    SPEC,
+    BranchSelfInput,
+    EndedBranch,
+    read_input,
+    summary,
+)
 from anabranch.agents._branch_shares import share_data
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine

@@ -17,9 +17,8 @@ from pydantic import JsonValue
 
 from anabranch.agents._agent_tools import BranchingTool, ToolUse
 from anabranch.agents._branch_progress import SHARE, BranchProgress
-from anabranch.agents._spent import ESTIMATE, Spent
 from anabranch.agents._timeline import RequestMessages
-from anabranch.agents._turn_limits import Share
+from anabranch.agents._turn_limits import ESTIMATE, Share, Spent
 from anabranch.tree import Node, Tree, TreeStore
 from anabranch.tree._person_view import is_said
 

@@ -6,14 +6,16 @@ go on by itself is ``running``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from anabranch.agents._agent_tools import ToolUse
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import BRANCH_ID, BranchProgress
-from anabranch.messages import TextBlock, text_of
-from anabranch.tree import Node, Path, Tree
+from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from anabranch.tree import Node, Path, Tree, project
 from anabranch.tree._person_view import is_said, open_questions
 
 State: TypeAlias = Literal["running", "waits for you", "done", "failed", "stopped"]
@@ -81,3 +83,40 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
     if outcome.error is not None:
         return ShownBranch(start.shown, "failed", outcome.end.shown)
     return ShownBranch(start.shown, "done", outcome.text)
+
+
+async def transcript_of(here: ToolUse, start: Node, end: Node) -> str:
+    """Return what was done in a branch from its first node to ``end``, without its task.
+
+    That is what was said, which tools were called, and what they returned, in order.
+    """
+    if end.id == start.id:
+        return ""
+    path = await here.timeline.dependencies.store.path(end.id)
+    first = [node.id for node in path.nodes].index(start.id)
+    messages = project(path.nodes[first:], path.results)[1:]
+    uses = {use.id for use in end.tool_uses}
+    return _text(each for each in messages if not _answers(each, uses))
+
+
+def _answers(message: Message, uses: Collection[str]) -> bool:
+    """Whether a message has the results of ``uses``, which have none yet."""
+    return any(isinstance(b, ToolResultBlock) and b.tool_use_id in uses for b in message.content)
+
+
+def _text(messages: Iterable[Message]) -> str:
+    return "\n".join(_line(message.role, each) for message in messages for each in message.content)
+
+
+def _line(role: str, block: Block) -> str:
+    match block:
+        case TextBlock():
+            return f"{role}: {block.text}"
+        case ToolUseBlock():
+            given = block.malformed or json.dumps(block.input, ensure_ascii=False)
+            return f"{role} calls {block.name} {given}"
+        case ToolResultBlock():
+            texts = text_of(each for each in block.content if isinstance(each, TextBlock))
+            return f"{'error' if block.is_error else 'result'}: {texts}"
+        case _:
+            return f"({block.type})"

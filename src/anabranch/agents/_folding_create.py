@@ -22,15 +22,18 @@ from anabranch.agents._branch_progress import BRANCH_ID, SHARE, BranchOutcome, B
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.agents._branch_shares import share_data
-from anabranch.agents._branch_transcript import transcript_of
+from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_input import (
     CreateInput,
     FoldingTool,
+    done_last,
     last_return,
     read_input,
+    seen_outside,
+    so_far,
     spec_of,
+    task_text,
 )
-from anabranch.agents._folding_texts import done_last, seen_outside, so_far, task_text
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from anabranch.agents._agent_tools import AgentTool, Outcome, ToolUse
 from anabranch.agents._branch_progress import BRANCH_ID
-from anabranch.agents._branch_transcript import transcript_of
+from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_create import BranchCreate
 from anabranch.agents._folding_input import (
     FoldingTool,

@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from anabranch.agents._agent_tools import Asked
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._ports import name_after
-from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import (
     Given,
@@ -28,6 +27,7 @@ from anabranch.agents._tool_questions import (
     reply_of,
     same_reply,
 )
+from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import ToolError
 from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
 

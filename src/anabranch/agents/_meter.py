@@ -17,8 +17,7 @@ from functools import partial
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account, BudgetError, Reservation
 from anabranch._telemetry import report_turn_tokens
-from anabranch.agents._spent import Charge, Spent
-from anabranch.agents._turn_limits import Share, TurnLimitError, TurnLimits
+from anabranch.agents._turn_limits import Charge, Share, Spent, TurnLimitError, TurnLimits
 from anabranch.messages import SampleReply, SampleRequest, Usage
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")

@@ -21,15 +21,12 @@ from anabranch._engine import Answer, Ask, Notice
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._ports import Question
-from anabranch.agents._remote_arguments import without_foreign_nulls
-from anabranch.agents._remote_limits import RemoteLimits
-from anabranch.agents._remote_questions import shown
-from anabranch.agents._remote_result import outcome_of
-from anabranch.agents._remote_state import CallState, reply_in
+from anabranch.agents._remote_state import CallState, RemoteLimits, reply_in, shown
+from anabranch.agents._remote_values import outcome_of, without_foreign_nulls
 from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import ToolError
 from anabranch.mcp._client import MAX_ROUNDS
-from anabranch.mcp._input_rounds import Response, RoundOfAnswers, answer_others, questions_of
+from anabranch.mcp._rounds import Response, RoundOfAnswers, answer_others, questions_of
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ElicitReply, LogLevel, SampleReply, SampleRequest
 

@@ -1,15 +1,23 @@
-"""The state from which a call of an MCP server's tool is resumed; it never leaves this server."""
+"""One call of a tool of another server: its limits, its state between rounds, and its questions to the user."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import mcp_types as types
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer
-from anabranch.mcp._input_rounds import Response, RoundOfAnswers
-from anabranch.messages import ElicitReply
+from anabranch._schemas import Form
+from anabranch.agents._agent_tools import Outcome
+from anabranch.agents._ports import Question
+from anabranch.elicitation import describe
+from anabranch.errors import ToolError
+from anabranch.mcp._rounds import Response, RoundOfAnswers
+from anabranch.messages import ElicitReply, ResultBlock, TextBlock, UrlRequest
 
 
 def reply_in(answer: Answer) -> ElicitReply:
@@ -46,3 +54,87 @@ class CallState(BaseModel):
             for key, answer in answers.items()
         }
         return RoundOfAnswers({**self.responses, **given}, self.request_state)
+
+
+BLOCKS: Final = 1_000
+"""Texts and images of a result: each is an object of the stored node."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLimits:
+    """Limits of one call of a tool of another server.
+
+    What is larger is refused, and not cut: the model reads that it was, and may ask for less.
+
+    Attributes:
+        max_result: characters of a result; of an image, those of its Base64.
+        max_question: characters of what is asked at once, of a person or the model, with the state
+            that the server hands out.
+        max_questions: questions that wait for the person at once.
+        max_samples: requests to the agent's model.
+        max_notices: log lines and progress messages; further ones are left out.
+    """
+
+    max_result: int = 8 * 1024 * 1024
+    max_question: int = 1024 * 1024
+    max_questions: int = 100
+    max_samples: int = 100
+    max_notices: int = 1_000
+
+    def checked(self, tool: str, outcome: Outcome) -> Outcome:
+        """Return ``outcome``, or in its place that it is too large."""
+        sizes = [_size(block) for block in outcome.blocks]
+        if sum(sizes) <= self.max_result and len(sizes) <= BLOCKS:
+            return outcome
+        return Outcome(
+            f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
+            f" {len(sizes):,} parts; the limits are {self.max_result:,} and {BLOCKS:,}. Call it so"
+            " that it returns less.",
+            is_error=True,
+        )
+
+    def check_question(self, tool: str, size: int, number: int = 1) -> None:
+        """Check what a server asks at once.
+
+        Raises:
+            ToolError: it is too much.
+        """
+        if size > self.max_question or number > self.max_questions:
+            raise ToolError(
+                f"The server of {tool!r} asks too much at once: {size:,} characters, and questions"
+                f" in number {number:,}; the limits are {self.max_question:,} and"
+                f" {self.max_questions:,}."
+            )
+
+
+def _size(block: ResultBlock) -> int:
+    return len(block.text if isinstance(block, TextBlock) else block.data)
+
+
+def shown(question: Question, able: Capabilities) -> Question | None:
+    """Return ``question`` as it can be shown, ``None`` if ``able`` does not include such ones.
+
+    Of a form, that is what the protocol knows: an answer is checked against it here, so it must
+    have neither patterns, which may take for ever to match, nor references.
+
+    Raises:
+        ToolError: it is no form of the protocol.
+    """
+    if isinstance(question, UrlRequest):
+        return question if able.elicitation_url else None
+    if not able.elicitation:
+        return None
+    try:
+        form = Form.model_validate(question.requested_schema)
+    except ValidationError as error:
+        why = describe(error)
+        raise ToolError(f"The server asks with a form that cannot be shown: {why}.") from None
+    fields = form.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_unset=True,
+        include={"properties"},
+        exclude={"properties": {"__all__": {"pattern"}}},
+    )
+    schema = {"type": "object", **fields, "required": sorted(form.required)}
+    return question.model_copy(update={"requested_schema": schema})

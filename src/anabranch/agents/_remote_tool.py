@@ -17,10 +17,9 @@ from anabranch._aio import run_until
 from anabranch._engine import Answer
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._remote_call import ParkedCalls, RemoteCall
-from anabranch.agents._remote_limits import RemoteLimits
-from anabranch.agents._remote_state import CallState
+from anabranch.agents._remote_state import CallState, RemoteLimits
 from anabranch.errors import ToolError
-from anabranch.mcp._input_rounds import RoundOfAnswers
+from anabranch.mcp._rounds import RoundOfAnswers
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ToolSpec
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -17,13 +18,41 @@ from anabranch._asking.host import Capabilities
 from anabranch._text import printable
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import ParkedCalls
-from anabranch.agents._remote_limits import RemoteLimits
+from anabranch.agents._remote_state import RemoteLimits
 from anabranch.agents._remote_tool import RemoteTool
-from anabranch.agents._tool_choice import ToolChoice
 from anabranch.mcp._client import Connectable, Era
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.mcp._transports import COMMAND, Started, WithHeaders, command_of
 from anabranch.messages import ToolSpec
+
+
+class ToolChoice:
+    """The tools to offer.
+
+    Args:
+        only: names, or patterns such as ``issues_*``; none for all tools.
+        without: names, or patterns, of tools to leave out.
+
+    Raises:
+        TypeError: one of them is one text, whose characters would be the names.
+    """
+
+    def __init__(self, only: Iterable[str] = (), without: Iterable[str] = ()) -> None:
+        for name, given in (("only", only), ("without", without)):
+            if isinstance(given, str):
+                raise TypeError(f"{name}= takes a list of names, got {given!r}. Write [{given!r}].")
+        self._only = tuple(only) or ("*",)
+        self._without = tuple(without)
+
+    def takes(self, *names: str) -> bool:
+        """Return whether the tool with any of these names is offered."""
+        return _match(self._only, names) and not _match(self._without, names)
+
+
+def _match(patterns: Iterable[str], names: Iterable[str]) -> bool:
+    tried = tuple(names)
+    return any(fnmatchcase(name, each) for each in patterns for name in tried)
+
 
 LONGEST_NAME: Final = 64
 """Characters of a tool's name that every provider accepts."""

@@ -26,7 +26,7 @@ from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._ports import Model
 from anabranch.agents._refused_request import RefusableRequest
-from anabranch.agents._spent import Charge, UsageTotal
+from anabranch.agents._turn_limits import Charge, UsageTotal
 from anabranch.agents._working_branch import WorkingBranch, warns
 from anabranch.errors import ToolError
 from anabranch.messages import (

@@ -38,9 +38,9 @@ from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
-from anabranch.agents._spent import SideUsage
 from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import LEFT, TIME_OVER, answer_live
+from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import AnabranchError, OtherVersionError
 from anabranch.messages import CUT, TextBlock, ToolUseBlock
 from anabranch.tree import NO_RESULT_CONTENT, Node, Result

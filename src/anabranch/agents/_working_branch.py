@@ -20,8 +20,7 @@ from functools import partial
 from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage_tokens
 from anabranch._budget import Account, BudgetError, Reservation
 from anabranch.agents._meter import AdmittedRequest, Meter
-from anabranch.agents._spent import Charge
-from anabranch.agents._turn_limits import TurnLimitError
+from anabranch.agents._turn_limits import Charge, TurnLimitError
 from anabranch.errors import BranchTokenError, StoreError
 from anabranch.folding import (
     Branch,

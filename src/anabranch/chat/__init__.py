@@ -18,7 +18,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import (
     Plugin,
@@ -28,23 +27,25 @@ from anabranch.chat._bridge.plugin import (
     make_plugin,
 )
 from anabranch.chat._bridge.plugin_answerer import PluginAnswerer
-from anabranch.chat._bridge.plugin_request import ElicitHandler, ElicitId, PluginRequest
+from anabranch.chat._bridge.plugin_request import ElicitHandler, ElicitId, Exposure, PluginRequest
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._session.saved_prompts import SavedPrompts
 from anabranch.chat._session.session_cursor import SessionCursor
-from anabranch.chat._session.session_dependencies import ModelCatalogue, SessionDependencies
+from anabranch.chat._session.session_dependencies import (
+    ModelCatalogue,
+    SessionDependencies,
+    SessionSettings,
+)
 from anabranch.chat._session.session_output import Action, Output, SessionError
-from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import read_answer
 from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient
-    from anabranch.chat._client.chat_reply import ChatReply
-    from anabranch.chat._client.client_error import ChatClientError
+    from anabranch.chat._client.chat_reply import ChatClientError, ChatReply
     from anabranch.chat._client.sample_handler import SampleHandler
     from anabranch.chat._web.access import Authenticate
     from anabranch.chat._web.application import make_chat_app
@@ -89,7 +90,7 @@ __all__ = [
 _LAZY = {
     "Authenticate": "anabranch.chat._web.access",
     "ChatClient": "anabranch.chat._client.chat_client",
-    "ChatClientError": "anabranch.chat._client.client_error",
+    "ChatClientError": "anabranch.chat._client.chat_reply",
     "ChatReply": "anabranch.chat._client.chat_reply",
     "RateLimits": "anabranch.chat._web.rate_limits",
     "SampleHandler": "anabranch.chat._client.sample_handler",

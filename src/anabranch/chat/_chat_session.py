@@ -14,12 +14,11 @@ from anabranch._aio import run_shielded
 from anabranch.chat._commands.command import Outputs, unknown_command
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._commands.conversation_commands import call, say
-from anabranch.chat._session.input_line import read_line
 from anabranch.chat._session.session_cursor import SessionCursor
-from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_dependencies import SessionDependencies, SessionSettings
 from anabranch.chat._session.session_output import EXPECTED, Output, SessionError, error_text
-from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.chat._session.session_state import SessionState
+from anabranch.chat._session.typed_values import read_line
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 

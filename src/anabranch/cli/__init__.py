@@ -11,21 +11,18 @@
     _combined_server.py               what targets offer, as one server
     _call_command.py                  anabranch call
     _list_command.py                  anabranch list
-    _inspect_command.py               anabranch inspect; both by _tool_summaries.py, which says
-                                      types in the words of _schema_words.py
+    _inspect_command.py               anabranch inspect; both by _tool_summaries.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
     _completion_command.py            anabranch completion; _completers.py: what of a TARGET
-    _stdio_output.py                  what a server over stdio prints
     _forgotten_awaits.py              the lines of operations that were never awaited
-    _fastmcp_server.py                a FastMCP server of a target, as the commands serve it
-    _chat_command.py                  anabranch chat, with the options of _chat_options.py
+    _chat_command.py                  anabranch chat, with the options of _chat_parts.py
     _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
     _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
-    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
-                                      _calls_undoing.py: undone on request
+    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text,
+                                      and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
@@ -37,9 +34,8 @@
     _tool_arguments.py                a tool's arguments, from name=value and --json
     _targets.py                       what a TARGET is, and what it offers
     _connection.py                    the connection to a target's server; _call_trace.py shows it
-    _keys.py                          the keys that seal open questions
-    _confirmation.py                  the consent to what cannot be taken back
-    _output.py                        the result on stdout
+    _output.py                        the result on stdout, and the consent to a loss
+    _stores.py                        the stores, and the keys that seal open questions
 
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
 usage, 130 interrupted, 141 the reader of stdout has left.

@@ -14,18 +14,22 @@ from cyclopts import App, Parameter
 from anabranch._aio import SystemClock
 from anabranch._durable.call_states import NAMED, OPEN
 from anabranch._durable.store import CallRecord
-from anabranch._recorded.finding import NoSuchCallError, find_call
-from anabranch._recorded.reading import listed, read_call
+from anabranch._recorded.reading import NoSuchCallError, find_call, listed, read_call
 from anabranch._recorded.replaying import Replayed, replay_call, without_tool
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents._call_expiry import runtime_of
-from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, draw_undone
-from anabranch.cli._calls_undoing import Undone, undo_call
+from anabranch.cli._calls_drawing import (
+    Undone,
+    draw_call,
+    draw_list,
+    draw_replayed,
+    draw_undone,
+    undo_call,
+)
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._confirmation import Yes
 from anabranch.cli._options import AsJson, Store
-from anabranch.cli._output import print_either
+from anabranch.cli._output import Yes, print_either
 from anabranch.cli._stores import Stores, with_store
 from anabranch.cli._target_options import Completed
 from anabranch.cli._targets import is_url, load

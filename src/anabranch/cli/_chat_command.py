@@ -25,13 +25,12 @@ from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Folding, TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
 from anabranch.chat import Plugin, SavedPrompts, Session, SessionDependencies
-from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
-from anabranch.chat._terminal_session.chat_models import ChatModels, NoModel
+from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer, ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.line_loop import run_lines
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_options import (
+from anabranch.cli._chat_parts import (
     ChatOptions,
     command_to_go_on,
     data_folder,

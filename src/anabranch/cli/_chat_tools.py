@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
-from anabranch.agents._tool_choice import ToolChoice
+from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import variables_of

@@ -45,7 +45,7 @@ def tool_arguments(context: CompletionContext) -> list[tuple[str, str]]:
 
     bash makes words of their own of ``=`` and what follows it: there, no name is completed.
     """
-    from anabranch.cli._schema_words import schema_words  # noqa: PLC0415 - slow to import
+    from anabranch.cli._tool_summaries import schema_words  # noqa: PLC0415 - slow to import
 
     typed: Sequence[str] = context["values"].raw_tokens
     if "=" in context.incomplete or typed[-1:] == ("=",):

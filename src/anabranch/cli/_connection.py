@@ -27,8 +27,8 @@ from anabranch._asking.answerer import Answerer
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch.cli._call_trace import CallTrace, watched
-from anabranch.cli._keys import CALL_KEY, new_key
 from anabranch.cli._options import MODEL, Era
+from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.cli._targets import is_server, is_url, split_target
 from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable, connect, offers_sagas

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._health import Health, Watched
-from anabranch.cli._fastmcp_server import fastmcp_app
+from anabranch.cli._combined_server import fastmcp_app
 from anabranch.cli._http_sessions import Sessions
 from anabranch.cli._http_shares import SharedRequests
 from anabranch.cli._http_tokens import authenticated

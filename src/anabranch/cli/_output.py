@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from io import TextIOBase
+from typing import Annotated, BinaryIO, TypeAlias
 
+from cyclopts import Parameter
+
+from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._text import printable, printable_json
 
 
@@ -30,3 +36,60 @@ def print_text(text: str) -> None:
 def _print(text: str) -> None:
     encoding = sys.stdout.encoding
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+Yes: TypeAlias = Annotated[
+    bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
+]
+
+
+async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
+    """Show what is lost, and ask; return if it may be.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+        FailedError: the person has changed their mind; it says ``otherwise``.
+    """
+    if yes:
+        return
+    from anabranch._terminal.console import Console  # noqa: PLC0415 - most commands ask no one
+    from anabranch._terminal.forms import ask_consent  # noqa: PLC0415
+
+    console = Console()
+    if not console.interactive:
+        act = question.removesuffix("?").lower()
+        raise UsageError(f"{losses} There is no terminal to ask at: give --yes to {act}.")
+    async with console.question():
+        console.show(losses)
+        if (await ask_consent(question)).action != "accept":
+            raise FailedError(otherwise)
+
+
+WARNING = (
+    "Standard output is the protocol's: what the server prints is shown here. Print to stderr, or use"
+    " ctx.log, which reaches the client.\n"
+)
+
+
+class _Printed(TextIOBase):
+    """Writes to stderr, at once, after one warning. ``buffer`` is what the SDK's server claims."""
+
+    def __init__(self, buffer: BinaryIO) -> None:
+        self.buffer = buffer
+        self._warned = False
+
+    def write(self, text: str, /) -> int:
+        """Write ``text`` to stderr."""
+        if not self._warned:
+            self._warned = True
+            sys.stderr.write(WARNING)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        return len(text)
+
+
+@contextmanager
+def protocol_on_stdout() -> Generator[None]:
+    """Within the block, what is printed goes to stderr; a server that begins there has stdout."""
+    with redirect_stdout(_Printed(sys.stdout.buffer)):
+        yield

@@ -22,7 +22,7 @@ from anabranch.chat._terminal_session.completions import LineCompleter, of_tools
 from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_lines import LEAVING, RemoteLines
 from anabranch.chat._terminal_session.remote_screen import RemoteScreen
-from anabranch.cli._chat_options import ChatOptions, lines_of, replies_to
+from anabranch.cli._chat_parts import ChatOptions, lines_of, replies_to
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._output import print_either
 from anabranch.messages import ToolSpec

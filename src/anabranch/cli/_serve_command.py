@@ -37,7 +37,6 @@ from anabranch.cli._http_access import SESSION_TTL, Access, checks_tokens
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import serve_app
 from anabranch.cli._http_tokens import TOKEN, read_tokens
-from anabranch.cli._keys import CALL_KEY, read_keys
 from anabranch.cli._memory import Remembering, SharedMemory
 from anabranch.cli._options import (
     STORE,
@@ -50,9 +49,10 @@ from anabranch.cli._options import (
     Timeout,
     limits_of,
 )
+from anabranch.cli._output import protocol_on_stdout
 from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
-from anabranch.cli._stdio_output import protocol_on_stdout
+from anabranch.cli._stores import CALL_KEY, read_keys
 from anabranch.cli._target_options import SourceTarget
 from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError

@@ -25,16 +25,17 @@ from anabranch.cli._combined_server import (
     Asking,
     Persistence,
     assemble,
+    assemble_fastmcp,
+    foreign,
     opens,
     server_options,
 )
-from anabranch.cli._fastmcp_server import assemble_fastmcp, foreign
 from anabranch.cli._folding import expiring, open_branches
 from anabranch.cli._http_access import SHARE, Access
 from anabranch.cli._http_tokens import TOKEN
-from anabranch.cli._keys import KEYS
 from anabranch.cli._memory import learning, open_bank
 from anabranch.cli._options import MODEL, STORE, store_url
+from anabranch.cli._stores import KEYS
 from anabranch.cli._targets import load, name_of
 from anabranch.engines import Engine
 from anabranch.errors import StoreError

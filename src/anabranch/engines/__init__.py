@@ -8,7 +8,6 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
     _names.py          names as an engine can take them
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
-    _dbos_queues.py    wakes and limits in its terms
     _dbos_worker.py    a worker of DBOS in this process
     _advisory_locks.py held by who lives, and by who runs a periodic job
     _living_workers.py who lives

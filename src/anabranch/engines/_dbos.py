@@ -31,8 +31,14 @@ from anabranch._aio import Clock, SystemClock, pause, run_shielded
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
-from anabranch.engines._dbos_queues import options_of, queue_of, register_queues
-from anabranch.engines._dbos_worker import APPLICATION, WORKFLOW, DBOSWorker
+from anabranch.engines._dbos_worker import (
+    APPLICATION,
+    WORKFLOW,
+    DBOSWorker,
+    options_of,
+    queue_of,
+    register_queues,
+)
 from anabranch.engines._living_workers import LivingWorkers
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated

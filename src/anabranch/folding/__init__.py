@@ -4,26 +4,30 @@ A :class:`BranchService` stores branches, accounts for their tokens and time, an
 this library work in them (``anabranch.agents.Folding``), other hosts use :func:`folding_tools`. The
 store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgres behind it.
 
-    _records.py        branches, sessions, and the table of states
     _errors.py         what can be refused, by codes
     _settings.py       defaults and limits
     _admission.py      what a new branch must fit into, and the budget that it gets
     _ledger.py         the rules, on the records that a transaction sees
     _ledgers.py        a transaction for each operation, and its events
     _service.py        what tools call
-    _owners.py         whose a session is
     _texts.py          the texts of branches, checked and cleaned
-    _injection.py      the memory, as branches use it
     _tools.py          the tools of other hosts
-    _branch_store.py   the port of stores
+    _branch_store.py   branches, sessions, the table of states, and the port of stores
     _memory_store.py   branches in this process
-    _ports.py          a memory, and a search for secrets
+    _memory.py         the port of memories, as branches use it
     _bank_memory.py    the memory that this library has
-    _telemetry.py      metrics and traces
 """
 
 from anabranch.folding._bank_memory import BankMemory
-from anabranch.folding._branch_store import BranchRows, BranchStore
+from anabranch.folding._branch_store import (
+    OPEN,
+    TRANSITIONS,
+    Branch,
+    BranchRows,
+    BranchStore,
+    Session,
+    Status,
+)
 from anabranch.folding._errors import (
     BranchNotActiveError,
     BudgetExhaustedError,
@@ -42,8 +46,7 @@ from anabranch.folding._errors import (
     UnknownBranchError,
 )
 from anabranch.folding._ledger import ROOT, BranchEvent, EventKind
-from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
-from anabranch.folding._records import OPEN, TRANSITIONS, Branch, Session, Status
+from anabranch.folding._memory import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._tools import (

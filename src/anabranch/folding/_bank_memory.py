@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from anabranch.folding._ports import InjectedItem
-from anabranch.folding._records import Branch
+from anabranch.folding._branch_store import Branch
+from anabranch.folding._memory import InjectedItem
 from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 
 

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from anabranch.folding._admission import admit
+from anabranch.folding._admission import OwnedRows, account_name, admit, shown_name
+from anabranch.folding._branch_store import (
+    Branch,
+    NewBranch,
+    Session,
+    Status,
+    account_of,
+    with_account,
+)
 from anabranch.folding._errors import (
     BranchNotActiveError,
     NoActiveBranchError,
@@ -19,8 +27,6 @@ from anabranch.folding._errors import (
     TooManyBranchesError,
     UnknownBranchError,
 )
-from anabranch.folding._owners import OwnedRows, account_name, shown_name
-from anabranch.folding._records import Branch, NewBranch, Session, Status, account_of, with_account
 from anabranch.folding._settings import FoldingSettings
 
 EventKind: TypeAlias = Literal[

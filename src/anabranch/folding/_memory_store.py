@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from anabranch.errors import StoreError
-from anabranch.folding._branch_store import BranchRows
-from anabranch.folding._records import Branch, Session
+from anabranch.folding._branch_store import Branch, BranchRows, Session
 
 T = TypeVar("T")
 

@@ -17,19 +17,23 @@ from typing import NoReturn, TypeVar
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking.tokens import estimate_tokens
 from anabranch._durable.engine import Engine
-from anabranch.folding._branch_store import BranchStore
+from anabranch.folding._admission import Owner
+from anabranch.folding._branch_store import Branch, BranchStore, NewBranch
 from anabranch.folding._errors import (
     InvalidBudgetError,
     InvalidTimeoutError,
     TooManyBranchesError,
 )
-from anabranch.folding._injection import Injection
 from anabranch.folding._ledger import BranchEvent, Ledger, checked_branch
 from anabranch.folding._ledgers import Ledgers
+from anabranch.folding._memory import (
+    BranchMemory,
+    InjectedItem,
+    Injection,
+    MemoryOfCallers,
+    Scrubber,
+)
 from anabranch.folding._memory_store import MemoryBranches
-from anabranch.folding._owners import Owner
-from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
-from anabranch.folding._records import Branch, NewBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._texts import BranchTexts, checked_id
 

@@ -6,7 +6,7 @@ import logging
 import re
 
 from anabranch.folding._errors import InvalidTextError, ScrubbingError
-from anabranch.folding._ports import Scrubber
+from anabranch.folding._memory import Scrubber
 from anabranch.folding._settings import FoldingSettings
 
 logger: logging.Logger = logging.getLogger("anabranch.folding")

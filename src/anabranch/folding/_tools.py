@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field
 
 from anabranch.context import BranchContext, caller_of
-from anabranch.folding._owners import shown_name
-from anabranch.folding._ports import InjectedItem
-from anabranch.folding._records import Branch, Status
+from anabranch.folding._admission import shown_name
+from anabranch.folding._branch_store import Branch, Status
+from anabranch.folding._memory import InjectedItem
 from anabranch.folding._service import BranchService
 from anabranch.tool import Tool, ToolAnnotations, tool
 

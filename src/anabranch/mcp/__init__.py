@@ -14,7 +14,7 @@ one that calls them as sagas is
     result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """
 
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import Keys, ServerKeywords, ServerOptions, Store, ToolKeywords

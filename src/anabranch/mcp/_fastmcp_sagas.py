@@ -17,7 +17,7 @@ from mcp.server.extension import RequestHandler
 from anabranch.mcp._fastmcp_tool import FastMcpRequest, FastMcpTool
 from anabranch.mcp._installation import Installation
 from anabranch.mcp._options import ServerOptions, sealer_of
-from anabranch.mcp._saga_params import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
+from anabranch.mcp._saga_shapes import CALL_SAGA, IDENTIFIER, RESUME_SAGA, LooseParams
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 
 

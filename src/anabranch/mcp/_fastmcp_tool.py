@@ -34,13 +34,12 @@ from anabranch.mcp._error_mapping import (
 from anabranch.mcp._log_level import at_least
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._return_type import function_returning
-from anabranch.mcp._saga_results import Convert
+from anabranch.mcp._saga_shapes import Convert
 from anabranch.mcp._sagas import Offered
 from anabranch.mcp._sdk_tool import Described, Serve
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
-from anabranch.mcp._unfinished import Unfinished, with_unfinished
+from anabranch.mcp._unfinished import Unfinished, function_returning, with_unfinished
 from anabranch.messages import LogLevel
 from anabranch.tool import Tool
 

@@ -15,7 +15,7 @@ from anabranch._durable.service import CallService
 from anabranch._health import Health, OffersRoutes
 from anabranch._sealing import ASKS, HANDLES
 from anabranch.engines import InProcessEngine
-from anabranch.mcp._ask_links import AskLinks
+from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
 from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of

@@ -23,7 +23,7 @@ from anabranch._aio import Clock, SystemClock
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import Limits
 from anabranch._durable.engine import Engine
-from anabranch._durable.policy import RETAIN, Durability
+from anabranch._durable.job import RETAIN, Durability
 from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Journal, Notice, Sink
 from anabranch._text import encodable
-from anabranch.mcp._idempotency import given_key
+from anabranch.mcp._handles import given_key
 from anabranch.mcp._log_level import is_wanted
 from anabranch.mcp._protocol import capabilities_of
 from anabranch.messages import LogLevel

@@ -24,8 +24,13 @@ from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS, list_tools
 from anabranch.mcp._client_answers import answer_elicit, answer_sample
 from anabranch.mcp._repeating import PAUSES, is_lost, keyed_meta, new_key, takes_key
-from anabranch.mcp._saga_params import CALL_SAGA, RESUME_SAGA
-from anabranch.mcp._saga_shapes import SagaStep, SamplingStep, ToolCallSagaResult
+from anabranch.mcp._saga_shapes import (
+    CALL_SAGA,
+    RESUME_SAGA,
+    SagaStep,
+    SamplingStep,
+    ToolCallSagaResult,
+)
 
 INVALID_IN_V1 = "Invalid request parameters"
 """What servers of the SDK's first major version answer to an unknown method."""

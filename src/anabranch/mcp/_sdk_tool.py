@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeAlias
 
-from mcp.server.mcpserver import Context
+from mcp.server.context import ServerRequestContext
+from mcp.server.extension import RequestHandler
+from mcp.server.mcpserver import Context, Extension, MCPServer, MethodBinding
 from mcp.server.mcpserver.exceptions import (
     InvalidSignature,
     ResourceError,
@@ -23,6 +25,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp.types import CallToolResult, InputRequiredResult, TextContent
 from pydantic import PrivateAttr
 
+from anabranch._sealing import Sealer
 from anabranch._text import encodable
 from anabranch.mcp._error_mapping import (
     REQUEST_STATE,
@@ -32,12 +35,11 @@ from anabranch.mcp._error_mapping import (
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._return_type import function_returning, list_as_one
-from anabranch.mcp._saga_results import Convert
-from anabranch.mcp._sagas import Offered
+from anabranch.mcp._saga_shapes import CALL_SAGA, IDENTIFIER, RESUME_SAGA, Convert, LooseParams
+from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
-from anabranch.mcp._unfinished import Unfinished, with_unfinished
+from anabranch.mcp._unfinished import Unfinished, function_returning, list_as_one, with_unfinished
 from anabranch.tool import Tool, ToolAnnotations
 
 Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
@@ -172,3 +174,49 @@ class SdkTool(BaseTool):
 
     def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
         return self.fn_metadata.convert_result(list_as_one(value))
+
+
+class Sagas(Extension):
+    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists.
+
+    Args:
+        sealer: seals their tokens.
+        server: has the tools.
+    """
+
+    identifier = IDENTIFIER
+
+    def __init__(self, sealer: Sealer, server: MCPServer[Any]) -> None:
+        self._server = server
+        self._methods = SagaMethods(sealer, self._find)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the server advertises about them."""
+        return dict(SETTINGS)
+
+    def methods(self) -> list[MethodBinding]:
+        """Return the methods, served in every era."""
+        return [
+            MethodBinding(CALL_SAGA, LooseParams, self._call),
+            MethodBinding(RESUME_SAGA, LooseParams, self._resume),
+        ]
+
+    async def _find(self, name: str) -> Offered | RequestHandler | None:
+        server = self._server
+        # The SDK has no public way to a registered tool, nor to its own handlers.
+        found = server._tool_manager.get_tool(name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if isinstance(found, SdkTool) and found.offered is not None:
+            return found.offered
+        if name not in {tool.name for tool in await server.list_tools()}:
+            return None
+        return tools_call_of(server._lowlevel_server)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+    async def _call(
+        self, context: ServerRequestContext[Any, Any], _: LooseParams
+    ) -> dict[str, Any]:
+        return await self._methods.call(McpRequest(context))
+
+    async def _resume(
+        self, context: ServerRequestContext[Any, Any], _: LooseParams
+    ) -> dict[str, Any]:
+        return await self._methods.resume(McpRequest(context))

@@ -22,8 +22,7 @@ from anabranch.mcp._options import (
     sealer_of,
     token_ttl,
 )
-from anabranch.mcp._saga_extension import Sagas
-from anabranch.mcp._sdk_tool import SdkTool
+from anabranch.mcp._sdk_tool import Sagas, SdkTool
 from anabranch.tool import Tool, require_tools
 
 

@@ -12,10 +12,9 @@ from anabranch._asking.sampling import Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
-from anabranch.mcp._ask_links import AskLinks
-from anabranch.mcp._handles import Handles, OpenCall
+from anabranch.mcp._ask_page import AskLinks
+from anabranch.mcp._handles import TAKES_KEY_META, Handles, OpenCall
 from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
-from anabranch.mcp._idempotency import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool
 

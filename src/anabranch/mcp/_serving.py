@@ -21,16 +21,15 @@ from mcp.types import InputRequiredResult
 from anabranch._aio import pause, run_until
 from anabranch._asking.host import Capabilities
 from anabranch._engine import Answer, Finished, Journal
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch._text import encodable
-from anabranch.mcp._chains import CHAIN, marked
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._handshake import asking, request_answer
 from anabranch.mcp._heartbeat import Heartbeat
 from anabranch.mcp._protocol import to_link
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+from anabranch.mcp._rounds import CHAIN, ROUND_REPLIES, answers_to, marked
 from anabranch.mcp._service import Service
 from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
 from anabranch.tool import Tool

@@ -7,18 +7,131 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from mcp import Client
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait
+from anabranch._schemas import UnusableSchemaError, check_schema
+from anabranch._text import printable_line
 from anabranch.mcp._addressing import forget_call
-from anabranch.mcp._tool_list import ToolList
+from anabranch.mcp._client import list_tools
+from anabranch.mcp._repeating import takes_key
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
+
+MOST_TOOLS: Final = 1_000
+"""Tools of one server; further ones are left out."""
+LARGEST: Final = 256 * 1024
+"""Characters in which a tool may be described, its schemas included."""
+LONGEST_READING: Final = 5.0
+"""Seconds of processor time for the schemas of a list; tools whose schemas come later are left out."""
+PAUSE: Final = 5.0
+"""Seconds between two readings of the list, however often it changes."""
+
+
+class ToolList:
+    """The tools of the server at ``place``.
+
+    Attributes:
+        tools: by name, in the server's order.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.tools: dict[str, types.Tool] = {}
+        self._place = place
+        self._changed = asyncio.Event()
+
+    def takes_key(self, name: str) -> bool:
+        """Whether the tool repeats its reply to a request that has an idempotency key."""
+        return name in self.tools and takes_key(self.tools[name])
+
+    async def on_message(self, message: IncomingMessage) -> None:
+        """Receive what the server sends by itself."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed.set()
+
+    async def read(self, client: Client) -> None:
+        """Read the list.
+
+        Raises:
+            MCPError: the server refused, or the connection broke.
+            pydantic.ValidationError: it has answered something else.
+        """
+        try:
+            listed = await list_tools(client)
+        except MCPError as error:
+            if error.code != types.METHOD_NOT_FOUND:
+                raise
+            listed = {}
+        fit = dict[str, types.Tool]()
+        begun = time.thread_time()
+        for name, tool in listed.items():
+            if len(fit) == MOST_TOOLS or time.thread_time() - begun > LONGEST_READING:
+                logger.warning("%s: of %d tools %d are used", self._place, len(listed), len(fit))
+                break
+            if (known := self.tools.get(name)) == tool and known is not None:
+                fit[name] = known  # a tool that has not changed stays the same object
+            elif (problem := _problem(tool)) is None:
+                fit[name] = tool
+            else:
+                shown = printable_line(name)
+                logger.warning("%s: the tool %s is left out: %s", self._place, shown, problem)
+            await anyio.lowlevel.checkpoint()
+        self.tools = fit
+
+    async def follow(self, client: Client) -> NoReturn:
+        """Read the list again whenever the server says that it has changed, until cancelled."""
+        listening = asyncio.create_task(self._listen(client))
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                try:
+                    await self.read(client)
+                except (MCPError, ValidationError) as error:
+                    logger.warning("%s: its tools cannot be listed again: %s", self._place, error)
+                await anyio.sleep(PAUSE)
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+    async def _listen(self, client: Client) -> None:
+        """In the modern era, changes are only reported to those who listen."""
+        tools = client.server_capabilities.tools
+        while tools is not None and tools.list_changed:
+            try:
+                async with client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self._changed.set()
+            except SubscriptionLost:
+                self._changed.set()  # it may have changed meanwhile
+            except (ListenNotSupportedError, MCPError, TimeoutError) as refusal:
+                logger.debug("%s does not report changes: %s", self._place, refusal)
+                return
+            await anyio.sleep(PAUSE)
+
+
+def _problem(tool: types.Tool) -> str | None:
+    """Return why a model cannot be offered ``tool``, ``None`` if it can."""
+    if (size := len(tool.model_dump_json())) > LARGEST:
+        return f"it is described in {size:,} characters, which each request to a model would have"
+    try:
+        check_schema(tool.input_schema)
+    except UnusableSchemaError as error:
+        return f"its parameters have no valid schema ({str(error)[:200]})"
+    return None
+
 
 PATIENCE: Final = 120.0
 """Seconds within which a server must answer; a command may have to be installed first."""

@@ -21,10 +21,9 @@ from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight
 from anabranch.mcp._client import Connectable, Era, connect
 from anabranch.mcp._heartbeat import is_heartbeat
-from anabranch.mcp._input_rounds import RoundOfAnswers
 from anabranch.mcp._repeating import causes, is_lost, keyed_meta
-from anabranch.mcp._tool_link import Link
-from anabranch.mcp._tool_list import ToolList
+from anabranch.mcp._rounds import RoundOfAnswers
+from anabranch.mcp._tool_link import Link, ToolList
 from anabranch.mcp._transports import Started, WithHeaders
 
 TERMINATED: Final = ("Session terminated", "Session not found")

@@ -6,14 +6,10 @@ enters it with a secret: :class:`Scrubber` takes those out, also for texts that 
 
     _scopes.py           whose memories are, and which of them a caller sees
     _items.py            memories, their lengths and confidence
-    _errors.py           what is refused to a caller
-    _finished.py         a finished branch, as something to learn from
     _memory_store.py     the protocol of stores
-    _terms.py            the terms of texts in any script, as an index has them
     _words.py            the words that a search is about
     _embedding.py        the port of embedders, and rank fusion
     _recall.py           what fits into a branch's allowance, and how it is sent
-    _secret_patterns.py  secrets that the detector library does not know
     _secrets.py          secrets found and replaced, failing closed
     _bank.py             one caller's memories, and which caller's they are
     _prompts.py          what a model is asked about a finished branch
@@ -30,8 +26,6 @@ from anabranch.memory._bank import (
 )
 from anabranch.memory._distilling import Distiller
 from anabranch.memory._embedding import EmbeddedKind, Embedder
-from anabranch.memory._errors import LevelError, UnknownMemoryError
-from anabranch.memory._finished import FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
     START,
     Draft,
@@ -39,9 +33,15 @@ from anabranch.memory._items import (
     Outcome,
     Provenance,
 )
-from anabranch.memory._memory_store import Filter, Learned, MemoryStore
+from anabranch.memory._memory_store import (
+    Filter,
+    FinishedBranch,
+    Learned,
+    MemoryStore,
+    QueuedBranch,
+)
 from anabranch.memory._recall import InjectedMemory, Recall
-from anabranch.memory._scopes import Level, Scope, Scopes
+from anabranch.memory._scopes import Level, LevelError, Scope, Scopes, UnknownMemoryError
 from anabranch.memory._secrets import (
     REDACTED,
     WITHHELD,
@@ -51,9 +51,8 @@ from anabranch.memory._secrets import (
     WithheldError,
     find_secrets,
 )
-from anabranch.memory._terms import indexed
 from anabranch.memory._tools import FoundMemory, RecordedMemory, memory_tools, shown
-from anabranch.memory._words import words_of
+from anabranch.memory._words import indexed, words_of
 
 __all__ = [
     "FLOOR",

@@ -18,8 +18,6 @@ import anyio
 from anabranch._aio import Clock, SystemClock
 from anabranch.memory._comparison import is_near, stems_of
 from anabranch.memory._embedding import Embedder, fused
-from anabranch.memory._errors import LevelError, UnknownMemoryError
-from anabranch.memory._finished import LEFT_OUT, TRANSCRIPT, FinishedBranch, QueuedBranch
 from anabranch.memory._items import (
     CONTENT,
     DESCRIPTION,
@@ -28,9 +26,16 @@ from anabranch.memory._items import (
     Memory,
     Provenance,
 )
-from anabranch.memory._memory_store import Filter, MemoryStore
+from anabranch.memory._memory_store import (
+    LEFT_OUT,
+    TRANSCRIPT,
+    Filter,
+    FinishedBranch,
+    MemoryStore,
+    QueuedBranch,
+)
 from anabranch.memory._recall import Recall, packed
-from anabranch.memory._scopes import Level, Scope, Scopes
+from anabranch.memory._scopes import Level, LevelError, Scope, Scopes, UnknownMemoryError
 from anabranch.memory._secrets import Scrubber
 from anabranch.memory._words import words_of
 

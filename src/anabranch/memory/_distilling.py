@@ -21,9 +21,8 @@ from anabranch._asking.sampling import Sampler
 from anabranch.errors import StoreError
 from anabranch.memory._bank import ReasoningBank
 from anabranch.memory._comparison import is_opposite, is_same
-from anabranch.memory._finished import QueuedBranch
 from anabranch.memory._items import Memory, Outcome, Provenance
-from anabranch.memory._memory_store import Filter, Learned
+from anabranch.memory._memory_store import Filter, Learned, QueuedBranch
 from anabranch.memory._prompts import (
     Lesson,
     Relation,

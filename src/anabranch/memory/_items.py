@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from anabranch.memory._scopes import Scope
-from anabranch.memory._terms import folded
+from anabranch.memory._words import folded
 from anabranch.messages import Shape
 
 TITLE, DESCRIPTION, CONTENT = 200, 500, 4_000

@@ -15,8 +15,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._text import answer_in
-from anabranch.memory._finished import FinishedBranch
 from anabranch.memory._items import Draft, Memory, Outcome
+from anabranch.memory._memory_store import FinishedBranch
 from anabranch.messages import SampleReply, SampleRequest, user
 
 MAX_ITEMS = 3

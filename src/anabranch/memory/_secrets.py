@@ -1,6 +1,6 @@
 """Secrets in texts that leave a branch, or that enter the memory: found and replaced.
 
-The patterns are those of ``detect-secrets`` and of ``_secret_patterns.py``. It fails closed: where
+The patterns are those of ``detect-secrets`` and of the tables below. It fails closed: where
 the search itself fails, the whole text is withheld. The library looks at parts of long lines, since
 some of its patterns take quadratic time; ours look at the whole text.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,10 +24,174 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio.to_thread
 
 from anabranch.errors import AnabranchError, MissingExtraError, needs_extra
-from anabranch.memory._secret_patterns import pattern_spans
 
 if TYPE_CHECKING:
     from detect_secrets.plugins.base import BasePlugin  # an extra
+
+
+_TOKENS = (
+    r"sk-ant-[\w-]{16,}",  # Anthropic
+    r"sk-[A-Za-z0-9_-]{20,}",  # OpenAI, and those who copy it
+    r"AIza[\w-]{30,}",  # Google's keys
+    r"ya29\.[\w.-]{20,}",  # Google's access tokens
+    r"GOCSPX-[\w-]{20,}",  # Google's client secrets
+    r"github_pat_\w{20,}",
+    r"gh[opsur]_\w{30,}",
+    r"glpat-[\w-]{16,}",
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"npm_[A-Za-z0-9]{30,}",
+    r"xox[a-z]-[\w-]{10,}",  # Slack
+    r"[rs]k_(?:live|test)_\w{10,}",  # Stripe
+    r"whsec_[\w+/=]{16,}",
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
+    r"eyJ[\w-]{8,}\.[\w-]{8,}[\w.+/=-]*",  # a JSON Web Token, also one that is cut off
+    r"v1\.[\w-]{43,}",  # our own: requestState, sagaToken, handles of calls, links to questions
+)
+# Passwords in the languages that most people write; those of no word that also means something else.
+_NOUNS = (
+    r"(?:passwor[dt]|passwd|passphrase|passcode|kennwort|mot[ _-]de[ _-]passe|contrase[ñn]a|senha"
+    r"|palavra-passe|wachtwoord|lösenord(?:et)?|adgangskoden?|passordet|salasana|has[łl]o|heslo|şifre"
+    r"|пароль|密码|密碼|口令|パスワード|비밀번호|รหัสผ่าน|mật khẩu|kata sandi|पासवर्ड|كلمة (?:المرور|السر)|סיסמ[הא])"
+)
+_NAMES = (
+    rf"(?:(?:api|access|account|auth|private)[_-]?key|secret|token(?!s)|{_NOUNS}|pwd|rediscli_auth"
+    r"|(?:(?<=[_-])|admin|db|ftp|key|mail|my|pg|root|smtp|sql|ssh|user)pass(?![a-z]))[\w-]{0,32}"
+)
+
+
+def _secret(characters: str, least: int, before: str = "") -> str:
+    """Return the pattern of a secret of such characters; what has been replaced whole is none."""
+    return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
+
+
+_PLAIN = _secret(r"[^\s\"',;&()]", 4)
+_WITH_DIGIT = _secret(r"[^\s\"',;()]", 6, r"(?=[^\s\"',;()]{0,64}\d)")
+
+
+def _quoted(before: str) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of a secret in quotes, which may have blanks, after ``before``."""
+    for quote in "\"'":
+        secret = _secret(rf"[^{quote}\n]", 4)
+        yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
+
+
+# Commands, and what stands before a secret in them; %s is where a quote may be.
+_COMMANDS = (
+    (
+        r"curl|https?",
+        r"[ \t](?:-[A-Za-z]{0,8}[uUa]|--user|--proxy-user|--auth)[ =]?%s[^\s:\"']{1,128}:",
+        r"[ \t](?:-[A-Za-z]{0,8}b|--cookie)[ =]?%s[^\s=;,\"']{1,128}=",
+    ),
+    (r"sshpass", r"(?<=sshpass)[ \t]{1,4}-p[ \t]{0,4}%s"),
+    (r"(?:mysql|mariadb)[\w-]{0,20}|7z[a-z]{0,2}", r"[ \t]-p%s"),  # after a blank it is no password
+    (r"(?:redis|valkey)-cli", r"[ \t](?:-a|--pass)[ =]{1,4}%s"),
+    (
+        r"(?:docker|podman|registry|az|oras)[ \t]login|mongo\w{0,8}|twine",
+        r"[ \t]-p[ =]{1,4}%s(?!\d{1,5}\b)",
+    ),
+    (r"sqlcmd|mosquitto_[ps]ub|unzip|zip", r"[ \t]-P[ \t]{0,4}%s"),
+    (r"ldap[a-z]{1,8}", r"[ \t]-w[ \t]{0,4}%s"),
+    (r"smbclient|lftp", r"[ \t]-[Uu][ \t]{1,4}%s[^\s%%,\"']{1,128}[%%,]"),
+    (r"openssl", r"[ \t]%spass:"),
+)
+
+
+def _options(before: str) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of a secret after an option, whose case counts."""
+    for quote in "\"'":
+        yield re.compile(before % quote + _secret(rf"[^{quote}\n]", 2))
+    yield re.compile(before % "" + _secret(r"[^\s\"'`<>]", 2))
+
+
+# Each command to the end of its lines, and its options that have secrets.
+_OPTIONS = tuple(
+    (
+        re.compile(rf"\b(?:{name})[ \t](?:[^\n|\\]|\\.)*", re.DOTALL),
+        tuple(option for before in befores for option in _options(before)),
+    )
+    for name, *befores in _COMMANDS
+)
+# A password in a sentence: after a word that quotes it, any value; after "is", what looks like no word.
+_OF = r"(?:[ \t](?:for|of|to|on|für|von|vom|zu[mr]?|pour|du|de|para|d[aeo]l?|per|van|voor|för|till?|dla|для|от)[ \t][^\n.;:?!]{1,48}?)?"
+_SAYS = r"[ \t]{1,4}(?:lautet|lauten|heißt|heisst|luidt|lyder|reads|brzmi|гласит)[ \t:]{1,4}"
+_IS = (
+    r"[ \t]{0,4}(?:(?<=[ \t])(?:is|was|ist|war|est|es|era|é|è|är|er|on|to|jest|je|là|adalah|है|هي|هو|היא|—|-)[ \t:]{1,4}"
+    r"|[是为為はが은는]|คือ)[ \t:\uff1a「『]{0,4}"
+)
+_NO_METHOD = r"(?!(?:base|sha|md|utf|bcrypt|argon|aes|rsa|oauth|pbkdf|ed)-?\d)"
+_SAID = _secret(r"[^\s\"',;()。、」』]", 4)
+_ODD = _secret(r"[^\s\"',;()。、」』]", 6, _NO_METHOD + r"(?=[^\s\"',;()。、」』]{0,64}\d)")
+_SENTENCES = (
+    rf"{_NOUNS}{_OF}{_SAYS}[\"'`„“«»]{{0,2}}{_SAID}",
+    rf"(?:{_NOUNS}|api[ -]key){_OF}{_IS}[`„“«»]?{_ODD}",
+    *(
+        rf"{_NOUNS}{_OF}{_IS}{begin}{_secret(rf'[^{end}{chr(92)}n]', 4)}"
+        for begin, end in ('""', "''", "``", "„“", "“”", "«»", "「」", "『』")
+    ),
+)
+_PATTERNS = (
+    re.compile(rf"(?<![\w-])(?P<secret>{'|'.join(_TOKENS)})"),
+    # A whole key in PEM's form; to the end of the text if it has no end.
+    re.compile(
+        r"(?P<secret>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY.*?(?:-----END [^-]*-----|\Z))", re.DOTALL
+    ),
+    re.compile(r"\b(?:bearer|basic)[ \t]+(?P<secret>[\w.~+/=-]{16,})", re.IGNORECASE),
+    # The password of a URL, with the user's name: postgres://user:password@host
+    re.compile(r"(?<=://)(?P<secret>[^\s/:@]{0,256}:[^\s/@]{1,512})@"),
+    # Set-Cookie has one cookie and its attributes, Cookie has several.
+    re.compile(
+        r"set-cookie[\"']?[ \t]*[:=][ \t]*[\"']?[^\s=;,\"']{1,128}=\"?" + _secret(r"[^\s;\"']", 4),
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?<![\w-])cookie[\"']?[ \t]*:[ \t]*[\"']?[^\s=;,\"']{1,128}=" + _secret(r"[^\r\n\"']", 4),
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\bauthorization[\"']?[ \t]*:[ \t]*[\"']?(?P<secret>[\w.~+/=-]{16,})",
+        re.IGNORECASE,
+    ),
+    # .netrc: machine HOST login NAME password SECRET, on one line or several.
+    re.compile(
+        r"\b(?:machine\s{1,8}\S{1,256}|default)(?:\s{1,8}(?:login|account)\s{1,8}\S{1,256}){0,2}"
+        r"\s{1,8}password\s{1,8}\"?" + _secret(r"[^\s\"]", 1)
+    ),
+    # .pgpass: host:port:database:user:secret, in which a colon of the secret has a backslash.
+    re.compile(
+        r"(?<![\w.*/:-])[\w.*/-]{1,256}:(?:\d{2,5}|\*):(?!\d+:)[\w.*$-]{1,128}:(?!\d+:)[\w.*@$-]{1,128}:"
+        r"(?P<secret>(?:[^\s:\\\"'`]|\\.){2,512})(?![^\s\"'`])"
+    ),
+    # The signature of a URL, with which anyone may use it.
+    re.compile(
+        r"[?&](?:amp;)?(?:[\w-]{0,32}signature|sig|hmac)=" + _secret(r"[^\s&\"'<>#)]", 8),
+        re.IGNORECASE,
+    ),
+    # password=x, API_KEY=x; after a colon, or an option's name, only what looks like no word.
+    *_quoted(rf"{_NAMES}[\"']?[ \t]{{0,4}}[=:\uff1a][ \t]{{0,4}}%s"),
+    re.compile(rf"{_NAMES}[\"']?[ \t]{{0,4}}=[ \t]{{0,4}}[\"']?{_PLAIN}", re.IGNORECASE),
+    re.compile(
+        rf"{_NAMES}[\"']?[ \t]{{0,4}}[:\uff1a][ \t]{{0,4}}[\"']?{_WITH_DIGIT}", re.IGNORECASE
+    ),
+    re.compile(rf"--(?:[\w-]{{0,32}}[_-])?{_NAMES}[ \t]{{1,4}}[\"']?{_WITH_DIGIT}", re.IGNORECASE),
+    # A count of tests that pass is no password.
+    re.compile(
+        rf"(?<![\w-])pass[\"']?[ \t]{{0,4}}=[ \t]{{0,4}}[\"']?(?!\d+\b){_PLAIN}", re.IGNORECASE
+    ),
+    *(re.compile(rf"(?<![a-z]){sentence}", re.IGNORECASE) for sentence in _SENTENCES),
+)
+
+
+def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where secrets begin and end."""
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            yield match.span("secret")
+    for command, options in _OPTIONS:
+        for found in command.finditer(text):
+            for option in options:
+                for match in option.finditer(text, *found.span()):
+                    yield match.span("secret")
+
 
 logger: logging.Logger = logging.getLogger("anabranch")
 

@@ -2,7 +2,102 @@
 
 from __future__ import annotations
 
-from anabranch.memory._terms import searched
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import groupby
+from unicodedata import category, combining, normalize
+
+_ASCII = re.compile(r"[a-z0-9]+")
+_LONGEST = 64
+_WORD = 1
+_UNSPACED = (
+    (0x0E00, 0x0EFF, 3),  # Thai, Lao
+    (0x1000, 0x109F, 3),  # Burmese
+    (0x1100, 0x11FF, 2),  # letters of Hangul
+    (0x1780, 0x17FF, 3),  # Khmer
+    (0x2E80, 0x9FFF, 2),  # Chinese characters, Kana, Bopomofo
+    (0xA9E0, 0xA9FF, 3),  # Burmese
+    (0xAA60, 0xAA7F, 3),  # Burmese
+    (0xAC00, 0xD7FF, 2),  # Hangul
+    (0xF900, 0xFAFF, 2),  # Chinese characters
+    (0x1B000, 0x1B16F, 2),  # Kana
+    (0x20000, 0x3FFFF, 2),  # Chinese characters
+)
+"""The scripts whose terms are grams, and how many characters a gram has."""
+
+_ACCENTS = frozenset([*range(10, 37), *range(200, 241)])
+"""The combining classes of accents around a letter, and of points of Hebrew, Arabic and Syriac."""
+
+_FILLERS = "\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+"""Characters that only fill or select a shape, and are no format characters by their category."""
+
+
+def folded(text: str) -> str:
+    """Return ``text`` as both sides of a search compare it."""
+    if text.isascii():
+        return text.lower()
+    plain = normalize("NFKD", text).casefold()
+    return normalize("NFC", "".join(char for char in plain if not _is_ignored(char)))
+
+
+def indexed(text: str) -> str:
+    """Return the terms of a note for an index, separated by blanks, as often as the note has them.
+
+    A question may be shorter than a gram, so shorter grams are indexed as well.
+    """
+    return " ".join(
+        term
+        for run, size in _runs(text)
+        for length in range(1, size + 1)
+        for term in _cut(run, length, size)
+    )
+
+
+def searched(text: str) -> Iterator[str]:
+    """Yield the terms of a question, in its order."""
+    for run, size in _runs(text):
+        yield from _cut(run, min(size, len(run)), size)
+
+
+def _runs(text: str) -> Iterator[tuple[str, int]]:
+    """Yield runs of characters of one kind, each with the size of its grams; :data:`_WORD` for words."""
+    plain = folded(text)
+    if plain.isascii():  # the common case, in a tenth of the time
+        yield from ((word, _WORD) for word in _ASCII.findall(plain))
+        return
+    for size, run in groupby(plain, _size):
+        if size:
+            yield "".join(run), size
+
+
+def _cut(run: str, length: int, size: int) -> Iterator[str]:
+    if size == _WORD:
+        yield run[:_LONGEST]
+    else:
+        yield from (run[at : at + length] for at in range(len(run) - length + 1))
+
+
+@lru_cache(4_096)
+def _size(char: str) -> int:
+    """Return the size of the grams of a character's script; 0 for what separates words."""
+    if category(char)[0] not in "LMN":
+        return 0
+    code = ord(char)
+    return next((size for first, last, size in _UNSPACED if first <= code <= last), _WORD)
+
+
+@lru_cache(4_096)
+def _is_ignored(char: str) -> bool:
+    """Whether a character is an accent or invisible; vowel signs and voicing marks are neither."""
+    return (
+        combining(char) in _ACCENTS
+        or category(char) in ("Cf", "Me")
+        or char in _FILLERS
+        or "\ufe00" <= char <= "\ufe0f"  # variation selectors
+        or "\U000e0100" <= char <= "\U000e01ef"
+    )
+
 
 _STOP = frozenset(
     [

@@ -26,8 +26,7 @@ from anabranch._text import encodable
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
-from anabranch.models._stop_sequences import ended_at_stop
-from anabranch.models._streaming import SampleStream, interrupted
+from anabranch.models._streaming import SampleStream, ended_at_stop, interrupted
 from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
 from anabranch.models._translation import from_provider, to_provider
 

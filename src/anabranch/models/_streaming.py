@@ -21,6 +21,18 @@ from anyio.lowlevel import checkpoint
 from anabranch._asking.sampling import Sampler
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock
 
+
+def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:
+    """Return ``reply`` without what follows the first of the stop sequences of ``request``."""
+    stops = request.stop_sequences or ()
+    for index, block in enumerate(reply.content):
+        text = block.text if isinstance(block, TextBlock) else ""
+        if found := [place for stop in stops if (place := text.find(stop)) >= 0]:
+            ended: list[Block] = [*reply.content[:index], TextBlock(text=text[: min(found)])]
+            return reply.model_copy(update={"content": tuple(ended), "stop_reason": "stopSequence"})
+    return reply
+
+
 INTERRUPTED = "interrupted"
 """The stop reason of a reply that was not received whole."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from anabranch.replay_check._asks import name_of, own_nodes
-from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._rules import Check
 from anabranch.replay_check._scopes import FUNCTIONS, Scope
 from anabranch.replay_check._value_kinds import Context, External, Function, Instance, Value
 

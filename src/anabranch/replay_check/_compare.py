@@ -15,8 +15,7 @@ from pydantic import JsonValue
 
 from anabranch._engine import Ask, Call, Notice, codec_of
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
-from anabranch.replay_check._findings import Finding
-from anabranch.replay_check._rules import RULES
+from anabranch.replay_check._rules import RULES, Finding
 from anabranch.replay_check._static_check import place_of
 from anabranch.tool import Tool
 

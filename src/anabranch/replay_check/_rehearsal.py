@@ -29,10 +29,10 @@ from anabranch._engine import (
     Notice,
     perform,
 )
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
 from anabranch.replay_check._compare import Run, differences, troubles
-from anabranch.replay_check._findings import Finding
+from anabranch.replay_check._rules import Finding
 from anabranch.tool import Runtime, Tool, new_journal, open_call
 
 FATAL = (NonDeterminismError, SuspensionError, SerializationError)

@@ -2,7 +2,61 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ast
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from anabranch.replay_check._asks import Asks
+from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._value_kinds import Class, Function
+from anabranch.replay_check._values import Values
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place in a tool that is not safe to replay.
+
+    Attributes:
+        rule: the name of the rule, in kebab-case.
+        file: the source file.
+        line: the line, counted from 1.
+        column: the column, counted from 1.
+        reason: what happens in a replay, in one sentence.
+        fix: what to do about it, in one sentence.
+        step: the step of the call, if a run has shown it.
+        first: what the first run did at this step.
+        second: what the replay of the same round did at this step.
+    """
+
+    rule: str
+    file: str
+    line: int
+    column: int
+    reason: str
+    fix: str
+    step: str | None = None
+    first: str | None = None
+    second: str | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.file}:{self.line}:{self.column}: {self.rule}: {self.reason} {self.fix}"]
+        if self.first is not None or self.second is not None:
+            lines += [f"  first run: {self.first}", f"  replay:    {self.second}"]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return the fields that are not ``None``."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def seen_from(self, folder: Path) -> Finding:
+        """Return the finding with a file name relative to ``folder``, if the file is in it."""
+        path = Path(self.file)
+        return replace(self, file=str(path.relative_to(folder))) if _within(path, folder) else self
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.is_absolute() and path.is_relative_to(folder)
 
 
 class Rule(NamedTuple):
@@ -135,3 +189,26 @@ RULES: dict[str, Rule] = {
         "Do not catch BaseException or CancelledError around a question.",
     ),
 }
+
+
+class Check(Protocol):
+    """A check in progress, as its parts use it."""
+
+    values: Values
+    asks: Asks
+
+    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
+        """Report a finding."""
+        ...
+
+    def follow(self, function: Function) -> None:
+        """Have a function checked that the body runs."""
+        ...
+
+    def is_shared(self, scope: Scope) -> bool:
+        """Whether what a scope binds outlives one run of the body."""
+        ...
+
+    def is_tool(self, cls: Class) -> bool:
+        """Whether a class is the tool's."""
+        ...

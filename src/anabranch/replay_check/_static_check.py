@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from anabranch.replay_check._asks import Asks
 from anabranch.replay_check._body import check_body
-from anabranch.replay_check._findings import Finding
-from anabranch.replay_check._rules import RULES
+from anabranch.replay_check._rules import RULES, Finding
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._sources import Library, NoSourceError
 from anabranch.replay_check._value_kinds import Class, Function

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from anabranch.replay_check._asks import CONVERSE, name_of, own_nodes
-from anabranch.replay_check._check_port import Check
+from anabranch.replay_check._rules import Check
 from anabranch.replay_check._scopes import Scope
 from anabranch.replay_check._value_kinds import ContextMethod, External, Function
 

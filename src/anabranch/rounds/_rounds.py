@@ -24,14 +24,13 @@ from anabranch._asking.host import Capabilities, Host
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Job
-from anabranch._durable.policy import RETAIN, Durability
+from anabranch._durable.job import RETAIN, Durability, Job
 from anabranch._durable.reading import MAX_STATE, store_errors_mapped
 from anabranch._durable.service import CallService
 from anabranch._durable.states import digest
 from anabranch._durable.store import CallStore
 from anabranch._engine import Ask, Finished, Journal, Notice
-from anabranch._engine.sleeping import wakes_at
+from anabranch._engine.open_asks import wakes_at
 from anabranch._sealing import ROUNDS, Claims, Sealer
 from anabranch.errors import InvalidTokenError
 from anabranch.messages import ElicitRequest

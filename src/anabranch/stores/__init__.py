@@ -9,7 +9,6 @@ and what tests see is what runs in production.
     _urls.py             what a URL asks for
     _engines.py          the engine for it, and the settings of its connections
     _threads.py          the threads in which a database works, and how they are waited for
-    _connections.py      one connection for each of SQLite's threads
     _database_faults.py  what failed, in one sentence
     _processes.py        the locks by which processes see which of them live
     _database.py         transactions and schema
@@ -22,18 +21,14 @@ and what tests see is what runs in production.
     _tree_tables.py      the tables of threads, and the SQL that writes
     _tree_queries.py     the SQL that reads threads
     _tree_rows.py        nodes and results as rows
-    _tree_lookups.py     single threads and nodes, and why an append is refused
     _trees.py            the store of conversations
     _event_tables.py     the tables of run events, and their SQL
     _event_tails.py      the latest events, and who waits for further ones
     _event_watches.py    how events of other processes are noticed
     _run_events.py       the store of run events
     _memory_tables.py    the tables of memories
-    _memory_rows.py      memories as rows
-    _memory_search.py    the full-text search of memories
     _memory_vectors.py   the vectors of memories
     _memories.py         the store of memories
-    _branch_tables.py    the tables of branches, and their SQL
     _branches.py         the store of branches
 
 Another kind of record gets a migration, tables and a module of its own beside those of calls.
@@ -45,7 +40,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from anabranch._durable.call_states import TRANSITIONS, CallEvent, CallState
-from anabranch._durable.processes import Processes, UnknownProcesses
+from anabranch._durable.engine import Processes, UnknownProcesses
 from anabranch._durable.run_events import (
     EventBatch,
     EventId,

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from anabranch._durable.call_states import ENDS_LEASE, TAKES_ANSWERS, CallEvent, CallState
-from anabranch._durable.processes import Processes
+from anabranch._durable.engine import Processes
 from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores._call_rows import (

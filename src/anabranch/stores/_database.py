@@ -19,12 +19,20 @@ from typing import TYPE_CHECKING, TypeVar
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._connections import ConnectionHealth, ThreadConnections
 from anabranch.stores._database_faults import translated
 from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
 from anabranch.stores._migrations import SCHEMA, current, migrate
 from anabranch.stores._processes import ClosableProcesses, open_processes
-from anabranch.stores._threads import Batches, PerTransaction, Transaction, Work, Workers, outcome
+from anabranch.stores._threads import (
+    Batches,
+    ConnectionHealth,
+    PerTransaction,
+    ThreadConnections,
+    Transaction,
+    Work,
+    Workers,
+    outcome,
+)
 from anabranch.stores._urls import Target
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
 from anabranch.errors import StoreError
-from anabranch.stores._connections import is_trusted
+from anabranch.stores._threads import is_trusted
 from anabranch.stores._urls import Target
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from sqlalchemy.types import UserDefinedType
 from anabranch.errors import StoreError
 from anabranch.memory import Filter, Memory
 from anabranch.stores._database import Database
-from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
-from anabranch.stores._memory_tables import MEMORY, VECTOR
+from anabranch.stores._memory_tables import COLUMNS, MEMORY, VECTOR, allowed, to_memory
 from anabranch.stores._statements import insert_of
 
 _PGVECTOR = (

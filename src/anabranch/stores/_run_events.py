@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._durable.processes import Processes
+from anabranch._durable.engine import Processes
 from anabranch._durable.run_events import (
     EventBatch,
     EventId,

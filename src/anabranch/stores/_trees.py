@@ -17,14 +17,6 @@ from anabranch.errors import StoreError
 from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
 from anabranch.stores._statements import Statement
-from anabranch.stores._tree_lookups import (
-    check,
-    find_node,
-    find_refs,
-    find_thread,
-    refusal,
-    unknown_node,
-)
 from anabranch.stores._tree_queries import (
     AROUND,
     AROUND_REF,
@@ -38,6 +30,12 @@ from anabranch.stores._tree_queries import (
     NODES_AFTER,
     PATH,
     RESULTS,
+    check,
+    find_node,
+    find_refs,
+    find_thread,
+    refusal,
+    unknown_node,
 )
 from anabranch.stores._tree_rows import (
     node_row,

@@ -6,27 +6,34 @@ behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests th
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
     _left_out.py       blocks that a provider has refused
-    _wire_names.py     names and ids that every provider accepts
     _tree_store.py     the protocol of stores
     _branch_names.py   what branches are called
     _navigator.py      up, down, to a sibling, to a fork, to the leaves
-    _turn_end.py       how a turn ended without a reply
     _person_view.py    nodes as a person reads them
-    _drawing.py        a thread as lines of text
     _export.py         a thread as JSON, Mermaid, Markdown
     _thread_file.py    a thread in a file, and back
 """
 
 from anabranch.tree._branch_names import Branches, find_node, is_branch_name, name_branches
-from anabranch.tree._drawing import HERE, draw, local_time, results_preview
 from anabranch.tree._export import (
+    HERE,
+    draw,
+    local_time,
     messages_to_json,
     node_to_json,
+    results_preview,
     to_markdown,
     to_mermaid,
     tree_to_json,
 )
-from anabranch.tree._finding import LATEST, find_node_id, find_thread
+from anabranch.tree._finding import (
+    LATEST,
+    AmbiguousIdError,
+    find_node_id,
+    find_thread,
+    match_id,
+    short_ids,
+)
 from anabranch.tree._left_out import LEFT_OUT, Place, media_places, without
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
@@ -35,8 +42,12 @@ from anabranch.tree._person_view import (
     LEFT,
     STOPPED,
     WAITS,
+    TurnEnd,
     state_of,
+    store_turn_end,
     text_for_person,
+    turn_ends_in,
+    turn_has_ended,
 )
 from anabranch.tree._projection import (
     NO_RESULT,
@@ -46,12 +57,10 @@ from anabranch.tree._projection import (
     project,
     project_each,
     provider_blocks,
+    wire_name,
 )
-from anabranch.tree._short_ids import AmbiguousIdError, match_id, short_ids
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._tree_store import Path, RefusedError, Surroundings, Tree, TreeStore
-from anabranch.tree._turn_end import TurnEnd, store_turn_end, turn_ends_in, turn_has_ended
-from anabranch.tree._wire_names import wire_name
 
 __all__ = [
     "CLOSED",

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from anabranch.tree._finding import match_id
 from anabranch.tree._nodes import Node
-from anabranch.tree._short_ids import match_id
 from anabranch.tree._tree_store import Tree
 
 _NAME = re.compile(r"b[1-9][0-9]*(\.[1-9][0-9]*)*")

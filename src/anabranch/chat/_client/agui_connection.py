@@ -27,7 +27,7 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from anabranch.chat._client.client_error import ChatClientError, check_response, read_text
+from anabranch.chat._client.chat_reply import ChatClientError, check_response, read_text
 
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each attempt to connect again."""

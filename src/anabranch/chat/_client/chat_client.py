@@ -36,8 +36,13 @@ from anabranch.chat._client.agui_connection import (
     path_of,
     run_input,
 )
-from anabranch.chat._client.chat_reply import NODE, ChatReply, ReplyReader
-from anabranch.chat._client.client_error import ChatClientError, read_text
+from anabranch.chat._client.chat_reply import (
+    NODE,
+    ChatClientError,
+    ChatReply,
+    ReplyReader,
+    read_text,
+)
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
 from anabranch.chat._client.sample_handler import SampleHandler, sampler_of
 from anabranch.messages import ToolSpec

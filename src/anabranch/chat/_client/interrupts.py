@@ -16,7 +16,7 @@ from anabranch._asking.answering_policy import PolicedAnswerer
 from anabranch._text import encodable
 from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, PluginRequest
-from anabranch.chat._client.client_error import ChatClientError
+from anabranch.chat._client.chat_reply import ChatClientError
 from anabranch.errors import REFUSED
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 

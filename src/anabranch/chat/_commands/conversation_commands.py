@@ -11,9 +11,8 @@ from anabranch.agents import (
     result_at,
 )
 from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_output import Output, SessionError, result_text
 from anabranch.chat._session.session_state import SessionState
-from anabranch.chat._session.tool_results import result_text
 from anabranch.chat._session.typed_values import (
     HOW_TO_ANSWER,
     number_in,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._session.place_text import preview
-from anabranch.chat._session.session_output import Output, SessionError
+from anabranch.chat._session.session_output import Output, SessionError, preview
 from anabranch.chat._session.session_state import SessionState
 from anabranch.chat._session.typed_values import number_in
 from anabranch.tree import HEAD, AmbiguousIdError, Navigator, Node, Ref, glimpse, is_branch_name

@@ -6,14 +6,97 @@ Two sessions in one thread have a cursor each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
-from anabranch.chat._session.navigation_history import NavigationHistory, Place
-from anabranch.chat._session.place_text import position, whole
-from anabranch.chat._session.session_output import Output, SessionError
-from anabranch.chat._session.thread_cache import ThreadCache
-from anabranch.chat._session.tool_results import result_text
-from anabranch.tree import HEAD, Navigator, Node, Path, Ref, TreeStore, state_of
+from anabranch.agents import Event, NodeAdded
+from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_output import (
+    Output,
+    SessionError,
+    position,
+    result_text,
+    whole,
+)
+from anabranch.errors import StoreError
+from anabranch.tree import HEAD, Navigator, Node, Path, Ref, Tree, TreeStore, state_of
+
+Place: TypeAlias = tuple[str, str | None]
+"""A thread's id and a node's in it; ``None`` is the place before the first node."""
+
+MAX_PLACES = 100
+
+
+class NavigationHistory:
+    """The latest places of one session, at most 100, the last one at the end."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self._places: deque[Place] = deque(places, maxlen=MAX_PLACES)
+
+    @property
+    def last(self) -> Place:
+        """The latest place."""
+        return self._places[-1]
+
+    def add(self, place: Place) -> None:
+        """Add the place where the session is, unless it has not moved."""
+        if self.last != place:
+            self._places.append(place)
+
+    async def before(self, place: Place, store: TreeStore) -> NavigationHistory | None:
+        """Return the history up to the latest place other than ``place`` that still exists.
+
+        Returns ``None`` if there is no such place.
+        """
+        places = list(self._places)
+        while places and (places[-1] == place or await _is_deleted(places[-1], store)):
+            places.pop()
+        return NavigationHistory(places) if places else None
+
+
+async def _is_deleted(place: Place, store: TreeStore) -> bool:
+    node_id = place[1]
+    return node_id is not None and await store.node(node_id) is None
+
+
+class ThreadCache:
+    """The nodes of one thread at a time, without the results of tools.
+
+    Args:
+        store: where the threads are stored.
+    """
+
+    def __init__(self, store: TreeStore) -> None:
+        self._store = store
+        self._cached: Navigator | None = None
+        self._lock = asyncio.Lock()
+
+    async def read(self, thread_id: str) -> Navigator | None:
+        """Return the thread as it is now, ``None`` if there is none.
+
+        Only nodes added since the last call are read, so that a step in a large thread is cheap.
+        """
+        # A command and a front end may read at the same time; if both added the same nodes, their
+        # branches would be counted twice.
+        async with self._lock:
+            thread = await self._store.thread(thread_id)
+            if thread is None:
+                return None
+            # Before the nodes: then each ref points at a node that is read, unless it was deleted
+            # in between.
+            refs = await self._store.refs(thread_id)
+            walk, added = self._cached, None
+            if walk is not None and walk.tree.thread == thread:
+                added = await self._store.nodes_after(thread_id, walk.tree.nodes)
+            if walk is None or added is None:
+                walk = Navigator(Tree(thread, (), {}))
+                added = await self._store.nodes_after(thread_id, ()) or []
+            walk.update(added, refs)
+            self._cached = walk
+            return walk
 
 
 class SessionCursor:
@@ -159,3 +242,59 @@ def _results(node: Node, path: Path) -> Sequence[str]:
         if use_id == use.id
     ]
     return [result_text(result.pending or result.content) for result in results]
+
+
+BATCH = {"question", "answer", "results"}
+"""Kinds of nodes that continue the line of a tool batch, under names that follow from it."""
+
+logger: logging.Logger = logging.getLogger("anabranch.chat")
+
+
+class CursorFollower:
+    """The naming and the listener of a session's agent, which together move ``cursor``."""
+
+    def __init__(self, cursor: SessionCursor, dependencies: SessionDependencies) -> None:
+        self._cursor = cursor
+        self._dependencies = dependencies
+        self._own: set[str] = set()
+
+    def name(self, kind: Literal["thread", "node"]) -> str:
+        """Return a name for a thread or node of this session."""
+        name = self._dependencies.naming(kind)
+        self._own.add(name)
+        return name
+
+    async def on_event(self, event: Event) -> None:
+        """Follow the node that was added, and pass the event to the session's listener."""
+        if isinstance(event, NodeAdded) and self._follows(event.node, BATCH):
+            self._cursor.node_id = event.node.id
+            self._own.add(event.node.id)
+        await self._dependencies.listener(event)
+
+    async def catch_up(self) -> None:
+        """Follow nodes that are stored, but whose event was lost by an interruption.
+
+        A store that fails is logged: what has interrupted the session is about to be raised, and
+        matters more.
+        """
+        try:
+            while self._own and (node := await self._next()) is not None:
+                self._cursor.node_id = node.id
+            self._own.clear()
+        except StoreError:
+            logger.exception("the session could not follow the nodes that its last line has added")
+
+    async def _next(self) -> Node | None:
+        store, cursor = self._dependencies.store, self._cursor
+        followers = (
+            await store.beginnings(cursor.thread_id)
+            if cursor.node_id is None
+            else await store.children(cursor.node_id)
+        )
+        kinds = BATCH if cursor.node_id in self._own else set[str]()
+        return next((node for node in reversed(followers) if self._follows(node, kinds)), None)
+
+    def _follows(self, node: Node, kinds: set[str]) -> bool:
+        """Whether ``node`` follows the cursor, and is the session's own, or of these kinds."""
+        follows = node.parent_id == self._cursor.node_id and node.kind != "branch"
+        return follows and (node.id in self._own or node.kind in kinds)

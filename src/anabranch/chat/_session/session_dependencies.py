@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking.host import Capabilities
@@ -24,8 +26,68 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.chat._session.saved_prompts import SavedPrompts
+from anabranch.chat._session.session_output import SessionError
+from anabranch.elicitation import describe
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
+
+
+class SessionSettings(BaseModel):
+    """The settings of one session."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
+
+    verbose: bool = Field(default=True, description="show what tools and branches do")
+    width: int = Field(60, ge=10, le=1_000, description="characters of a message in /tree")
+    auto_prompt: str = Field("ok", min_length=1, description="what /auto says to a model")
+    max_requests: int = Field(50, ge=1, description="requests to the model in a turn")
+    max_tokens: int | None = Field(None, ge=1, description="tokens of a turn; none for any number")
+    max_reply_tokens: int = Field(8_192, ge=1, description="tokens of one reply")
+    max_depth: int = Field(4, ge=0, description="how deeply branches may be nested")
+    max_branches_per_call: int = Field(50, ge=1, description="branches of one call of branch_self")
+    max_concurrent_requests: int = Field(
+        100, ge=1, description="requests to the model at the same time"
+    )
+
+    @classmethod
+    def of(cls, limits: TurnLimits) -> SessionSettings:
+        """Return default settings with these limits."""
+        return cls(**{name: getattr(limits, name) for name in cls._limit_names()})
+
+    def limits(self, base: TurnLimits) -> TurnLimits:
+        """Return ``base`` with the limits that are set here."""
+        return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
+
+    def change(self, name: str, text: str) -> None:
+        """Set the setting ``name`` to the value typed as ``text``.
+
+        Raises:
+            SessionError: there is no such setting, or the value is invalid.
+        """
+        if name not in type(self).model_fields:
+            known = ", ".join(type(self).model_fields)
+            raise SessionError(f"There is no setting {name!r}. Settings: {known}.")
+        try:
+            setattr(self, name, None if text.lower() == "none" else text)
+        except ValidationError as error:
+            raise SessionError(f"{describe(error)}.") from None
+
+    def listing(self) -> str:
+        """Return all settings with their values, one on each line."""
+        fields = type(self).model_fields
+        width = max(map(len, fields))
+        return "\n".join(
+            f"{name:{width}} = {_value_text(getattr(self, name))}  ({field.description})"
+            for name, field in fields.items()
+        )
+
+    @classmethod
+    def _limit_names(cls) -> set[str]:
+        return set(cls.model_fields) & set(TurnLimits.__dataclass_fields__)
+
+
+def _value_text(value: object) -> str:
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 class ModelCatalogue(Protocol):

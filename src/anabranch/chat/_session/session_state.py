@@ -9,11 +9,9 @@ from contextlib import asynccontextmanager
 
 from anabranch._aio import run_shielded
 from anabranch.agents import Agent, Model
-from anabranch.chat._session.cursor_follower import CursorFollower
-from anabranch.chat._session.session_cursor import SessionCursor
-from anabranch.chat._session.session_dependencies import SessionDependencies
+from anabranch.chat._session.session_cursor import CursorFollower, SessionCursor
+from anabranch.chat._session.session_dependencies import SessionDependencies, SessionSettings
 from anabranch.chat._session.session_output import error_text
-from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Thread, TurnEnd, store_turn_end
 

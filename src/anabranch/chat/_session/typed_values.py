@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 from pydantic import JsonValue
@@ -11,6 +14,50 @@ from anabranch.agents import AgentTool, BranchSelf, CalledTool
 from anabranch.chat._name_value import read_pairs, split_pairs
 from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
+
+BARE = {"clear": "clear", "exit": "exit", "quit": "exit"}
+"""Words that are commands without a slash, if they stand alone."""
+
+_COMMAND = re.compile(r"\s/(?P<name>[\w-]+)(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class InputLine:
+    """A line, taken apart.
+
+    Attributes:
+        message: what to say first, ``None`` if nothing.
+        command: the name of the command to run then, without its slash, ``None`` if none.
+        rest: the text after that name.
+    """
+
+    message: str | None = None
+    command: str | None = None
+    rest: str = ""
+
+
+def read_line(text: str, accepts: Callable[[str, str], bool]) -> InputLine:
+    """Take a line apart.
+
+    Args:
+        text: the line.
+        accepts: whether there is a command of this name that accepts this rest. Only then is it a
+            command at the end of a message: a path or a fraction is part of the message.
+    """
+    line = text.strip()
+    if line in BARE:
+        return InputLine(command=BARE[line])
+    if line.startswith("//"):
+        return InputLine(message=line[1:])
+    if line.startswith("/"):
+        name, *rest = line[1:].split(maxsplit=1) or [""]
+        return InputLine(command=name, rest="".join(rest))
+    found = next(iter(list(_COMMAND.finditer(line))[-1:]), None)
+    if found is not None and accepts(found["name"], line[found.end() :]):
+        message = line[: found.start()].rstrip()
+        return InputLine(message, found["name"], line[found.end() :].strip())
+    return InputLine(message=line or None)
+
 
 HOW_TO_ANSWER = (
     'Write /answer with name=value …, or with {"name": value, …}; or /answer decline, or'

@@ -1,26 +1,71 @@
-"""Answers the questions of tools in a chat: by forms at the terminal, or from the script.
-
-Questions of concurrent branches wait for each other: a terminal shows one form at a time, and a
-line of a script answers the question before it. A question that the script does not answer is
-declined, with a line on stderr.
-"""
+"""The answerer and the models of a chat at the terminal: forms, a script, and the stand-in when there is no model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import anyio
 
 from anabranch._asking.answerer import Absent, AnswerError
+from anabranch._asking.host import Capabilities
 from anabranch._terminal.console import Console
-from anabranch._terminal.respondent import Respondent
-from anabranch.agents import Question
+from anabranch._terminal.respondent import NO_MODEL, Respondent
+from anabranch.agents import Model, Question
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._session.typed_values import read_answer
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.models import ModelError, SampleStream, known_models, open_model
+
+
+class ChatModels:
+    """The catalogue of all models that the option ``--model`` accepts."""
+
+    def open(self, name: str) -> Model:
+        """Return the model of that name, with its provider's cache of prompts enabled.
+
+        Raises:
+            ModelError: it cannot be opened.
+        """
+        return open_model(name, cache=True)
+
+    def names(self) -> Sequence[str]:
+        """Return the names that the adapter knows; none without the extra ``models``."""
+        return known_models()
+
+
+class NoModel:
+    """The model of a chat for which no model is configured.
+
+    It refuses to lead a conversation; samples of tools are answered by the person.
+    """
+
+    def __init__(self, respondent: Respondent) -> None:
+        self._respondent = respondent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Samples can be answered where there is a person at a terminal."""
+        return self._respondent.capabilities
+
+    async def sample(self, request: SampleRequest) -> SampleReply:
+        """Ask the person at the terminal to reply in the model's place."""
+        return await self._respondent.sample(request)
+
+    def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
+        """Refuse.
+
+        Raises:
+            ModelError: always.
+        """
+        del request
+        raise ModelError(
+            f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers what was"
+            " said. Tools run without: /TOOL name=value."
+        )
 
 
 class ChatAnswerer(Absent):

@@ -21,10 +21,8 @@ from anabranch.agents import (
     ToolStarted,
 )
 from anabranch.chat._chat_session import Session
-from anabranch.chat._session.session_output import Output
-from anabranch.chat._session.tool_results import result_text
-from anabranch.chat._terminal_session.replies import Replies
-from anabranch.chat._terminal_session.status_line import NO_MODEL
+from anabranch.chat._session.session_output import Output, result_text
+from anabranch.chat._terminal_session.replies import NO_MODEL, Replies
 from anabranch.errors import StoreError
 from anabranch.tree import Node, cut, glimpse
 

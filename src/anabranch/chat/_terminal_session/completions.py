@@ -12,8 +12,8 @@ from prompt_toolkit.document import Document
 from anabranch._text import printable
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command_table import COMMANDS
+from anabranch.chat._session.session_dependencies import SessionSettings
 from anabranch.chat._session.session_output import SessionError
-from anabranch.chat._session.session_settings import SessionSettings
 from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
 from anabranch.tree import HEAD, LATEST

@@ -24,7 +24,7 @@ from anabranch.chat._terminal_session.input_lines import (
     ScriptedLines,
     TypedLines,
 )
-from anabranch.chat._terminal_session.status_line import status_line
+from anabranch.chat._terminal_session.replies import status_line
 from anabranch.errors import StoreError
 
 STOPPED = "Stopped by you. What was received is stored."

@@ -15,7 +15,7 @@ from anabranch._terminal.console import Console
 from anabranch._terminal.exits import LeftError
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.chat._client.chat_client import ChatClient
-from anabranch.chat._client.client_error import ChatClientError
+from anabranch.chat._client.chat_reply import ChatClientError
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
 from anabranch.chat._terminal_session.remote_screen import STOPPED, RemoteScreen
 

@@ -14,10 +14,8 @@ from typing import Any
 
 from anabranch._asking.host import Host
 from anabranch._durable.call_states import UNDONE
-from anabranch._durable.entries import load_answers
-from anabranch._durable.job import Job
-from anabranch._durable.notes import load_notes
-from anabranch._durable.policy import Durability
+from anabranch._durable.entries import load_answers, load_notes
+from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_number
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord

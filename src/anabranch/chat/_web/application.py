@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from anabranch._aio import Clock
 from anabranch._asking.host import Capabilities
 from anabranch._budget import Limits, Shares
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits

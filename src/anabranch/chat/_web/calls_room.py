@@ -23,18 +23,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch._durable.call_states import NAMED
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallRecord
-from anabranch._recorded.finding import NoSuchCallError, find_call
-from anabranch._recorded.outline import outline
-from anabranch._recorded.reading import listed, read_call
+from anabranch._recorded.reading import NoSuchCallError, find_call, listed, outline, read_call
 from anabranch._recorded.shapes import RecordedCall
 from anabranch._text import encodable
 from anabranch.agents import CalledTool
 from anabranch.agents._call_expiry import caller_in
+from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.another_line import answer_differently
 from anabranch.chat._web.answer_checks import AnswerRefusedError
-from anabranch.chat._web.callers import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.requests import CallAnswerBody, read_body

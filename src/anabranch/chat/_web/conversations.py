@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeGuard
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking.host import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.policy import Durability
+from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.agents import (
     Agent,
@@ -32,11 +32,11 @@ from anabranch.agents._agent_dependencies import offered
 from anabranch.agents._call_expiry import end_calls
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
-from anabranch.chat._web.backlog import Backlog
 from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.thread_ids import stored_ids
 from anabranch.chat._web.upkeep import Upkeep

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch._text import encodable
-from anabranch.chat._web.callers import caller_of
+from anabranch.chat._web.access import caller_of
 from anabranch.memory import (
     Banks,
     LevelError,

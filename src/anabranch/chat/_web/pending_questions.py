@@ -15,16 +15,15 @@ from ag_ui.core import Interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.call_states import UNDONE
-from anabranch._durable.lines import is_compensated
-from anabranch._engine.sleeping import wakes_at
+from anabranch._durable.states import is_compensated
+from anabranch._engine.open_asks import wakes_at
 from anabranch._schemas import misfits
 from anabranch._text import number_problem
 from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
 from anabranch.agents._branch_states import branch_around
-from anabranch.agents._expiry_times import open_until
-from anabranch.chat._bridge.exposure import Exposure
+from anabranch.agents._call_expiry import open_until
 from anabranch.chat._bridge.plugin import PluginServer
-from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId
+from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, Exposure
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError

@@ -26,8 +26,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch._text import encodable
+from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
-from anabranch.chat._web.callers import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream

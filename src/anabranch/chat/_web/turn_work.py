@@ -20,7 +20,7 @@ from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import HEAD as HEAD_REF
 from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
-from anabranch.tree._turn_end import clear_turn_end
+from anabranch.tree._person_view import clear_turn_end
 
 ASIDE = {"question", "answer"}
 """Kinds of nodes between one that calls tools and their results."""

@@ -1,21 +1,76 @@
-"""Injection: a memory as branches use it, which never fails a branch and never holds one for long.
-
-A memory may be any object, so it is asked in a task of its own. One that does not answer in time is
-cancelled and left behind, whether it ends then or not. While too many such tasks are alive, the memory
-is not asked.
-"""
+"""The ports of folding, and the memory behind one of them: injected into branches, it never fails a branch."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from anabranch.folding._ports import BranchMemory, InjectedItem, MemoryOfCallers
-from anabranch.folding._records import Branch
+from anabranch.folding._branch_store import Branch
 from anabranch.folding._settings import FoldingSettings
+
+Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns a text without its secrets. What it raises keeps the text from leaving its branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InjectedItem:
+    """A memory that a branch begins with.
+
+    Attributes:
+        type: ``memory``.
+        id: its id, by which feedback on it can be given.
+        title: its title.
+        content: its text.
+        scope: with whom it is shared, such as ``person`` or ``org``; empty if that is not known.
+        recorded: the day on which it was recorded, such as ``2026-11-29``; empty if that is not known.
+        tokens: what it takes of the branch's budget, its title included.
+    """
+
+    type: str = "memory"
+    id: str
+    title: str
+    content: str
+    tokens: int
+    scope: str = ""
+    recorded: str = ""
+
+
+class BranchMemory(Protocol):
+    """Where branches find what others have learned, and leave what they have.
+
+    One that has a method ``of``, as :class:`MemoryOfCallers`, is asked for the memory of each caller.
+    One that has not is one memory for all.
+    """
+
+    async def recall(
+        self, text: str, *, allowance: int, limit: int, min_confidence: float
+    ) -> Sequence[InjectedItem]:
+        """Return the memories that help most with ``text``, the best first.
+
+        Together they are at most ``allowance`` tokens: one that is too large is skipped.
+        """
+        ...
+
+    async def queue(self, branch: Branch, transcript: str) -> bool:
+        """Queue a closed branch to be distilled; return whether it was queued.
+
+        ``transcript`` is what is known of what was done in it, with whatever secrets that has.
+        """
+        ...
+
+
+@runtime_checkable
+class MemoryOfCallers(Protocol):
+    """A memory in which each caller has their own."""
+
+    def of(self, principal: str | None) -> BranchMemory:
+        """Return the memory of a principal, or of everyone where callers are not distinguished."""
+        ...
+
 
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 

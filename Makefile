@@ -141,7 +141,7 @@ interop-page: $(DEV) $(PACKAGE) $(AUDIT) browser
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/page)
 
 .PHONY: interop-clients
-interop-clients: ## of interop, clients and servers of MCP, AG-UI and Restate, which npm fetches
+interop-clients: ## of interop, clients and servers of MCP and AG-UI, which npm fetches
 interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/clients)
 

@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -19,7 +18,7 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, Elicitation, tool
 from anabranch.chat._web.conversations import Conversations
-from anabranch.engines import Engine, RestateEngine
+from anabranch.engines import Engine
 from anabranch.stores import open_stores
 from anabranch.testing import MockModel
 
@@ -34,9 +33,7 @@ __all__ = [
     "cpu_seconds",
     "journey",
     "memory",
-    "on_restate",
     "server_seconds",
-    "shared_port",
     "stored",
     "until_closed",
     "work_on_engine",
@@ -158,20 +155,6 @@ def at_work(pids: Sequence[int]) -> Generator[None]:
 def _send(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         os.kill(pid, number)
-
-
-def on_restate(ingress: str, admin: str, port: int, _url: str) -> Engine:
-    """Open an engine on Restate, whose workers share a port of this machine."""
-    return RestateEngine(ingress, admin=admin, listen=f"127.0.0.1:{port}")
-
-
-@contextmanager
-def shared_port() -> Generator[int]:
-    """A port of this machine at which several workers may listen; it is theirs inside the block."""
-    with socket.socket() as bound:  # does not listen, so it is given no connections
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind(("127.0.0.1", 0))
-        yield bound.getsockname()[1]
 
 
 # -- what it takes -------------------------------------------------------------------------

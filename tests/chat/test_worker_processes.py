@@ -23,15 +23,14 @@ from tests.postgres import Server
 
 
 class Fleet:
-    """Web processes and workers over the same store and engine.
+    """Web processes and workers over the same store, with DBOS between them.
 
     Their model has a script, unless ``model`` is another.
     """
 
-    def __init__(self, folder: Path, url: str, engine: str = "dbos", model: str = "") -> None:
+    def __init__(self, folder: Path, url: str, model: str = "") -> None:
         self.folder = folder
         self.url = url
-        self.engine = engine
         self.model = model or f"script:{folder / 'script.json'}"
         (folder / "tools.py").write_text(TOOLS)
         (folder / "script.json").write_text(json.dumps(SCRIPT))
@@ -39,7 +38,7 @@ class Fleet:
     @asynccontextmanager
     async def _process(self, command: str, *options: str) -> AsyncGenerator[tuple[Process, str]]:
         """A process that has written a line; it is killed at the end, if it still runs."""
-        given = ["--store", self.url, "--engine", self.engine]
+        given = ["--store", self.url, "--engine", "dbos"]
         given += ["--model", self.model, *options]
         started = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "anabranch", command, str(self.folder / "tools.py")),
@@ -93,11 +92,8 @@ class Fleet:
 async def test_a_run_outlives_its_web_process_and_its_worker(
     tmp_path: Path, postgres: Server
 ) -> None:
-    await expect_a_run_to_outlive_its_processes(Fleet(tmp_path, postgres.new_url()))
-
-
-async def expect_a_run_to_outlive_its_processes(fleet: Fleet) -> None:
-    """Have a web process and a worker killed in the middle of a run, which others end."""
+    """Both die in the middle of the run, which another worker ends."""
+    fleet = Fleet(tmp_path, postgres.new_url())
     (fleet.folder / "before-book-Bonn").touch()  # there a worker dies
     async with fleet.web() as (_, page):
         await page.post("/threads", json={"id": "t1"})

@@ -21,7 +21,6 @@ EXTRAS = [
     "fastmcp",
     "numpy",
     "pydantic_ai",
-    "restate",
     "sqlalchemy",
     "textual",
     "yaml",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 import sqlalchemy as sa
 
@@ -24,25 +22,19 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--engine", "dboss"], "There is no engine 'dboss'"),
         (["worker", "--concurrency", "0"], "--concurrency must be at least 1, not 0"),
         (["worker", "--per-person", "0"], "--per-person must be at least 1, not 0"),
-        (
-            ["worker", "--engine", "restate+http://host:8080", "--per-person", "2"],
-            "Restate has no limit for a person over all workers",
-        ),
         (["worker", "--engine", "dbos?schema=My-app"], "not 'My-app'"),
         (["worker", "--engine", "dbos?prefix=x"], "has the option schema; not 'prefix=x'"),
         (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),
         (["web", "--engine", "sqlite:///x.db"], "needs a Postgres that its workers share"),
         (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
-        (["worker", "--engine", "restate+host:8080"], "a URL like http://host:8080"),
-        (["worker", "--engine", "restate+http://host?prot=1"], "not 'prot'"),
         (["worker", "--code-version", "a b"], "A version of the code is 1 to 100"),
         (["web", "--code-version", "a/b"], "A version of the code is 1 to 100"),
         (["serve", "--folding", "--code-version", "~"], "A version of the code is 1 to 100"),
     ],
     ids=[
         *("none", "in-process", "sqlite", "unknown", "concurrency"),
-        *("per-person", "restate-per-person", "schema", "dbos-option", "grace", "web", "serve"),
-        *("restate", "restate-option", "worker-version", "web-version", "serve-version"),
+        *("per-person", "schema", "dbos-option", "grace", "web", "serve"),
+        *("worker-version", "web-version", "serve-version"),
     ],
 )
 def test_an_engine_that_cannot_be_shared_is_refused(
@@ -88,14 +80,3 @@ def test_a_database_that_cannot_be_reached_fails_the_worker(
     given = ["--store", f"{ELSEWHERE}?timeout=1", "--engine", ELSEWHERE]
     assert main(["worker", *given, "--concurrency", "1"]) == 1
     assert "engine's database" in capsys.readouterr().err
-
-
-def test_a_restate_that_cannot_be_reached_fails_the_worker(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        given = ["--store", "memory:", "--engine", f"restate+{url}?admin={url}"]
-        assert main(["worker", *given, "--concurrency", "1"]) == 1
-    assert "Restate at 127.0.0.1:" in capsys.readouterr().err

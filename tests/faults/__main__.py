@@ -18,7 +18,6 @@ import anyio
 
 from tests.faults import chaos
 from tests.faults.chaos import EVERY, own_server, plan_in_chat, plan_of
-from tests.faults.journey import EngineName
 from tests.faults.runs import Report, Trial, plan
 from tests.faults.stages import IN_CHAT, OVER_MCP
 
@@ -34,9 +33,7 @@ def _chaos(folder: Path, given: argparse.Namespace) -> Report:
     with own_server() as server:
         stage = IN_CHAT if given.chat else OVER_MCP
         runs = (plan_in_chat if given.chat else plan_of)(given.seed, given.runs or 200)
-        urls: list[str] | None = given.restate
-        engine: EngineName = (urls[0], urls[1]) if urls else "dbos"
-        work = partial(chaos.disturb, folder, server, runs, given.chaos, stage=stage, engine=engine)
+        work = partial(chaos.disturb, folder, server, runs, given.chaos, stage=stage)
         return anyio.run(partial(work, speed=given.speed, at_once=given.at_once, times=given.times))
 
 
@@ -51,9 +48,6 @@ def main() -> int:
     parser.add_argument("--speed", type=float, default=10.0, help="of the workers' clock")
     parser.add_argument("--at-once", type=int, default=8, help="calls that run at the same time")
     parser.add_argument("--chaos", nargs="*", choices=EVERY, help="on a Postgres of its own")
-    parser.add_argument(
-        "--restate", nargs=2, metavar="URL", help="the ingress and the admin API, instead of DBOS"
-    )
     parser.add_argument(
         "--chat", action="store_true", help="with --chaos: two web processes and four workers"
     )

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from anabranch._aio import SystemClock, pause
 from tests.faults import errand
 from tests.faults.cluster import Cluster
-from tests.faults.journey import LEASE, EngineName, has_undo
+from tests.faults.journey import LEASE, has_undo
 from tests.faults.ledger import Ledger
 from tests.faults.runs import Report, Run, Trial, plan
 from tests.faults.stages import OVER_MCP, Stage
@@ -238,7 +238,6 @@ async def disturb(
     speed: float,
     at_once: int,
     times: int,
-    engine: EngineName = "dbos",
     stage: Stage = OVER_MCP,
 ) -> Report:
     """Have ``runs`` on a database of ``server``, which no one else has; ``folder`` is empty."""
@@ -251,7 +250,7 @@ async def disturb(
             {
                 "url": url.replace(str(server.folder), str(ways[place.line])),
                 "ahead": place.ahead * apart,
-                "engine": engine,
+                "on_engine": True,
                 "concurrency": None if index < stage.fronts else at_once,
             }
             for index, place in enumerate(stage.places)

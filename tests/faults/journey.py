@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 import anyio
 import uvicorn
@@ -22,7 +22,7 @@ from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._aio import Timer
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
-from anabranch.engines import DBOSEngine, Engine, RestateEngine
+from anabranch.engines import DBOSEngine, Engine
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.faults.ledger import Ledger
@@ -41,9 +41,6 @@ ANYONE = "anyone"
 """Stands for a run where it does not matter whose turn it is."""
 
 Ending = Literal["success", "failure"]
-EngineName: TypeAlias = Literal["dbos"] | tuple[str, str]
-"""DBOS in the store's Postgres, or the URLs of Restate's ingress and admin API."""
-
 END = "The journey ends here."
 
 
@@ -56,7 +53,7 @@ class Settings:
         url: the store's.
         epoch, speed: of the workers' clock.
         ahead: seconds by which the clock of this worker is ahead of the others'.
-        engine: by which one worker of all expires calls, and workers are called.
+        on_engine: whether DBOS, in the store's Postgres, wakes the workers.
         concurrency: how many runs of a chat it takes at the same time.
     """
 
@@ -65,7 +62,7 @@ class Settings:
     epoch: float
     speed: float
     ahead: float = 0.0
-    engine: EngineName | None = None
+    on_engine: bool = False
     concurrency: int | None = None
 
 
@@ -195,12 +192,7 @@ class Deadly:
 
 
 def engine_of(settings: Settings, clock: FastClock) -> Engine | None:
-    if settings.engine == "dbos":
-        return DBOSEngine(settings.url, clock=clock)
-    if settings.engine is None:
-        return None
-    ingress, admin = settings.engine
-    return RestateEngine(ingress, admin=admin, clock=clock)
+    return DBOSEngine(settings.url, clock=clock) if settings.on_engine else None
 
 
 def make_server(settings: Settings) -> MCPServer[Any]:

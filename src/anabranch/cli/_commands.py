@@ -145,7 +145,7 @@ EXAMPLES = {
 NEEDS = {
     "dev": ("extra chat", "chat", "ag_ui"),
     "web": ("extra chat", "chat", "ag_ui"),
-    "worker": ("extras chat and dbos (or restate)", "chat,dbos", "dbos"),
+    "worker": ("extras chat and dbos", "chat,dbos", "dbos"),
     "browse": ("extra tui", "tui", "textual"),
 }
 """The extras without which a command does not run, and a package that only they bring."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias, TypedDict, cast
+from typing import Annotated, TypeAlias
 from urllib.parse import parse_qsl
 
 from cyclopts import Parameter
@@ -14,17 +14,7 @@ from anabranch.errors import StoreError, needs_extra
 
 ENGINE = "ANABRANCH_ENGINE"
 
-DBOS, RESTATE = "dbos", "restate+"
-
-
-class _RestateOptions(TypedDict, total=False):
-    """What may follow the ``?`` in the URL of an engine on Restate: parameters of the engine."""
-
-    admin: str
-    listen: str
-    address: str
-    prefix: str
-
+DBOS = "dbos"
 
 EngineName: TypeAlias = Annotated[
     str | None,
@@ -33,8 +23,7 @@ EngineName: TypeAlias = Annotated[
         env_var=ENGINE,
         help="What shares the work: in-process (the default); dbos (in the --store, a Postgres), or"
         " the postgresql://… in which DBOS has its tables, with ?schema=NAME for each of several"
-        " applications there; or restate+http://HOST:8080, the ingress of Restate, with"
-        " ?listen=HOST:9080&address=URL for where it calls a worker.",
+        " applications there.",
     ),
 ]
 
@@ -48,8 +37,6 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
     if name is None or name in {"", "in-process"}:
         return None
     try:
-        if name.startswith(RESTATE):
-            return _restate(name.removeprefix(RESTATE))
         return _dbos(name, store)
     except StoreError as error:
         raise UsageError(str(error)) from error
@@ -58,9 +45,7 @@ def open_engine(name: str | None, store: str | None) -> Engine | None:
 def _dbos(name: str, store: str | None) -> Engine:
     place, options, schema = _schema_of(name)
     if place != DBOS and "://" not in place:
-        raise UsageError(
-            f"There is no engine {name!r}. Give in-process, dbos, postgresql://… or restate+http://…"
-        )
+        raise UsageError(f"There is no engine {name!r}. Give in-process, dbos or postgresql://…")
     if place == DBOS and options:
         raise UsageError(f"An engine in the --store has the option schema; not {options!r}.")
     url = f"{place}?{options}" if options else place
@@ -88,15 +73,3 @@ def _schema_of(name: str) -> tuple[str, str, str]:
         )
     others = "&".join(each for each in query.split("&") if not each.startswith("schema="))
     return place, others, schema
-
-
-def _restate(url: str) -> Engine:
-    ingress, _, query = url.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    for option in options:
-        if option not in _RestateOptions.__annotations__:
-            known = ", ".join(_RestateOptions.__annotations__)
-            raise UsageError(f"An engine on Restate has the options {known}; not {option!r}.")
-    with needs_extra("restate", "The engine", UsageError):
-        from anabranch.engines import RestateEngine  # noqa: PLC0415 - only where it is used
-    return RestateEngine(ingress, **cast("_RestateOptions", options))

@@ -23,7 +23,7 @@ from anabranch.agents import TurnLimits
 from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import ChatParts, open_parts
 from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
-from anabranch.cli._engine_option import RESTATE, EngineName
+from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
 from anabranch.cli._options import (
@@ -74,10 +74,6 @@ def worker_command(  # noqa: PLR0913 - options
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
     if per_person is not None and per_person < 1:
         raise UsageError(f"--per-person must be at least 1, not {per_person}.")
-    if per_person is not None and engine is not None and engine.startswith(RESTATE):
-        raise UsageError(
-            "Restate has no limit for a person over all workers: leave out --per-person."
-        )
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
     limits = turn_limits_of(max_tokens, max_depth, timeout)

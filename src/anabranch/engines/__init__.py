@@ -5,15 +5,11 @@ is the truth, and an engine knows names and times only: a wake that is lost cost
 
     _waiting_wakes.py  wakes that wait in a process, and which is next
     _advances.py       one advance of a call at a time, and again after a failure
-    _names.py          names as an engine can take them
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
     _advisory_locks.py held by who lives, and by who runs a periodic job
     _living_workers.py who lives
-    _restate.py        keyed objects of Restate (extra ``restate``)
-    _restate_worker.py a worker that Restate calls
-    _restate_registration.py, _restate_api.py, _restate_names.py: how Restate knows of it, and is asked
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch.engines._dbos import DBOSEngine
-    from anabranch.engines._restate import RestateEngine
 
 __all__ = [
     "Advance",
@@ -34,7 +29,6 @@ __all__ = [
     "DBOSEngine",
     "Engine",
     "InProcessEngine",
-    "RestateEngine",
     "Wake",
     "WorkLimits",
 ]
@@ -45,8 +39,4 @@ def __getattr__(name: str) -> object:
         with needs_extra("dbos", name):
             from anabranch.engines._dbos import DBOSEngine  # noqa: PLC0415 - only where it is used
         return DBOSEngine
-    if name == "RestateEngine":
-        with needs_extra("restate", name):
-            from anabranch.engines._restate import RestateEngine  # noqa: PLC0415 - as above
-        return RestateEngine
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,16 +7,17 @@ in which the worker was begun.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, WorkflowSerializationFormat
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable.engine import Wake, WorkLimits
-from anabranch.engines._names import shortened
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
@@ -25,14 +26,17 @@ POLL, POLL_VERSION = 0.1, 1.0
 The second is for the queue of a version: what waits there has waited for such a worker.
 """
 
+LONGEST, SHOWN = 500, 400
+"""Characters of a name that stays whole, and characters that stay of a longer name."""
+
 
 def options_of(wake: Wake, now: float) -> EnqueueOptions:
     """Return how a wake is put into its queue; its name follows from the wake."""
     options = EnqueueOptions(
         workflow_name=WORKFLOW,
         queue_name=queue_of(wake.tool, wake.version),
-        workflow_id=f"{shortened(wake.call)}/{shortened(wake.turn)}@{wake.not_before!r}",
-        queue_partition_key=shortened(wake.share) or "-",
+        workflow_id=f"{_encoded(wake.call)}/{_encoded(wake.turn)}@{wake.not_before!r}",
+        queue_partition_key=_encoded(wake.share) or "-",
         serialization_type=WorkflowSerializationFormat.PORTABLE,
     )
     if wake.not_before > now:
@@ -64,6 +68,18 @@ async def register_queues(
 def queue_of(tool: str, version: str) -> str:
     """Return the name of the queue for a version of a tool; for any version, if that is empty."""
     return f"{APPLICATION}/{tool}/{version}"
+
+
+def _encoded(name: str) -> str:
+    """Return a name in ASCII, without the separators of a workflow's id; names stay different.
+
+    A digest stands for the rest of a name that is too long for a key of Postgres.
+    """
+    plain = quote(name, safe="", errors="surrogatepass")
+    if len(plain) <= LONGEST:
+        return plain
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return f"{plain[:SHOWN]}%x{digest}"  # a quoted name has two capitals or digits after each %
 
 
 APPLICATION = "anabranch"

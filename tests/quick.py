@@ -35,6 +35,8 @@ def tests_of(files: Iterable[Path]) -> list[str]:
             room = file.parts[2].removesuffix(".py")
             folder = Path("tests", TESTS.get(room, room.strip("_")))
             found[str(folder if (ROOT / folder).is_dir() else Path("tests", "api"))] = None
+        elif file.parts[:2] == ("tests", "suites"):
+            found |= {"tests/engines": None, "tests/stores": None}
         elif file.parts[0] in ("tests", "docs") and "interop" not in file.parts:
             found[str(file if file.name.startswith("test_") else file.parent)] = None
     inside = [path for path in found if any(str(each) in found for each in Path(path).parents)]

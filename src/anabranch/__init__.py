@@ -28,7 +28,6 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.rounds          one round of a tool from a state, for adapters to other agents
     anabranch.stores          SQLite and Postgres stores
     anabranch.testing         a mock client, a mock model, manual time
-    anabranch.testing.suites  the tests that every store must pass
     anabranch.tool            the classes of tools
     anabranch.tree            the conversation tree
 

@@ -8,9 +8,9 @@ import pytest
 
 from anabranch.agents import Agent
 from anabranch.messages import ElicitReply
-from anabranch.testing.suites._child_processes import Child
 from anabranch.tree import Node
 from tests.agents.killed_agent import die, make_agent, open_both
+from tests.suites.child_processes import Child
 
 
 def fatal(tmp_path: Path, what: str) -> Path:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from anabranch.testing.suites import TREE_STORE_CHECKS, TreeStoreCheck
 from tests.agents.memory import MemoryTrees
+from tests.suites.tree_samples import TreeStoreCheck
+from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
 
 def name_of(check: TreeStoreCheck) -> str:

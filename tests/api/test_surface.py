@@ -42,7 +42,6 @@ MODULES = [
     "anabranch.rounds",
     "anabranch.stores",
     "anabranch.testing",
-    "anabranch.testing.suites",
     "anabranch.tool",
     "anabranch.tree",
 ]

@@ -28,10 +28,10 @@ from anabranch.stores import (
     open_tree_store,
 )
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._tree_samples import a_node, a_thread
 from tests.postgres import Server
 from tests.randomised import SEED, times
+from tests.suites.call_samples import a_call
+from tests.suites.tree_samples import a_node, a_thread
 
 VERSIONS = [*(f"{number:04}" for number in range(1, 4)), "9999", "", "anabranch", "0001 "]
 OTHERS = [

@@ -21,7 +21,6 @@ from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
 from anabranch.stores import open_memory_store, open_stores
 from anabranch.testing import MockModel
-from anabranch.testing.suites._expectations import opened
 from anabranch.tree import Thread, tree_to_json
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
@@ -37,6 +36,7 @@ from tests.chat.web import (
     serving,
 )
 from tests.patience import PATIENCE
+from tests.suites.expectations import opened
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NEITHER = {

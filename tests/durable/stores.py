@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from anabranch._durable.engine import Processes, UnknownProcesses
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
-from anabranch.testing.suites import CallModel
+from tests.suites.call_model import CallModel
 
 if TYPE_CHECKING:
     _Anything = Any

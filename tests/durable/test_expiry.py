@@ -18,10 +18,10 @@ from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._call_samples import a_call
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Modelled, Observed, Watched
+from tests.suites.call_samples import a_call
 
 
 class Number(BaseModel):

@@ -11,9 +11,9 @@ import pytest
 from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._call_samples import a_call
 from tests.clocks import Obliging
 from tests.durable.stores import Modelled, Observed
+from tests.suites.call_samples import a_call
 
 FORKED = """
 import asyncio, os

@@ -10,7 +10,8 @@ import sys
 from functools import partial
 
 from anabranch.engines import DBOSEngine, Wake, WorkLimits
-from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck, OpenEngine
+from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
+from tests.suites.engine_samples import OpenEngine
 
 
 async def work(url: str, schema: str) -> None:

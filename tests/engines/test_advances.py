@@ -10,7 +10,7 @@ from anabranch.engines import Wake
 from anabranch.engines._advances import Advances, run_job
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._engine_samples import Worker, a_wake
+from tests.suites.engine_samples import Worker, a_wake
 
 
 async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced() -> None:

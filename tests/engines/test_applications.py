@@ -6,9 +6,9 @@ import asyncio
 
 from anabranch._aio import cancel_and_wait
 from anabranch.engines import Backlog, DBOSEngine, Wake
-from anabranch.testing.suites._engine_samples import Changes
 from tests.engines.test_dead_workers import worker
 from tests.postgres import Server
+from tests.suites.engine_samples import Changes
 
 
 async def test_each_application_has_its_own_wakes_and_jobs(postgres: Server) -> None:

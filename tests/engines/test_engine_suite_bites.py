@@ -12,10 +12,10 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from anabranch.engines import Advance, Backlog, Engine, InProcessEngine, Wake, WorkLimits
-from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
-from anabranch.testing.suites import _engine_checks as suite
-from anabranch.testing.suites import _engine_limit_checks as limits
-from anabranch.testing.suites import _engine_samples as samples
+from tests.suites import engine_checks as suite
+from tests.suites import engine_limit_checks as limits
+from tests.suites import engine_samples as samples
+from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 
 Job = Callable[[], Awaitable[object]]
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from anabranch.engines import DBOSEngine, InProcessEngine
 from anabranch.engines._dbos import unwaited
 from anabranch.errors import StoreError
-from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
 from tests.postgres import Server
+from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
 
 every_check = pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
 

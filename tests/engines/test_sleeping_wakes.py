@@ -13,7 +13,7 @@ from anabranch._aio import Timer
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.testing import ManualClock
-from anabranch.testing.suites._engine_samples import a_wake, working
+from tests.suites.engine_samples import a_wake, working
 
 SLEEPERS = 10_000
 WEEK = 7 * 24 * 3600.0

@@ -12,10 +12,10 @@ from anabranch._aio import cancel_and_wait
 from anabranch.engines import Wake
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock, TestEngine
-from anabranch.testing.suites import ENGINE_CHECKS, EngineCheck
-from anabranch.testing.suites import _engine_checks as suite
-from anabranch.testing.suites import _engine_limit_checks as limits
-from anabranch.testing.suites._engine_samples import Worker, a_wake, working
+from tests.suites import engine_checks as suite
+from tests.suites import engine_limit_checks as limits
+from tests.suites.engine_checks import ENGINE_CHECKS, EngineCheck
+from tests.suites.engine_samples import Worker, a_wake, working
 
 AT_ONCE = frozenset(
     {

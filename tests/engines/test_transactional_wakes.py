@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from anabranch.engines import Backlog, DBOSEngine
-from anabranch.testing.suites._engine_samples import a_wake
 from tests.postgres import Server
+from tests.suites.engine_samples import a_wake
 
 SCHEMAS = (f"dbos_within_{number}" for number in count())
 """A schema for each test: what one has enqueued is not another's backlog."""

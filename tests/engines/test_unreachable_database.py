@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.engines._dbos import DBOSEngine
 from anabranch.errors import StoreError
-from anabranch.testing.suites._engine_samples import a_wake
+from tests.suites.engine_samples import a_wake
 
 
 async def test_a_database_that_is_away_is_one_sentence_with_its_cause(

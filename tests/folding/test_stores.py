@@ -11,13 +11,13 @@ from anabranch.folding import BranchService
 from anabranch.folding._memory_store import MemoryBranches
 from anabranch.stores import open_branch_store
 from anabranch.stores._branches import to_branch
-from anabranch.testing.suites import (
+from tests.postgres import Server
+from tests.suites.branch_store_checks import (
     BRANCH_STORE_CHECKS,
     SHARED_BRANCH_STORE_CHECKS,
     BranchStoreCheck,
     OpenBranchStore,
 )
-from tests.postgres import Server
 
 
 def name_of(check: BranchStoreCheck) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch._recorded.reading import NoSuchCallError, find_call
-from anabranch.testing.suites._call_samples import a_call
 from tests.durable.stores import Modelled
+from tests.suites.call_samples import a_call
 
 
 async def several(*names: str) -> Modelled:

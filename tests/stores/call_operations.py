@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
 from anabranch.stores._call_rows import digest_of
-from anabranch.testing.suites import Operation
-from anabranch.testing.suites._call_samples import a_call
+from tests.suites.call_samples import a_call
+from tests.suites.linearizability import Operation
 
 __all__ = [
     "BEGINNING",

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.stores import open_memory_store, open_run_events, open_store, open_tree_store
-from anabranch.testing.suites import (
-    OpenCallStore,
-    OpenMemoryStore,
-    OpenRunEvents,
-    OpenTreeStore,
-)
 from tests.postgres import Server
+from tests.suites.call_samples import OpenCallStore
+from tests.suites.memory_store_checks import OpenMemoryStore
+from tests.suites.run_event_checks import OpenRunEvents
+from tests.suites.tree_samples import OpenTreeStore
 
 
 def _new_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:

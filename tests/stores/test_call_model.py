@@ -7,10 +7,6 @@ from hypothesis import HealthCheck, given, settings
 
 from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallStore
-from anabranch.testing.suites import CallModel, OpenCallStore, Operation, run_clients
-from anabranch.testing.suites._call_model_checks import reaching
-from anabranch.testing.suites._expectations import opened
-from anabranch.testing.suites._linearizability import same
 from tests.stores.call_operations import (
     BEGINNING,
     LOOKING,
@@ -18,6 +14,11 @@ from tests.stores.call_operations import (
     STATES,
     empty,
 )
+from tests.suites.call_model import CallModel
+from tests.suites.call_model_checks import reaching
+from tests.suites.call_samples import OpenCallStore
+from tests.suites.expectations import opened
+from tests.suites.linearizability import Operation, run_clients, same
 
 
 @pytest.fixture

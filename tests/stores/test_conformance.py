@@ -7,38 +7,31 @@ from typing import TypeAlias
 
 import pytest
 
-from anabranch.testing.suites import (
-    CALL_STORE_CHECKS,
-    MEMORY_STORE_CHECKS,
-    RUN_EVENT_CHECKS,
-    SHARED_CALL_STORE_CHECKS,
-    SHARED_RUN_EVENT_CHECKS,
-    SHARED_TREE_STORE_CHECKS,
-    TREE_STORE_CHECKS,
-    CallStoreCheck,
-    MemoryStoreCheck,
-    OpenCallStore,
-    OpenMemoryStore,
-    OpenRunEvents,
-    OpenTreeStore,
-    RunEventCheck,
-    TreeStoreCheck,
-)
-from anabranch.testing.suites import _call_inbox_checks as call_inboxes
-from anabranch.testing.suites import _call_listing_checks as call_lists
-from anabranch.testing.suites import _call_model_checks as call_model
-from anabranch.testing.suites import _call_round_checks as call_rounds
-from anabranch.testing.suites import _call_state_checks as call_states
-from anabranch.testing.suites import _call_store_checks as call_store
-from anabranch.testing.suites import _memory_store_checks as memory_store
-from anabranch.testing.suites import _run_event_checks as run_events
-from anabranch.testing.suites import _run_lease_checks as run_leases
-from anabranch.testing.suites import _shared_call_store_checks as call_sharing
-from anabranch.testing.suites import _shared_run_event_checks as event_sharing
-from anabranch.testing.suites import _shared_tree_store_checks as tree_sharing
-from anabranch.testing.suites import _tree_change_checks as tree_changes
-from anabranch.testing.suites import _tree_reading_checks as tree_reading
-from anabranch.testing.suites import _tree_store_checks as tree_store
+from tests.suites import call_inbox_checks as call_inboxes
+from tests.suites import call_listing_checks as call_lists
+from tests.suites import call_model_checks as call_model
+from tests.suites import call_round_checks as call_rounds
+from tests.suites import call_state_checks as call_states
+from tests.suites import call_store_checks as call_store
+from tests.suites import memory_store_checks as memory_store
+from tests.suites import run_event_checks as run_events
+from tests.suites import run_lease_checks as run_leases
+from tests.suites import shared_call_store_checks as call_sharing
+from tests.suites import shared_run_event_checks as event_sharing
+from tests.suites import shared_tree_store_checks as tree_sharing
+from tests.suites import tree_change_checks as tree_changes
+from tests.suites import tree_reading_checks as tree_reading
+from tests.suites import tree_store_checks as tree_store
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore
+from tests.suites.call_store_checks import CALL_STORE_CHECKS
+from tests.suites.memory_store_checks import MEMORY_STORE_CHECKS, MemoryStoreCheck, OpenMemoryStore
+from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck
+from tests.suites.run_lease_checks import RUN_EVENT_CHECKS
+from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
+from tests.suites.shared_run_event_checks import SHARED_RUN_EVENT_CHECKS
+from tests.suites.shared_tree_store_checks import SHARED_TREE_STORE_CHECKS
+from tests.suites.tree_samples import OpenTreeStore, TreeStoreCheck
+from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
 Check: TypeAlias = CallStoreCheck | MemoryStoreCheck | TreeStoreCheck | RunEventCheck
 

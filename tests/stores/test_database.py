@@ -27,11 +27,10 @@ from anabranch.stores import open_store, open_tree_store
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches, ConnectionHealth, ThreadConnections
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites import OpenCallStore
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._expectations import opened
-from anabranch.testing.suites._tree_samples import a_node, a_thread, calls_tool
 from tests.patience import PATIENCE
+from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.expectations import opened
+from tests.suites.tree_samples import a_node, a_thread, calls_tool
 
 
 class Gate:

@@ -17,9 +17,10 @@ from anabranch._durable.run_events import (
     TakenRun,
 )
 from anabranch.stores import open_run_events
-from anabranch.testing.suites import RUN_EVENT_CHECKS, RunEventCheck
-from anabranch.testing.suites import _run_event_checks as suite
-from anabranch.testing.suites import _run_lease_checks as leases
+from tests.suites import run_event_checks as suite
+from tests.suites import run_lease_checks as leases
+from tests.suites.run_event_checks import RunEventCheck
+from tests.suites.run_lease_checks import RUN_EVENT_CHECKS
 
 At: TypeAlias = int | EventId
 

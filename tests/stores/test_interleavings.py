@@ -9,17 +9,11 @@ from hypothesis import strategies as st
 
 from anabranch._durable.call_states import CallState
 from anabranch._durable.store import CallStore, LeaseRecord
-from anabranch.testing.suites import (
-    CallModel,
-    OpenCallStore,
-    Operation,
-    Seen,
-    explains,
-    run_clients,
-)
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._expectations import opened
 from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
+from tests.suites.call_model import CallModel
+from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.expectations import opened
+from tests.suites.linearizability import Operation, Seen, explains, run_clients
 
 CLIENTS = st.lists(st.lists(OPERATIONS, max_size=4), min_size=2, max_size=3)
 

@@ -17,8 +17,8 @@ from anabranch.memory import (
     Scopes,
 )
 from anabranch.stores import open_memory_store
-from anabranch.testing.suites._expectations import opened
 from tests.patience import PATIENCE
+from tests.suites.expectations import opened
 
 ROUNDS = 10
 

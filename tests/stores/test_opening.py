@@ -26,10 +26,9 @@ from anabranch.stores._memories import Memories
 from anabranch.stores._run_events import Events
 from anabranch.stores._trees import Trees
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites import OpenCallStore
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._expectations import opened
-from anabranch.testing.suites._tree_samples import a_node, a_thread
+from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.expectations import opened
+from tests.suites.tree_samples import a_node, a_thread
 
 SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
 

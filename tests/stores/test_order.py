@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from anabranch.stores import open_store
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._expectations import opened
+from tests.suites.call_samples import a_call
+from tests.suites.expectations import opened
 
 LOCK = sa.text("SELECT call_id FROM anabranch_call FOR NO KEY UPDATE")
 INSERT = sa.text(

@@ -24,11 +24,10 @@ from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
 from anabranch.stores import _processes, open_store
-from anabranch.testing.suites import OpenCallStore
-from anabranch.testing.suites._call_samples import a_call
-from anabranch.testing.suites._child_processes import Child
 from tests.patience import PATIENCE
 from tests.postgres import Server
+from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.child_processes import Child
 
 FOR_HOURS = 36_000.0
 """Seconds for which leases last here: none of them runs out."""

@@ -18,11 +18,11 @@ from anabranch.stores._database import Database
 from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events
 from anabranch.stores._urls import read_url
-from anabranch.testing.suites._expectations import opened
-from anabranch.testing.suites._run_event_checks import read_from
 from tests.agents.memory import MemoryTrees
 from tests.lost_events import lose_events
 from tests.postgres import Server
+from tests.suites.expectations import opened
+from tests.suites.run_event_checks import read_from
 
 NEVER = 1e9
 

@@ -8,15 +8,17 @@ from typing import Any, cast
 import pytest
 
 from anabranch._durable.store import CallStore
-from anabranch.testing.suites import CALL_STORE_CHECKS, SHARED_CALL_STORE_CHECKS, CallStoreCheck
-from anabranch.testing.suites import _call_inbox_checks as inbox
-from anabranch.testing.suites import _call_listing_checks as listing
-from anabranch.testing.suites import _call_model_checks as model
-from anabranch.testing.suites import _call_round_checks as rounds
-from anabranch.testing.suites import _call_state_checks as states
-from anabranch.testing.suites import _call_store_checks as suite
-from anabranch.testing.suites import _shared_call_store_checks as sharing
 from tests.stores import call_saboteurs as by
+from tests.suites import call_inbox_checks as inbox
+from tests.suites import call_listing_checks as listing
+from tests.suites import call_model_checks as model
+from tests.suites import call_round_checks as rounds
+from tests.suites import call_state_checks as states
+from tests.suites import call_store_checks as suite
+from tests.suites import shared_call_store_checks as sharing
+from tests.suites.call_samples import CallStoreCheck
+from tests.suites.call_store_checks import CALL_STORE_CHECKS
+from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
 
 SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.LosesCalls, suite.begin_creates_the_call),

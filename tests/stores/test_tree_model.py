@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.testing.suites import OpenTreeStore, Operation, TreeModel, explains, run_clients
-from anabranch.testing.suites._expectations import opened
-from anabranch.testing.suites._tree_samples import a_node, a_thread, calls_tool, says
 from anabranch.tree import Kind, Node, Ref, Result, TreeStore
+from tests.suites.expectations import opened
+from tests.suites.linearizability import Operation, explains, run_clients
+from tests.suites.tree_model import TreeModel
+from tests.suites.tree_samples import OpenTreeStore, a_node, a_thread, calls_tool, says
 
 THREADS = st.sampled_from(["t", "u"])
 IDS = st.sampled_from(["a", "b", "c", "d", "e", "f"])

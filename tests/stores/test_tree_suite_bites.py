@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
-from anabranch.testing.suites import TREE_STORE_CHECKS, TreeStoreCheck
-from anabranch.testing.suites import _tree_change_checks as changes
-from anabranch.testing.suites import _tree_reading_checks as reading
-from anabranch.testing.suites import _tree_store_checks as suite
 from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore
+from tests.suites import tree_change_checks as changes
+from tests.suites import tree_reading_checks as reading
+from tests.suites import tree_store_checks as suite
+from tests.suites.tree_samples import TreeStoreCheck
+from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
 
 class Saboteur:

@@ -1,7 +1,7 @@
 """The port of run events: what happens in a run, numbered and stored, for readers in any process.
 
 What a run is, its writer decides: the web application has one for each conversation. ``stores/`` has
-the implementations, ``anabranch.testing.suites`` the checks that each must pass.
+the implementations, ``tests/suites`` the checks that each must pass.
 
 Events are stored before they are read, wherever the reader is; they survive a crash of the process.
 Appending does not wait for the disk: if the machine or the database server crashes, the last events

@@ -1,6 +1,6 @@
 """The port behind which calls are stored: records, and what every store of calls promises.
 
-``stores/`` has the implementations, ``anabranch.testing.suites`` the checks that each must pass. A
+``stores/`` has the implementations, ``tests/suites`` the checks that each must pass. A
 server works without a store, too: then all state is in the journal that travels with the client.
 
 Every promise is about one call (``call_id``) and holds with several processes at work: whatever

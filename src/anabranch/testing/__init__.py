@@ -5,7 +5,7 @@
 
 ``run_tool`` replays every round by default, so that a tool that is not safe to replay fails in its
 author's tests. ``check_tool`` and ``check_replay`` say why. The package does not import it at run
-time; ``anabranch.testing.suites`` has the tests that every store and engine must pass.
+time.
 """
 
 from anabranch._asking.answerer import AnswerError

@@ -1,7 +1,7 @@
 """The conversation tree: threads of immutable nodes, and what a provider is sent for a path.
 
 Agents (``anabranch.agents``) write conversations as trees; ``anabranch.stores`` has the stores
-behind the protocol ``TreeStore``, and ``anabranch.testing.suites`` the tests that each must pass.
+behind the protocol ``TreeStore``, and ``tests/suites`` the checks that each must pass.
 
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import OpenedRound
-from anabranch.testing.suites._call_samples import (
+from tests.suites.call_samples import (
     CallStoreCheck,
     OpenCallStore,
     a_call,
@@ -13,7 +13,7 @@ from anabranch.testing.suites._call_samples import (
     ended,
     run,
 )
-from anabranch.testing.suites._expectations import expect, opened, refused, yes
+from tests.suites.expectations import expect, opened, refused, yes
 
 
 async def a_lease_from_a_clock_that_was_ahead_is_shortened(open_store: OpenCallStore) -> None:
@@ -56,7 +56,7 @@ async def the_end_of_a_round_is_returned_without_a_lease(open_store: OpenCallSto
         found = await run(store)
         expect(found and found.ended, an_end(), "also while b has the lease")
         found = await store.open_round("call_1", 0, "b", 105.0, 999.0)
-        expect(found and found.is_leased, False, "and to b")  # noqa: FBT003
+        expect(found and found.is_leased, False, "and to b")
         yes(await store.open_round("call_1", 1, "c", 110.0, 120.0) is not None, "not prolonged")
 
 

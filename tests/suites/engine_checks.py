@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from anabranch._aio import cancel_and_wait
 from anabranch._durable.engine import WorkLimits
-from anabranch.testing.suites._engine_limit_checks import ENGINE_LIMIT_CHECKS
-from anabranch.testing.suites._engine_samples import (
+from tests.suites.engine_limit_checks import ENGINE_LIMIT_CHECKS
+from tests.suites.engine_samples import (
     ODD,
     TOOLS,
     Changes,
@@ -24,7 +24,7 @@ from anabranch.testing.suites._engine_samples import (
     waking,
     working,
 )
-from anabranch.testing.suites._expectations import expect, opened, refused, yes
+from tests.suites.expectations import expect, opened, refused, yes
 
 EngineCheck: TypeAlias = Callable[[OpenEngine], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""

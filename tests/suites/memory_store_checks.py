@@ -23,7 +23,7 @@ from anabranch.memory import (
     Scopes,
     words_of,
 )
-from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
+from tests.suites.expectations import expect, no, opened, refused, yes
 
 OpenMemoryStore: TypeAlias = Callable[[], MemoryStore]
 """Opens a store of memories."""
@@ -36,7 +36,7 @@ _TEAM = Scope(level="team", name="ours")
 _DAY = 24 * 3600.0
 
 
-def _a_memory(memory_id: str, content: str = "", **changes: Any) -> Memory:  # noqa: ANN401  # fields
+def _a_memory(memory_id: str, content: str = "", **changes: Any) -> Memory:
     fields: dict[str, Any] = {
         "id": memory_id,
         "title": "A title",

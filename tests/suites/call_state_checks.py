@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from anabranch._durable.call_states import CallEvent, CallState
-from anabranch.testing.suites._call_samples import (
-    CallStoreCheck,
-    OpenCallStore,
-    begun,
-    in_state,
-    run,
-)
-from anabranch.testing.suites._expectations import expect, no, opened, yes
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, begun, in_state, run
+from tests.suites.expectations import expect, no, opened, yes
 
 
 async def the_first_failure_stays(open_store: OpenCallStore) -> None:

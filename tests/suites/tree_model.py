@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from anabranch.errors import StoreError
-from anabranch.testing.suites._linearizability import Operation
 from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree, check_place
+from tests.suites.linearizability import Operation
 
 
 @dataclass(slots=True)
@@ -185,6 +185,6 @@ class TreeModel:
         state.refs = {key: node_id for key, node_id in state.refs.items() if node_id not in doomed}
 
 
-def _expect(fact: bool) -> None:  # noqa: FBT001  # said positionally, it reads as a sentence
+def _expect(fact: bool) -> None:  # said positionally, it reads as a sentence
     if not fact:
         raise StoreError("refused")

@@ -12,10 +12,11 @@ from dataclasses import replace
 import anyio
 
 from anabranch.messages import ToolUseBlock, Usage
-from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
-from anabranch.testing.suites._tree_change_checks import TREE_CHANGE_CHECKS
-from anabranch.testing.suites._tree_reading_checks import TREE_READING_CHECKS
-from anabranch.testing.suites._tree_samples import (
+from anabranch.tree import Path, Ref, RefusedError, Result, Thread
+from tests.suites.expectations import TEXTS, expect, no, opened, refused, yes
+from tests.suites.tree_change_checks import TREE_CHANGE_CHECKS
+from tests.suites.tree_reading_checks import TREE_READING_CHECKS
+from tests.suites.tree_samples import (
     OpenTreeStore,
     TreeStoreCheck,
     a_node,
@@ -25,7 +26,6 @@ from anabranch.testing.suites._tree_samples import (
     ids_of,
     says,
 )
-from anabranch.tree import Path, Ref, RefusedError, Result, Thread
 
 
 async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None:

@@ -26,7 +26,7 @@ _PROCESSES = (
     else multiprocessing.get_context("spawn")
 )
 _PRELOADED = [
-    "anabranch.testing.suites",
+    *(f"tests.suites.shared_{each}_checks" for each in ("call_store", "run_event", "tree_store")),
     *(f"anabranch.stores.{each}" for each in ("_calls", "_run_events", "_trees")),
 ]
 
@@ -41,7 +41,7 @@ class Child:
         self._process.start()
         theirs.close()  # the end of the process is then the end of the pipe
 
-    async def receive(self) -> Any:  # noqa: ANN401  # whatever the work reports
+    async def receive(self) -> Any:  # whatever the work reports
         """Return what the process reports next.
 
         Raises:

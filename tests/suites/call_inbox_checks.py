@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.store import AnswerRecord
-from anabranch.testing.suites._call_samples import (
-    CallStoreCheck,
-    OpenCallStore,
-    a_call,
-    an_end,
-    begun,
-)
-from anabranch.testing.suites._expectations import expect, opened, refused, yes
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, an_end, begun
+from tests.suites.expectations import expect, opened, refused, yes
 
 
 async def the_first_answer_stays(open_store: OpenCallStore) -> None:

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from anabranch._durable.engine import WorkLimits
-from anabranch.testing.suites._engine_samples import (
-    OpenEngine,
-    Worker,
-    a_wake,
-    working,
-)
-from anabranch.testing.suites._expectations import expect, opened
+from tests.suites.engine_samples import OpenEngine, Worker, a_wake, working
+from tests.suites.expectations import expect, opened
 
 
 async def a_worker_takes_what_it_has(open_engine: OpenEngine) -> None:

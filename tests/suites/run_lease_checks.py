@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from anabranch._durable.run_events import NewEvents, TakenRun
-from anabranch.testing.suites._expectations import expect, no, opened, yes
-from anabranch.testing.suites._run_event_checks import (
+from tests.suites.expectations import expect, no, opened, yes
+from tests.suites.run_event_checks import (
     EVENT_CHECKS,
     OpenRunEvents,
     RunEventCheck,

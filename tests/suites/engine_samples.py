@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from anabranch._aio import cancel_and_wait
 from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
-from anabranch.testing.suites._expectations import yes
+from tests.suites.expectations import yes
 
 OpenEngine: TypeAlias = Callable[[], Engine]
 """Opens an engine."""

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from anabranch._durable.call_states import OPEN, CallEvent, CallState
 from anabranch._durable.store import CallRecord
-from anabranch.testing.suites._call_samples import (
-    CallStoreCheck,
-    OpenCallStore,
-    a_call,
-    begun,
-    ended,
-    run,
-)
-from anabranch.testing.suites._expectations import TEXTS, expect, opened
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, begun, ended, run
+from tests.suites.expectations import TEXTS, expect, opened
 
 
 async def the_last_begun_call_comes_first(open_store: OpenCallStore) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState
 from anabranch._durable.store import RoundRecord
-from anabranch.testing.suites._call_model import CallModel
-from anabranch.testing.suites._call_samples import OpenCallStore, a_call
-from anabranch.testing.suites._expectations import opened, yes
-from anabranch.testing.suites._linearizability import Operation, run_clients, same
+from tests.suites.call_model import CallModel
+from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.expectations import opened, yes
+from tests.suites.linearizability import Operation, run_clients, same
 
 
 def reaching(state: CallState, name: str) -> Sequence[Operation]:

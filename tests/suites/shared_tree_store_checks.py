@@ -14,9 +14,10 @@ from typing import Any
 import anyio
 
 from anabranch.errors import StoreError
-from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
-from anabranch.testing.suites._expectations import expect, opened, yes
-from anabranch.testing.suites._tree_samples import (
+from anabranch.tree import HEAD, Ref, TreeStore
+from tests.suites.child_processes import in_processes, in_threads, killed_in_mid_work
+from tests.suites.expectations import expect, opened, yes
+from tests.suites.tree_samples import (
     OpenTreeStore,
     TreeStoreCheck,
     a_node,
@@ -24,7 +25,6 @@ from anabranch.testing.suites._tree_samples import (
     a_thread,
     calls_tool,
 )
-from anabranch.tree import HEAD, Ref, TreeStore
 
 _TURNS = 25
 _ENOUGH = 10

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.testing.suites._expectations import expect, opened, yes
-from anabranch.testing.suites._tree_samples import (
+from anabranch.tree import Path, Ref, Surroundings
+from tests.suites.expectations import expect, opened, yes
+from tests.suites.tree_samples import (
     OpenTreeStore,
     TreeStoreCheck,
     a_node,
@@ -13,7 +14,6 @@ from anabranch.testing.suites._tree_samples import (
     calls_tool,
     ids_of,
 )
-from anabranch.tree import Path, Ref, Surroundings
 
 _LONG = 3000
 """So long that what recurses for each generation would fail."""

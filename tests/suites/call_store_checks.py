@@ -14,11 +14,11 @@ import anyio
 
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallStore, RoundRecord
-from anabranch.testing.suites._call_inbox_checks import CALL_INBOX_CHECKS
-from anabranch.testing.suites._call_listing_checks import CALL_LISTING_CHECKS
-from anabranch.testing.suites._call_model_checks import each_operation_does_what_the_model_does
-from anabranch.testing.suites._call_round_checks import CALL_ROUND_CHECKS
-from anabranch.testing.suites._call_samples import (
+from tests.suites.call_inbox_checks import CALL_INBOX_CHECKS
+from tests.suites.call_listing_checks import CALL_LISTING_CHECKS
+from tests.suites.call_model_checks import each_operation_does_what_the_model_does
+from tests.suites.call_round_checks import CALL_ROUND_CHECKS
+from tests.suites.call_samples import (
     CallStoreCheck,
     OpenCallStore,
     a_call,
@@ -27,8 +27,8 @@ from anabranch.testing.suites._call_samples import (
     ended,
     run,
 )
-from anabranch.testing.suites._call_state_checks import CALL_STATE_CHECKS
-from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+from tests.suites.call_state_checks import CALL_STATE_CHECKS
+from tests.suites.expectations import TEXTS, expect, no, opened, refused, yes
 
 
 async def begin_creates_the_call(open_store: OpenCallStore) -> None:

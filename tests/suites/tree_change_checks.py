@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.testing.suites._expectations import expect, no, opened, refused, yes
-from anabranch.testing.suites._tree_samples import (
+from anabranch.tree import Kind, Ref, Result
+from tests.suites.expectations import expect, no, opened, refused, yes
+from tests.suites.tree_samples import (
     OpenTreeStore,
     TreeStoreCheck,
     a_node,
@@ -15,7 +16,6 @@ from anabranch.testing.suites._tree_samples import (
     says,
     shown_at,
 )
-from anabranch.tree import Kind, Ref, Result
 
 
 async def a_result_is_replaced_for_all(open_store: OpenTreeStore) -> None:

@@ -16,18 +16,18 @@ CallStoreCheck: TypeAlias = Callable[[OpenCallStore], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
 
 
-def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401  # fields
+def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:
     """Return a call that is ready, began at 100 and expires at 200, but for ``changes``."""
     call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
     return replace(call, **changes)
 
 
-def an_end(number: int = 0, **changes: Any) -> RoundRecord:  # noqa: ANN401  # fields
+def an_end(number: int = 0, **changes: Any) -> RoundRecord:
     """Return how a round ended that has asked."""
     return replace(RoundRecord(number, f"reply {number}", f"state {number}"), **changes)
 
 
-async def begun(store: CallStore, call_id: str = "call_1", **changes: Any) -> CallRecord:  # noqa: ANN401
+async def begun(store: CallStore, call_id: str = "call_1", **changes: Any) -> CallRecord:
     """Begin a call, and return it."""
     return await store.begin(a_call(call_id, **changes))
 
@@ -44,7 +44,7 @@ async def ended(
     call_id: str = "call_1",
     number: int = 0,
     event: CallEvent = CallEvent.ASK,
-    **changes: Any,  # noqa: ANN401  # fields
+    **changes: Any,
 ) -> RoundRecord:
     """Open a round of a call, and end it; return its end."""
     await run(store, call_id, number)

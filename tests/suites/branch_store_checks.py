@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from anabranch.errors import StoreError
 from anabranch.folding import Branch, BranchRows, BranchStore, Session
-from anabranch.testing.suites._expectations import TEXTS, expect, no, opened, refused, yes
+from tests.suites.expectations import TEXTS, expect, no, opened, refused, yes
 
 OpenBranchStore: TypeAlias = Callable[[], BranchStore]
 """Opens a store of branches."""
@@ -23,7 +23,7 @@ BranchStoreCheck: TypeAlias = Callable[[OpenBranchStore], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
 
 
-def _a_branch(branch_id: str = "br_1", **changes: Any) -> Branch:  # noqa: ANN401  # fields
+def _a_branch(branch_id: str = "br_1", **changes: Any) -> Branch:
     return replace(
         Branch(
             id=branch_id,

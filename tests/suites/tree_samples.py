@@ -16,7 +16,7 @@ TreeStoreCheck: TypeAlias = Callable[[OpenTreeStore], Awaitable[None]]
 """Checks one promise; raises ``AssertionError`` if it is broken."""
 
 
-def a_thread(thread_id: str = "t", **changes: Any) -> Thread:  # noqa: ANN401  # fields
+def a_thread(thread_id: str = "t", **changes: Any) -> Thread:
     """Return a thread that began at 100, but for ``changes``."""
     return replace(Thread(thread_id, 100.0, "Be brief.", "A trip"), **changes)
 
@@ -26,7 +26,7 @@ def a_node(
     parent_id: str | None = None,
     kind: Kind = "user",
     content: tuple[Block, ...] | None = None,
-    **changes: Any,  # noqa: ANN401  # fields
+    **changes: Any,
 ) -> Node:
     """Return a node of thread ``t`` that says its own name, but for ``changes``."""
     blocks = says(node_id) if content is None else content

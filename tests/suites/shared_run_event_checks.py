@@ -11,19 +11,9 @@ from typing import Any
 import anyio
 
 from anabranch._durable.run_events import RunEvents
-from anabranch.testing.suites._child_processes import (
-    Child,
-    in_processes,
-    in_threads,
-    killed_in_mid_work,
-)
-from anabranch.testing.suites._expectations import expect, no, opened, yes
-from anabranch.testing.suites._run_event_checks import (
-    OpenRunEvents,
-    RunEventCheck,
-    read_from,
-    some,
-)
+from tests.suites.child_processes import Child, in_processes, in_threads, killed_in_mid_work
+from tests.suites.expectations import expect, no, opened, yes
+from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck, read_from, some
 
 _EVENTS = 30
 

@@ -15,15 +15,9 @@ import anyio
 
 from anabranch._durable.call_states import CallEvent, CallState
 from anabranch._durable.store import CallStore
-from anabranch.testing.suites._call_samples import (
-    CallStoreCheck,
-    OpenCallStore,
-    a_call,
-    an_end,
-    run,
-)
-from anabranch.testing.suites._child_processes import in_processes, in_threads, killed_in_mid_work
-from anabranch.testing.suites._expectations import expect, opened, yes
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, an_end, run
+from tests.suites.child_processes import in_processes, in_threads, killed_in_mid_work
+from tests.suites.expectations import expect, opened, yes
 
 _STEPS = 25
 

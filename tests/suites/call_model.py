@@ -18,7 +18,7 @@ from anabranch._durable.store import (
     RoundRecord,
 )
 from anabranch.errors import StoreError, UnknownCallError
-from anabranch.testing.suites._linearizability import Operation
+from tests.suites.linearizability import Operation
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _Stored:
     undone: set[str] = field(default_factory=set[str])
     opened: tuple[int, str] | None = None
 
-    def change(self, event: CallEvent | None = None, **changes: Any) -> None:  # noqa: ANN401
+    def change(self, event: CallEvent | None = None, **changes: Any) -> None:
         """Move the call by an event, and change its fields."""
         if event is not None:
             changes["state"] = TRANSITIONS[event][self.record.state]

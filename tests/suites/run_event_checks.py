@@ -13,7 +13,7 @@ from typing import TypeAlias
 import anyio
 
 from anabranch._durable.run_events import EventId, MissedEventsError, NewEvents, RunEvents
-from anabranch.testing.suites._expectations import TEXTS, expect, opened, refused, yes
+from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 
 OpenRunEvents: TypeAlias = Callable[[], RunEvents]
 """Opens a store of run events."""

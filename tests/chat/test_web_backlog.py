@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any, cast
 
 import httpx2
 import pytest
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError
-from anabranch.chat import ChatClient, make_chat_app
-from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines
-from anabranch.chat._terminal_session.remote_lines import RemoteLines
-from anabranch.chat._terminal_session.remote_screen import RemoteScreen
-from anabranch.chat._terminal_session.replies import Replies
+from anabranch.chat import make_chat_app
 from anabranch.chat._web.open_work import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
-from anabranch.cli._chat_parts import ChatOptions
-from anabranch.cli._remote_chat import leave
 from anabranch.engines import InProcessEngine
 from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
 from tests.chat.test_web_events import process
 from tests.chat.test_web_processes import Held, until_said
-from tests.chat.web import message, model, on_both_databases, resume, run, serving
+from tests.chat.web import message, model, on_both_databases, resume, run
 from tests.durable.stores import Modelled
 
 
@@ -160,63 +146,3 @@ def test_a_limit_that_lets_nothing_pass_is_refused(capsys: pytest.CaptureFixture
         make_chat_app(MemoryTrees(), model(), max_backlog=0)
     assert main(["web", "--max-backlog", "0"]) == 2
     assert "--max-backlog must be at least 1" in capsys.readouterr().err
-
-
-# -- a client that is refused ------------------------------------------------------------------
-
-
-class Refusing:
-    """An application that has no room for the first runs that it is sent."""
-
-    def __init__(self, times: int) -> None:
-        self.times = times
-        self._app = make_chat_app(MemoryTrees(), model())
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("path") == "/agui" and self.times:
-            self.times -= 1
-            refusal = JSONResponse({"error": "Come back."}, 429, {"Retry-After": "0"})
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
-@pytest.mark.parametrize(("times", "failed"), [(1, 0), (2, 1)], ids=["once", "twice"])
-async def test_a_line_of_a_script_is_sent_once_more(
-    times: int, failed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    console = Console()
-    async with serving(Refusing(times)) as url, ChatClient(url) as client:
-        screen = RemoteScreen(console, Replies())
-        lines = RemoteLines(client, "t1", ScriptedLines(["hello"]), console, screen)
-        assert await lines.run(answers_first=False) == failed
-    out, err = capsys.readouterr()
-    assert out == ("" if failed else "You said hello.\n")
-    assert err.count("error: Come back.") == times
-    assert err.count("It is sent again in 0 s.") == 1
-
-
-async def test_a_message_that_is_left_is_sent_once_more(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    options = ChatOptions(thread="t1", detach=True, prompt="hello")
-    async with serving(Refusing(1)) as url:
-        left = await leave(url, None, options, "hello", Console())
-    assert left["thread"] == "t1"
-    async with serving(Refusing(2)) as url:
-        with pytest.raises(FailedError, match=r"Come back\."):
-            await leave(url, None, options, "hello", Console())
-    assert capsys.readouterr().err == 2 * "Come back.\nIt is sent again in 0 s.\n"
-
-
-async def test_a_line_that_is_refused_stands_at_the_next_prompt(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text("hello\r\r\x04")  # the second time it is there already
-        console = Console(io.StringIO(), interactive=True)
-        async with serving(Refusing(2)) as url, ChatClient(url) as client:
-            typed = TypedLines(console.stream, history=None)
-            lines = RemoteLines(client, "t1", typed, console, RemoteScreen(console, Replies()))
-            assert await lines.run(answers_first=False) == 1
-    assert capsys.readouterr().out == "You said hello.\n"

@@ -17,7 +17,6 @@
     _completion_command.py            anabranch completion; _completers.py: what of a TARGET
     _forgotten_awaits.py              the lines of operations that were never awaited
     _chat_command.py                  anabranch chat, with the options of _chat_parts.py
-    _remote_chat.py                   anabranch chat --url
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
     _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,8 +48,6 @@ from anabranch.cli._chat_tools import (
 from anabranch.cli._folding import Foldable, open_branches
 from anabranch.cli._memory import Remembering, learning, open_bank
 from anabranch.cli._options import (
-    WEB_TOKEN,
-    AsJson,
     Model,
     Store,
     TurnMaxDepth,
@@ -101,27 +98,6 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     max_tokens: TurnMaxTokens = None,
     max_depth: TurnMaxDepth = None,
     timeout: TurnTimeout = None,
-    url: Annotated[
-        str | None,
-        Parameter(help="The address of a running anabranch web, to chat with that instead."),
-    ] = None,
-    token: Annotated[
-        str | None,
-        Parameter(
-            env_var=WEB_TOKEN,
-            help="What the server at --url asks of its clients. Other users of this machine may see"
-            " the command line: the environment variable is safer.",
-        ),
-    ] = None,
-    detach: Annotated[
-        bool,
-        Parameter(
-            negative=(),
-            help="With --url and --prompt: end as soon as the server has the message, and print where"
-            " the answer will be.",
-        ),
-    ] = False,
-    json: AsJson = False,
     header: ServerHeaders = None,
     env: Variables = None,
     tools: ChosenTools = None,
@@ -134,12 +110,6 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     limits = turn_limits_of(max_tokens, max_depth, timeout)
     if prompt is not None and script is not None:
         raise UsageError("--prompt and --script are both what is said. Leave one of them out.")
-    if detach and (url is None or prompt is None):
-        raise UsageError(
-            "--detach leaves a message to a running anabranch web: give --url ADDRESS and -p TEXT."
-        )
-    if json and not detach:
-        raise UsageError("--json is for what --detach prints. Leave it out.")
     options = ChatOptions(
         targets,
         thread,
@@ -153,19 +123,8 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         system,
         prompt,
         header or (),
-        detach,
         env or (),
     )
-    if url is not None:
-        given = {"--header": header, "--env": env, "--tools": tools, "--without": without}
-        if named := next((name for name, value in given.items() if value), None):
-            raise UsageError(f"{named} is for a server among the targets. Leave it out with --url.")
-        from anabranch.cli._remote_chat import chat_at_url  # noqa: PLC0415 - needs the extra chat
-
-        chat_at_url(url, token, options, as_json=json)
-        return
-    if token is not None and token != os.environ.get(WEB_TOKEN):
-        raise UsageError("--token is for the server at --url.")
     # A terminal shows all questions as forms, under the rules of their tools' plugins.
     offered = [
         tool

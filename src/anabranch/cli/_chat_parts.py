@@ -62,7 +62,6 @@ class ChatOptions:
         memory: whether the tools of the memory are offered.
         system: the system prompt of a conversation that is begun.
         prompt: the one message of a chat that ends with its answer.
-        detach: whether the chat ends before its answer, which the server goes on with.
         headers: what is sent with the requests to the targets' servers.
         variables: of the targets' servers that are started.
     """
@@ -79,7 +78,6 @@ class ChatOptions:
     system: str | None = None
     prompt: str | None = None
     headers: Sequence[str] = ()
-    detach: bool = False
     variables: Sequence[str] = ()
 
 

@@ -33,8 +33,6 @@ PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before each attempt to connect again."""
 
 MISSED = "anabranch.missed"
-NO_EVENTS = {"Accept": "application/json"}
-"""Has a run answered when it is stored, without its events."""
 
 MAX_EVENT = 64 * 2**20
 """The most bytes of an event; a node of the tree may contain pictures."""
@@ -104,7 +102,6 @@ class AguiConnection:
         method: str,
         path: str,
         json: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """Return the body of the answer to a request.
 
@@ -112,7 +109,7 @@ class AguiConnection:
             ChatClientError: the server cannot be reached, or refuses it.
         """
         try:
-            return await self._answer(method, path, json, headers)
+            return await self._answer(method, path, json)
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 
@@ -121,9 +118,8 @@ class AguiConnection:
         method: str,
         path: str,
         json: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        response = await self._http.request(method, path, json=json, headers=headers)
+        response = await self._http.request(method, path, json=json)
         await check_response(response)
         return response.content
 
@@ -134,14 +130,6 @@ class AguiConnection:
             ChatClientError: see :meth:`request`.
         """
         return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
-
-    async def begin(self, wanted: RunAgentInput) -> None:
-        """Begin a run, and do not wait for its events.
-
-        Raises:
-            ChatClientError: see :meth:`request`.
-        """
-        await self.request("POST", "agui", _body(wanted), NO_EVENTS)
 
     async def run(self, wanted: RunAgentInput, *, after: str = "") -> AsyncGenerator[Event]:
         """Yield the events of a run until it has ended.

@@ -45,7 +45,6 @@ from anabranch.chat._client.chat_reply import (
 )
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
 from anabranch.chat._client.sample_handler import SampleHandler, sampler_of
-from anabranch.messages import ToolSpec
 
 TIMEOUT = httpx2.Timeout(30, read=60)
 """A server sends something at least every 15 seconds while a run goes on."""
@@ -122,20 +121,6 @@ class ChatClient:
         if http is not None:
             await http.aclose()
 
-    async def begin(self, thread: str, text: str, *, at: str | None = None) -> str:
-        """Say something, and return the id of the run as soon as the server has stored it.
-
-        The turn goes on by itself; its questions stay open until they are answered, as by
-        :meth:`go_on`. See :meth:`stream` for the arguments.
-
-        Raises:
-            ChatClientError: the server cannot be reached, or refuses the message.
-        """
-        wanted = _message(thread, text, at)
-        async with self._connected() as connection:
-            await connection.begin(wanted)
-        return wanted.run_id
-
     async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
         """Say something, answer what is asked, and return the last reply.
 
@@ -153,17 +138,6 @@ class ChatClient:
             ChatClientError: see :meth:`stream`.
         """
         return await _reply_of(self.stream_answers(thread))
-
-    async def last(self, thread: str) -> ChatReply:
-        """Return the reply with which a thread ends so far; an empty one if it ends otherwise.
-
-        Raises:
-            ChatClientError: the server cannot be reached, or there is no such thread.
-        """
-        reader = ReplyReader()
-        async with self._connected() as connection:
-            reader.read(await _last_node(connection, thread))
-        return reader.reply
 
     async def stream(
         self, thread: str, text: str, *, at: str | None = None
@@ -214,17 +188,6 @@ class ChatClient:
         async with self._connected() as connection:
             answered = await connection.request("POST", path_of(thread, "stop"), {})
             return read_text(_Stopped, answered).stopped
-
-    async def tools(self) -> list[ToolSpec]:
-        """Return the tools that ``/TOOL name=value …`` can call.
-
-        Raises:
-            ChatClientError: the server cannot be reached, or refuses.
-        """
-        async with self._connected() as connection:
-            return read_text(
-                RootModel[list[ToolSpec]], await connection.request("GET", "tools")
-            ).root
 
     async def _turn(
         self, connection: AguiConnection, wanted: RunAgentInput, *, after: str = ""

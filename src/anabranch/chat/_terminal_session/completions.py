@@ -55,13 +55,13 @@ async def candidates(session: Session, typed: str) -> list[str]:
     name, space, rest = typed.partition(" ")
     tools = {name: tool.spec for name, tool in session.state.agent.tools.items()}
     if name == "/call" and space:
-        return of_tools((), tools, f"/{rest}") if " " in rest else list(tools)
+        return _of_tools((), tools, f"/{rest}") if " " in rest else list(tools)
     if space and name[1:] in COMMANDS and name.startswith("/"):
         return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
-    return of_tools(COMMANDS, tools, typed)
+    return _of_tools(COMMANDS, tools, typed)
 
 
-def of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
+def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
     """Return the same where a line calls a tool, or is to be one of ``commands``."""
     name, space, rest = typed.partition(" ")
     if not name.startswith("/"):

@@ -45,9 +45,6 @@ class TypedLines:
     status = ""
     """The line below the prompt."""
 
-    draft = ""
-    """What stands at the next prompt already."""
-
     def __init__(self, stream: TextIO, history: Path | None) -> None:
         store: History = InMemoryHistory()
         if history is not None:
@@ -74,9 +71,8 @@ class TypedLines:
         """
         line = ""
         while not line.strip():
-            draft, self.draft = self.draft, ""
             try:
-                line = await self._prompts.prompt_async(printable(prompt), default=draft)
+                line = await self._prompts.prompt_async(printable(prompt))
             except EOFError:
                 return None
             except KeyboardInterrupt:

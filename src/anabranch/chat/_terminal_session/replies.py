@@ -1,7 +1,7 @@
 """The display of replies in a chat: here written plainly, to a file or a pipe.
 
-``live_replies.py`` shows them at a terminal. Which of the two it is, is nothing to the screens, which
-decide what is shown: ``chat_screen.py`` of a session, ``remote_screen.py`` of a server elsewhere.
+``live_replies.py`` shows them at a terminal. ``chat_screen.py`` decides which parts of a session are
+shown, for both.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
     _inspect_command.py               anabranch inspect; both by _tool_summaries.py
     _check_command.py                 anabranch check
     _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
-    _completion_command.py            anabranch completion; _completers.py: what of a TARGET
+    _completion_command.py            anabranch completion
     _forgotten_awaits.py              the lines of operations that were never awaited
     _chat_command.py                  anabranch chat, with the options of _chat_parts.py
     _web_command.py                   anabranch web; _web_models.py: its models where none is set

@@ -31,7 +31,7 @@ from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import Yes, print_either
 from anabranch.cli._stores import Stores, with_store
-from anabranch.cli._target_options import Completed
+from anabranch.cli._target_options import TargetName
 from anabranch.cli._targets import is_url, load
 from anabranch.stores import CallStore
 from anabranch.tool import Tool
@@ -106,7 +106,7 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
 @calls_app.command(name="replay", help_epilogue=example("anabranch calls replay --all tools.py"))
 def replay_command(
     *names: Annotated[
-        Completed,
+        TargetName,
         Parameter(
             help="A call's id, or the beginning of it, and then the TARGETs that have its tool; with"
             " --all, the TARGETs alone."
@@ -169,7 +169,7 @@ def replay_command(
 def undo_command(
     name: Name,
     /,
-    *targets: Completed,
+    *targets: TargetName,
     yes: Yes = False,
     json: AsJson = False,
     store: Store = None,

@@ -15,7 +15,7 @@ from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin
 from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import variables_of
-from anabranch.cli._target_options import Completed
+from anabranch.cli._target_options import TargetName
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
@@ -24,7 +24,7 @@ from anabranch.tool import Tool
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
 ChatTargets: TypeAlias = Annotated[
-    Completed,
+    TargetName,
     Parameter(
         help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
         " or command:… with the command that starts one."

@@ -1,32 +1,34 @@
-"""The parameters that name a TARGET, its tools and their arguments; a shell completes them."""
+"""The parameters that name a TARGET, its tools and their arguments."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from anabranch.cli._completers import python_files, tool_arguments, tool_names
-
-Completed: TypeAlias = Annotated[str, Parameter(completer=python_files)]
-"""A TARGET, whose help text depends on what the command does with it."""
+if TYPE_CHECKING:
+    TargetName: TypeAlias = str
+    """A TARGET, whose help text depends on the command."""
+else:
+    TargetName = str | Path
+    """A shell completes files for a parameter that may be a path. The first type is the one that arrives."""
 Target: TypeAlias = Annotated[
-    Completed,
+    TargetName,
     Parameter(
         help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
     ),
 ]
 SourceTarget: TypeAlias = Annotated[
-    Completed, Parameter(help="A Python file, a module, or module:attribute.")
+    TargetName, Parameter(help="A Python file, a module, or module:attribute.")
 ]
 ToolName: TypeAlias = Annotated[
-    str | None, Parameter(help="The tool's name; all tools by default.", completer=tool_names)
+    str | None, Parameter(help="The tool's name; all tools by default.")
 ]
 Arguments: TypeAlias = Annotated[
     str,
     Parameter(
         name="name=value",
         help="Arguments: text for a parameter that takes text, JSON for any other.",
-        completer=tool_arguments,
     ),
 ]

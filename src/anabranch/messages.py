@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypedDict, Type
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, field_validator
 from pydantic.alias_generators import to_camel
+from pydantic.main import IncEx
 
 __all__ = [
     "CUT",
@@ -26,6 +27,7 @@ __all__ = [
     "LogLevel",
     "Message",
     "MessageLike",
+    "Reasoning",
     "ResultBlock",
     "SampleOptions",
     "SampleReply",
@@ -74,10 +76,12 @@ class Shape(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True
     )
+    _unwired: ClassVar[IncEx | None] = None
+    """The fields for which the Model Context Protocol has no place."""
 
     def wire(self) -> dict[str, Any]:
         """Return the JSON of the Model Context Protocol, without the fields that are ``None``."""
-        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return self.model_dump(by_alias=True, exclude_none=True, mode="json", exclude=self._unwired)
 
 
 _S = TypeVar("_S", bound=Shape)
@@ -102,6 +106,22 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
     return made
 
 
+class Reasoning(Shape):
+    """A model's reasoning before a block of its reply, which the provider wants back with the block.
+
+    Attributes:
+        provider: the only provider to which it is sent.
+        data: the thinking with its signature, as the provider's adapter reads it. Opaque.
+    """
+
+    provider: str
+    data: dict[str, JsonValue]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class TextBlock(Shape):
     """Text.
 
@@ -110,13 +130,13 @@ class TextBlock(Shape):
         text: the text.
         mark: what an agent says by it in a tool's result, stored with it: that there is none
             (``no_result``), or how much of a budget is used (``budget``). No tool can set it.
+        reasoning: what the model thought before it, in a reply that calls tools.
     """
 
     type: Literal["text"] = "text"
     text: str
-    mark: Literal["no_result", "budget"] | None = Field(
-        default=None, exclude_if=lambda mark: mark is None
-    )
+    mark: Literal["no_result", "budget"] | None = Field(default=None, exclude_if=_is_none)
+    reasoning: Reasoning | None = Field(default=None, exclude_if=_is_none)
 
 
 class ImageBlock(Shape):
@@ -135,15 +155,12 @@ class AudioBlock(Shape):
     mime_type: str
 
 
-def _is_none(value: str | None) -> bool:
-    return value is None
-
-
 class ToolUseBlock(Shape):
     """A call of a tool, as the model asks for it.
 
     ``malformed`` is the text of arguments that are no JSON object: ``input`` is empty then, and the
-    tool is not run. The JSON has it only where there is one.
+    tool is not run. ``reasoning`` is what the model thought before the call. The JSON has either
+    only where there is one.
     """
 
     type: Literal["tool_use"] = "tool_use"
@@ -151,6 +168,7 @@ class ToolUseBlock(Shape):
     name: str
     input: dict[str, JsonValue]
     malformed: str | None = Field(default=None, exclude_if=_is_none)
+    reasoning: Reasoning | None = Field(default=None, exclude_if=_is_none)
 
 
 ResultBlock: TypeAlias = Annotated[TextBlock | ImageBlock | AudioBlock, Field(discriminator="type")]
@@ -187,8 +205,13 @@ def _as_blocks(value: object) -> object:
     return value
 
 
+_CONTENT_UNWIRED: IncEx = {"content": {"__all__": {"reasoning"}}}
+
+
 class Message(Shape):
     """One message of a conversation; ``content`` may be given as a text."""
+
+    _unwired: ClassVar[IncEx | None] = _CONTENT_UNWIRED
 
     role: Literal["user", "assistant"]
     content: tuple[Block, ...]
@@ -298,6 +321,8 @@ class SampleRequest(Shape):
     ``metadata`` is for the model's provider, in the provider's own format.
     """
 
+    _unwired: ClassVar[IncEx | None] = {"messages": {"__all__": _CONTENT_UNWIRED}}
+
     messages: tuple[Message, ...]
     max_tokens: int
     system_prompt: str | None = None
@@ -324,6 +349,8 @@ class SampleOptions(TypedDict, total=False):
 
 class SampleReply(Shape):
     """A model's reply (MCP ``CreateMessageResult``). ``usage`` is absent over MCP."""
+
+    _unwired: ClassVar[IncEx | None] = _CONTENT_UNWIRED
 
     role: Literal["user", "assistant"] = "assistant"
     content: tuple[Block, ...]

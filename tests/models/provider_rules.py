@@ -17,6 +17,8 @@ from typing import Any, cast
 
 from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]
 
+from tests.models.provider_formats.answers import signed
+
 __all__ = ["chat_faults", "messages_faults", "responses_faults"]
 
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -25,7 +27,7 @@ ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_ID = 64  # OpenAI's, for the id of a call
 WIDEST = 8000  # pixels
 MARKS = 4  # Anthropic's, for places at which a request may ask for caching
-MIXED = {"text", "image", "tool_use", "tool_result"}
+MIXED = {"text", "image", "thinking", "tool_use", "tool_result"}
 
 Body = Mapping[str, Any]
 
@@ -167,6 +169,11 @@ def _block_faults(block: Body, role: str) -> Iterator[str]:
         yield "text content blocks must contain non-whitespace text"
     if kind in {"tool_result", "image"} and role != "user":
         yield f"{kind} blocks can only be in user messages"
+    if kind == "thinking" and (role, block["signature"]) != (
+        "assistant",
+        signed(block["thinking"]),
+    ):
+        yield "Invalid `signature` in `thinking` block"
     if kind == "tool_use":
         yield from _use_faults(block, role)
     if kind == "tool_result":
@@ -345,12 +352,23 @@ def _responses_faults(body: Body) -> Iterator[str]:
             if item["call_id"] not in made:
                 yield f"{where}: no tool call found for function call output {item['call_id']}"
             answered.append(item["call_id"])
+        elif kind == "reasoning":
+            yield from (
+                f"{where}: {fault}" for fault in _reasoning_faults(item, items[number + 1 :])
+            )
         else:
             yield f"{where}: no item: {kind!r}"
     yield from (f"call ids must be unique: {each}" for each in _repeated(made))
     yield from (f"one output for each call: {each}" for each in _repeated(answered))
     if set(made) - set(answered):
         yield f"at the end: no tool output found for function call {set(made) - set(answered)}"
+
+
+def _reasoning_faults(item: Body, after: Sequence[Body]) -> Iterator[str]:
+    if item["encrypted_content"] != signed("".join(part["text"] for part in item["summary"])):
+        yield "the encrypted content could not be verified"
+    if not after or after[0].get("type") not in {"message", "function_call"}:
+        yield f"item {item['id']!r} was provided without its required following item"
 
 
 def _item_faults(item: Body) -> Iterator[str]:

@@ -173,7 +173,7 @@ def _estimate_message(message: Message) -> int:
             result = block if said == block.content else block.model_copy(update={"content": said})
             texts.append(encodable(result).model_dump_json())
         elif isinstance(block, ToolUseBlock):
-            texts.append(encodable(block).model_dump_json())
+            texts.append(encodable(block).model_dump_json(exclude={"reasoning"}))
     return estimate_tokens("\n".join(texts)) + media
 
 

@@ -1,4 +1,4 @@
-"""A request of a turn whose provider may refuse some of its images and sounds."""
+"""A request of a turn whose provider may refuse some of its images and sounds, or its reasoning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
-from anabranch.tree import Place, media_places, without
+from anabranch.tree import Place, media_places, reasoning_places, without
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -15,7 +15,8 @@ class RefusableRequest:
     """A request that is repeated without the blocks that its provider refuses.
 
     The block that the provider names is left out; if it names none, the newest one that no reply has
-    followed yet. If replies have followed all of them, as after a change of the model, all are.
+    followed yet. If replies have followed all of them, the reasoning is left out, which another key or
+    model may have made; at last, all of them are.
 
     Attributes:
         request: the next one to send.
@@ -37,7 +38,9 @@ class RefusableRequest:
         return bool(refused)
 
     def _refused(self, error: ModelError) -> list[Place]:
-        places = media_places(self.request.messages) if error.refused else []
+        if not error.refused:
+            return []
+        places = media_places(self.request.messages)
         if error.at is not None:
             named = [place for place in places if place[: len(error.at)] == error.at]
             near = [place for place in places if place[0] == error.at[0]]
@@ -45,4 +48,5 @@ class RefusableRequest:
                 return named or near[-1:]
         replies = [n for n, each in enumerate(self.request.messages) if each.role == "assistant"]
         last = replies[-1] if replies else -1
-        return [place for place in places if place[0] > last][-1:] or places
+        newest = [place for place in places if place[0] > last][-1:]
+        return newest or reasoning_places(self.request.messages) or places

@@ -177,7 +177,7 @@ class ProviderModel:
             settings["cache"] = True
         return _ProviderRequest(
             model=model,
-            messages=to_provider(request, shapes),
+            messages=to_provider(request, shapes, model.system),
             settings=settings,
             parameters=ModelRequestParameters(function_tools=list(tools)),
             shapes=shapes,

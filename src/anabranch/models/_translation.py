@@ -22,6 +22,7 @@ from anabranch.messages import (
     Block,
     ImageBlock,
     Message,
+    Reasoning,
     SampleReply,
     SampleRequest,
     TextBlock,
@@ -30,19 +31,23 @@ from anabranch.messages import (
     Usage,
 )
 from anabranch.models._model_errors import ModelError
+from anabranch.models._reasoning import with_reasoning, without_thinking
 from anabranch.models._tool_shapes import ToolShapes, shaped
-from anabranch.tree import wire_name
+from anabranch.tree import wire_name, with_reasoning_of_open_turn
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 """MCP's stop reasons for pydantic-ai's; others, such as ``content_filter``, are not changed."""
 
 
-def to_provider(request: SampleRequest, shapes: ToolShapes | None = None) -> list[ai.ModelMessage]:
+def to_provider(
+    request: SampleRequest, shapes: ToolShapes | None = None, provider: str = ""
+) -> list[ai.ModelMessage]:
     """Return the conversation in pydantic-ai's types, the system prompt first.
 
     Args:
         request: the conversation.
         shapes: its tools as the provider takes them, where they are known already.
+        provider: pydantic-ai's name of the provider, to which its own reasoning goes back.
 
     Raises:
         ModelError: a tool result without its tool use, or a block in the wrong role's message.
@@ -52,12 +57,9 @@ def to_provider(request: SampleRequest, shapes: ToolShapes | None = None) -> lis
     messages: list[ai.ModelMessage] = []
     if request.system_prompt and request.system_prompt.strip():
         messages.append(ai.ModelRequest(parts=[ai.SystemPromptPart(request.system_prompt)]))
-    for message in request.messages:
+    for message in with_reasoning_of_open_turn(request.messages):
         if message.role == "assistant":
-            # Text before tool calls: OpenAI requires a call's output to follow the call.
-            ordered = sorted(_not_blank(message), key=lambda each: isinstance(each, ToolUseBlock))
-            parts = [_response_part(block, shapes) for block in ordered]
-            messages.append(ai.ModelResponse(parts=parts))
+            messages.append(_response(message, shapes, provider))
             names |= {
                 block.id: shapes.name(block.name)
                 for block in message.content
@@ -74,16 +76,29 @@ def _not_blank(message: Message) -> Sequence[Block]:
     return blocks or [TextBlock(text=NOTHING)]
 
 
-def _response_part(block: Block, shapes: ToolShapes) -> ai.ModelResponsePart:
+def _response(message: Message, shapes: ToolShapes, provider: str) -> ai.ModelResponse:
+    parts = [
+        part for block in _not_blank(message) for part in _response_parts(block, shapes, provider)
+    ]
+    if not any(isinstance(part, ai.ThinkingPart) for part in parts):
+        # Text before tool calls: OpenAI requires a call's output to follow the call.
+        parts.sort(key=lambda part: isinstance(part, ai.ToolCallPart))
+    return ai.ModelResponse(parts=parts)
+
+
+def _response_parts(
+    block: Block, shapes: ToolShapes, provider: str
+) -> Iterator[ai.ModelResponsePart]:
     match block:
         case TextBlock():
-            return ai.TextPart(block.text)
+            yield from with_reasoning(ai.TextPart(block.text), block.reasoning, provider)
         case ToolUseBlock():
             arguments = shapes.sent(block.name, block.input)
-            return ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
+            call = ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
+            yield from with_reasoning(call, block.reasoning, provider)
         case ImageBlock() | AudioBlock():
             file = _binary(block)
-            return ai.TextPart(file) if isinstance(file, str) else ai.FilePart(file)
+            yield ai.TextPart(file) if isinstance(file, str) else ai.FilePart(file)
         case ToolResultBlock():
             raise ModelError(
                 f"Tool result {block.tool_use_id!r} is in a message of the assistant."
@@ -152,7 +167,11 @@ def from_provider(
         model: the model's name, where the reply does not have it.
         shapes: the tools of the request, as the provider was sent them.
     """
-    content = [block for part in response.parts for block in _blocks(part, shapes or ToolShapes())]
+    content = [
+        block
+        for part, reasoning in without_thinking(response.parts)
+        for block in _blocks(part, reasoning, shapes or ToolShapes())
+    ]
     reason = response.finish_reason
     if reason is None:
         calls = any(isinstance(block, ToolUseBlock) for block in content)
@@ -176,17 +195,20 @@ def from_provider(
     )
 
 
-def _blocks(part: ai.ModelResponsePart, shapes: ToolShapes) -> Iterator[Block]:
+def _blocks(
+    part: ai.ModelResponsePart, reasoning: Reasoning | None, shapes: ToolShapes
+) -> Iterator[Block]:
     match part:
         case ai.TextPart(content=text) if text:
-            yield TextBlock(text=text)
+            yield TextBlock(text=text, reasoning=reasoning)
         case ai.ToolCallPart():
             use = tool_use(part.tool_call_id, part.tool_name, part.args)
             name, arguments = shapes.read(part.tool_name, use.input)
-            yield use.model_copy(update={"name": name, "input": arguments})
+            changes = {"name": name, "input": arguments, "reasoning": reasoning}
+            yield use.model_copy(update=changes)
         case ai.FilePart(content=file) if file.is_image:
             yield ImageBlock(data=file.base64, mime_type=file.media_type)
         case ai.FilePart(content=file) if file.is_audio:
             yield AudioBlock(data=file.base64, mime_type=file.media_type)
-        case _:  # thinking, and calls of the provider's own tools
+        case _:  # calls of the provider's own tools
             return

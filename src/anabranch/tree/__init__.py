@@ -5,7 +5,8 @@ behind the protocol ``TreeStore``, and ``tests/suites`` the checks that each mus
 
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
-    _left_out.py       blocks that a provider has refused
+    _left_out.py       blocks and reasoning that a provider has refused
+    _open_turn.py      the reasoning that the next reply continues
     _tree_store.py     the protocol of stores
     _branch_names.py   what branches are called
     _navigator.py      up, down, to a sibling, to a fork, to the leaves
@@ -34,9 +35,10 @@ from anabranch.tree._finding import (
     match_id,
     short_ids,
 )
-from anabranch.tree._left_out import LEFT_OUT, Place, media_places, without
+from anabranch.tree._left_out import LEFT_OUT, Place, media_places, reasoning_places, without
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
+from anabranch.tree._open_turn import with_reasoning_of_open_turn
 from anabranch.tree._person_view import (
     CLOSED,
     LEFT,
@@ -110,6 +112,7 @@ __all__ = [
     "project",
     "project_each",
     "provider_blocks",
+    "reasoning_places",
     "results_preview",
     "short_ids",
     "state_of",
@@ -123,5 +126,6 @@ __all__ = [
     "turn_ends_in",
     "turn_has_ended",
     "wire_name",
+    "with_reasoning_of_open_turn",
     "without",
 ]

@@ -13,6 +13,7 @@ from anabranch.tree._branch_names import name_branches
 from anabranch.tree._finding import short_ids
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import HEAD, ROLES, SHOWN, Node
+from anabranch.tree._open_turn import with_reasoning_of_open_turn, without_reasoning
 from anabranch.tree._person_view import state_of, text_for_person
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
@@ -122,7 +123,7 @@ def tree_to_json(tree: Tree) -> dict[str, Any]:
     """Return the export of a thread as JSON.
 
     The content of a node is what a provider is sent for it: results of tools are at the beginning
-    of the node that follows the tool uses.
+    of the node that follows the tool uses. Reasoning is left out: only its provider can read it.
     """
     blocks = provider_blocks(tree.nodes, tree.results)
     labels = {node_id: name for name, node_id in sorted(tree.refs.items()) if name != HEAD}
@@ -147,13 +148,16 @@ def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dic
     }
 
 
-def messages_to_json(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as JSON, with this library's own field names."""
-    return [{"role": one.role, "content": _to_json(one.content)} for one in messages]
+def messages_to_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as JSON, with this library's own field names, as a provider is sent them."""
+    return [
+        {"role": one.role, "content": [block.model_dump(mode="json") for block in one.content]}
+        for one in with_reasoning_of_open_turn(messages)
+    ]
 
 
 def _to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    return [block.model_dump(mode="json") for block in blocks]
+    return [without_reasoning(block).model_dump(mode="json") for block in blocks]
 
 
 # -- Mermaid ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Leaves out of a conversation the blocks that a provider has refused.
+"""Leaves out of a conversation the blocks, and the reasoning, that a provider has refused.
 
 A provider that refuses one image refuses every request with it. The reply that came without the block
 has the place of the block in its data, so requests below that reply leave it out as well.
@@ -20,14 +20,17 @@ from anabranch.messages import (
     ResultBlock,
     TextBlock,
     ToolResultBlock,
+    ToolUseBlock,
 )
 from anabranch.tree._nodes import Node
+from anabranch.tree._open_turn import with_reasoning_of_open_turn, without_reasoning
 
 LEFT_OUT = "left_out"
 """The places of refused blocks, in the data of the first reply without them."""
 
 Place: TypeAlias = tuple[int, ...]
-"""The numbers of a message and of its block; of a block in a result, that number follows."""
+"""The numbers of a message, of its block, and of a part of that: of a block in a result, or 0 for the
+reasoning of a text or tool use."""
 
 _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
 
@@ -55,8 +58,21 @@ def media_places(messages: Sequence[Message]) -> list[Place]:
     return places
 
 
+def reasoning_places(messages: Sequence[Message]) -> list[Place]:
+    """Return the places of the reasoning that a provider is sent, in their order."""
+    return [
+        (number, at, 0)
+        for number, message in enumerate(with_reasoning_of_open_turn(messages))
+        for at, block in enumerate(message.content)
+        if isinstance(block, TextBlock | ToolUseBlock) and block.reasoning is not None
+    ]
+
+
 def without(messages: Sequence[Message], places: Iterable[Place]) -> tuple[Message, ...]:
-    """Return ``messages`` with a line of text in place of each image or sound at ``places``."""
+    """Return ``messages`` with a line of text in place of each image or sound at ``places``.
+
+    Reasoning at ``places`` is left out without a line.
+    """
     wanted = frozenset(places)
     if not wanted:
         return tuple(messages)
@@ -77,7 +93,8 @@ def _replaced(message: Message, number: int, places: frozenset[Place]) -> Messag
             ]
             content.append(block.model_copy(update={"content": tuple(parts)}))
         else:
-            content.append(_line(block) if (number, at) in places else block)
+            kept = without_reasoning(block) if (number, at, 0) in places else block
+            content.append(_line(kept) if (number, at) in places else kept)
     return message.model_copy(update={"content": tuple(content)})
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Call", "Say", "event", "pieces"]
+__all__ = ["Call", "Say", "event", "pieces", "signed"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Say:
     Attributes:
         text: what is said, before the calls.
         calls: the tools to be called.
+        reasoning: what is thought, before the text; with a signature, except in chat completions.
         reason: why it stops, as the interface has it; by itself if not given.
         cached: how many of the 11 tokens of input were read from a cache, and written to it.
         cut: if it is streamed, only so many events of it are sent.
@@ -38,6 +39,7 @@ class Say:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
+    reasoning: str = ""
     reason: str | None = None
     cached: tuple[int, int] = (0, 0)
     cut: int | None = None
@@ -53,3 +55,8 @@ def event(content: Mapping[str, Any], name: str | None = None) -> bytes:
 def pieces(text: str, size: int = 4) -> Iterator[str]:
     """Cut a text as a stream does: anywhere."""
     return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def signed(reasoning: str) -> str:
+    """Return the signature of what is thought, which comes back with it."""
+    return f"signature of {reasoning}"

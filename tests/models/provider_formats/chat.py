@@ -13,6 +13,8 @@ MODEL = "qwen-test"
 def whole(say: Say) -> dict[str, Any]:
     """The reply in one piece."""
     message: dict[str, Any] = {"role": "assistant", "content": say.text or None}
+    if say.reasoning:
+        message["reasoning"] = say.reasoning
     if say.calls:
         message["tool_calls"] = [_call(call, call.json) for call in say.calls]
     choice = {"index": 0, "finish_reason": _reason(say), "message": message}
@@ -22,6 +24,8 @@ def whole(say: Say) -> dict[str, Any]:
 def events(say: Say) -> Iterator[bytes]:
     """The reply as events: one for the role, and one for each four letters."""
     yield _chunk({"role": "assistant", "content": ""})
+    if say.reasoning:
+        yield _chunk({"reasoning": say.reasoning})
     for piece in pieces(say.text):
         yield _chunk({"content": piece})
     for index, call in enumerate(say.calls):

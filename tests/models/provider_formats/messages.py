@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.models.provider_formats.answers import Call, Say, event, pieces
+from tests.models.provider_formats.answers import Call, Say, event, pieces, signed
 
 __all__ = ["MODEL", "events", "whole"]
 
@@ -12,7 +12,10 @@ MODEL = "claude-test-1"
 
 def whole(say: Say) -> dict[str, Any]:
     """The reply in one piece."""
-    content: list[dict[str, Any]] = [{"type": "text", "text": say.text}] if say.text else []
+    content: list[dict[str, Any]] = []
+    if say.reasoning:
+        content += [_thinking(say.reasoning, signed(say.reasoning))]
+    content += [_text(say.text)] if say.text else []
     content += [_use(call, dict(call.arguments)) for call in say.calls]
     return _message(say, content) | {"stop_reason": _reason(say), "usage": _usage(say, 5)}
 
@@ -22,8 +25,13 @@ def events(say: Say) -> Iterator[bytes]:
     started = _message(say, []) | {"stop_reason": None, "usage": _usage(say, 1)}
     yield _event("message_start", message=started)
     yield _event("ping")
+    if say.reasoning:
+        yield _event("content_block_start", index=0, content_block=_thinking("", ""))
+        yield _delta(0, {"type": "thinking_delta", "thinking": say.reasoning})
+        yield _delta(0, {"type": "signature_delta", "signature": signed(say.reasoning)})
+        yield _event("content_block_stop", index=0)
     parts: list[str | Call] = [say.text] if say.text else []
-    for index, part in enumerate([*parts, *say.calls]):
+    for index, part in enumerate([*parts, *say.calls], 1 if say.reasoning else 0):
         if isinstance(part, str):
             yield _event("content_block_start", index=index, content_block=_text(""))
             for piece in pieces(part):
@@ -48,6 +56,10 @@ def _delta(index: int, delta: dict[str, Any]) -> bytes:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+def _thinking(thinking: str, signature: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": thinking, "signature": signature}
 
 
 def _use(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from tests.models.provider_formats.answers import Call, Say, event, pieces
+from tests.models.provider_formats.answers import Call, Say, event, pieces, signed
 
 __all__ = ["MODEL", "events", "whole"]
 
@@ -13,7 +13,8 @@ MODEL = "gpt-test-1"
 
 def whole(say: Say) -> dict[str, Any]:
     """The reply in one piece."""
-    items: list[dict[str, Any]] = [_message(say.text, "completed")] if say.text else []
+    items: list[dict[str, Any]] = [_reasoning(say.reasoning)] if say.reasoning else []
+    items += [_message(say.text, "completed")] if say.text else []
     items += [_call(call, call.json, "completed") for call in say.calls]
     if say.reason is None:
         return _response("completed", items) | {"usage": _usage(say)}
@@ -32,8 +33,15 @@ def _events(say: Say) -> Iterator[dict[str, Any]]:
     started = _response("in_progress", [])
     yield {"type": "response.created", "response": started}
     yield {"type": "response.in_progress", "response": started}
+    if say.reasoning:
+        done = _reasoning(say.reasoning)
+        begun = done | {"summary": [], "encrypted_content": None}
+        yield {"type": "response.output_item.added", "output_index": 0, "item": begun}
+        where = {"output_index": 0, "item_id": done["id"], "summary_index": 0}
+        yield {"type": "response.reasoning_summary_text.delta", **where, "delta": say.reasoning}
+        yield {"type": "response.output_item.done", "output_index": 0, "item": done}
     parts: list[str | Call] = [say.text] if say.text else []
-    for index, part in enumerate([*parts, *say.calls]):
+    for index, part in enumerate([*parts, *say.calls], 1 if say.reasoning else 0):
         yield from _text(part, index) if isinstance(part, str) else _function(part, index)
     done = whole(say)
     yield {"type": f"response.{done['status']}", "response": done}
@@ -62,6 +70,12 @@ def _function(call: Call, index: int) -> Iterator[dict[str, Any]]:
     ended = {"arguments": call.json, "name": call.name}
     yield {"type": "response.function_call_arguments.done", **where, **ended}
     yield {"type": "response.output_item.done", "output_index": index, "item": done}
+
+
+def _reasoning(text: str) -> dict[str, Any]:
+    summary = [{"type": "summary_text", "text": text}]
+    head = {"type": "reasoning", "id": "r1", "encrypted_content": signed(text)}
+    return head | {"summary": summary}
 
 
 def _message(text: str, status: str) -> dict[str, Any]:

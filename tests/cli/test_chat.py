@@ -217,6 +217,23 @@ def test_two_tools_of_one_name_are_refused(desk: Desk, tmp_path: Path) -> None:
     assert (done.returncode, "Two tools, or plugins, are called book." in done.stderr) == (2, True)
 
 
+def test_more_tools_than_the_model_takes_are_told_on_the_screen(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    many = tmp_path / "many.py"
+    many.write_text(
+        "from anabranch import tool\n"
+        "async def act(ctx) -> str:\n    return ''\n"
+        "tools = [tool(name=f'act_{n}')(act) for n in range(128)]\n"
+        "globals().update({each.name: each for each in tools})\n"
+    )
+    chat = (str(many), "--model", "openai:gpt-4o")
+    told = "The model takes at most 128 tools, got 129. Choose some: --tools and --without"
+    assert told in desk.lead(*chat, lines="/exit").stderr
+    assert told not in desk.lead(*chat, "--without", "act_1*", lines="/exit").stderr
+
+
 def test_a_script_that_is_not_text_and_a_store_that_is_none_are_reported(desk: Desk) -> None:
     (desk.folder / "binary").write_bytes(b"\xff\xfe\xff")
     done = desk.run("chat", "--script", "missing.txt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 
@@ -49,6 +51,23 @@ def test_an_engine_that_cannot_be_shared_is_refused(
         arguments = [*arguments, "--store", "memory:"]
     assert main(arguments) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_a_worker_offers_the_tools_that_are_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops at the engine, after it has found no two tools of one name."""
+    monkeypatch.delenv("ANABRANCH_ENGINE", raising=False)
+    files = [str(tmp_path / "one.py"), str(tmp_path / "other.py")]
+    for file in files:
+        Path(file).write_text(
+            "from anabranch import tool\n@tool\nasync def twin(ctx) -> str:\n    return ''\n"
+        )
+    assert main(["worker", *files, "--store", "memory:"]) == 2
+    assert "Two tools, or plugins, are called twin" in capsys.readouterr().err
+    for choice in (["--without", "tw*"], ["--tools", "branch_*"]):
+        assert main(["worker", *files, "--store", "memory:", *choice]) == 2
+        assert "A worker needs an engine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,18 @@ class ToolSet(Mapping[str, AgentTool]):
 
     def warn_of_too_many(self, model: object) -> None:
         """Log a warning if there are more tools than a request to ``model`` can have."""
+        if excess := self.excess(model):
+            logger.warning(excess)
+
+    def excess(self, model: object) -> str | None:
+        """Return a sentence if there are more tools than a request to ``model`` can have."""
         most: object = getattr(model, "most_tools", None)
-        if isinstance(most, int) and len(self) > most:
-            logger.warning(
-                "the model takes at most %d tools, and the agent has %d: choose some with"
-                " RemoteTools(…, only=[…], without=[…])",
-                most,
-                len(self),
-            )
+        if not isinstance(most, int) or len(self) <= most:
+            return None
+        return (
+            f"The model takes at most {most} tools, got {len(self)}. Choose some: --tools and"
+            " --without, or RemoteTools(…, only=[…], without=[…])."
+        )
 
     def tended(self, engine: Engine) -> Iterator[Coroutine[Any, Any, NoReturn]]:
         """Yield what sources need done, each until it is cancelled."""

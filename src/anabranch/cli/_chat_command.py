@@ -175,6 +175,8 @@ async def _chat(
         )
         session = await _session(options, dependencies, screen)
         agent = session.state.agent
+        if excess := agent.tools.excess(dependencies.model):
+            console.say(excess)
         jobs = [agent.expire_calls(), *agent.tools.tended(InProcessEngine())]
         expiring += map(asyncio.ensure_future, jobs)
         if options.prompt is not None:

@@ -22,7 +22,7 @@ from anabranch._terminal.interrupts import woken_by_signals
 from anabranch.agents import TurnLimits
 from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import ChatParts, open_parts
-from anabranch.cli._chat_tools import ChatTargets, ServerHeaders
+from anabranch.cli._chat_tools import ChatTargets, ChosenTools, ServerHeaders, WithoutTools
 from anabranch.cli._engine_option import EngineName
 from anabranch.cli._folding import Foldable
 from anabranch.cli._memory import Remembering
@@ -63,6 +63,8 @@ def worker_command(  # noqa: PLR0913 - options
     timeout: TurnTimeout = None,
     header: ServerHeaders = None,
     env: Variables = None,
+    tools: ChosenTools = None,
+    without: WithoutTools = None,
     folding: Foldable = False,
     memory: Remembering = False,
     log_format: LogForm = "text",
@@ -81,6 +83,7 @@ def worker_command(  # noqa: PLR0913 - options
         targets,
         header=header,
         env=env,
+        choice=(tools or (), without or ()),
         model=model,
         store=store,
         engine=engine,

@@ -99,6 +99,36 @@ async def test_parameters_are_renamed_on_the_way_there_and_back(
     assert reply.tool_calls[0].arguments == {"filter[status]": "closed", "$top": 2}
 
 
+@everywhere
+async def test_nested_parameters_are_renamed_on_the_way_there_and_back(
+    provider: Provider, model: str
+) -> None:
+    """A definition that is used twice, and keys that are the model's own."""
+    part = {"$ref": "#/$defs/part"}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "all": {"type": "array", "items": part},
+            "own": {"additionalProperties": part},
+        },
+        "$defs": {"part": {"type": "object", "properties": {"in[0]": TEXT}, "required": ["in[0]"]}},
+    }
+    own: dict[str, Any] = {"all": [{"in[0]": "a"}], "own": {"in_0": {"in[0]": "b"}}}
+    wire: dict[str, Any] = {"all": [{"in_0": "a"}], "own": {"in_0": {"in_0": "b"}}}
+    tool = ToolSpec(name="put", input_schema=schema)
+    used = ToolUseBlock(id="u1", name="put", input=own)
+    result = ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="put"),))
+    messages = (user("hi"), assistant([used]), user([result]))
+    request = SampleRequest(messages=messages, max_tokens=9, tools=(tool,))
+    provider.will(Say("", (Call("c1", "put", wire),)))
+    reply = await open_model(model).sample(request)
+    assert reply.tool_calls[0].arguments == own
+    sent = json.dumps(provider.bodies[0]).replace("\\", "").replace(" ", "")
+    assert json.dumps(wire).replace(" ", "") in sent
+    assert '"required":["in_0"]' in sent
+    assert '"in[0]":' not in sent
+
+
 async def test_a_model_reads_which_arguments_go_together(provider: Provider) -> None:
     tool = ToolSpec(name="move", description="Move.", input_schema=SCHEMAS["alternatives"])
     provider.will(Say("ok"))
@@ -125,8 +155,12 @@ async def test_more_tools_than_the_provider_takes_are_refused_before_they_are_se
     assert not provider.bodies
 
 
+INNER = {"type": "object", "properties": {"f[g]": NUMBER}, "additionalProperties": NUMBER}
+LISTED = {"type": "array", "items": {"anyOf": [{"type": "null"}, INNER]}, "prefixItems": [TEXT]}
 LETTERS: list[Any] = [TEXT, True, {}, {"enum": ["x", "y"]}, {"type": ["string", "null"]}]
-NAMED: dict[str, list[Any]] = {"a": LETTERS, "b": [NUMBER], "$c": LETTERS, "d[e]": [NUMBER, True]}
+NAMED: dict[str, list[Any]] = {
+    "a": LETTERS, "b": [NUMBER], "$c": LETTERS, "d[e]": [NUMBER, True], "h": [INNER, LISTED, True],
+}  # fmt: skip
 NAMES = st.sampled_from([*NAMED])
 PROPERTIES = {name: st.sampled_from(schemas) for name, schemas in NAMED.items()}
 OBJECTS = st.fixed_dictionaries(
@@ -154,7 +188,14 @@ WHOLE = st.builds(
     lambda top, one, two: top | {"$defs": {"one": one, "two": two}}, TOPS, OBJECTS, OBJECTS
 )
 ARGUMENTS = st.fixed_dictionaries(
-    {}, optional={"a": st.just("x"), "b": st.just(1), "$c": st.just("y"), "d[e]": st.just(2)}
+    {},
+    optional={
+        "a": st.just("x"),
+        "b": st.just(1),
+        "$c": st.just("y"),
+        "d[e]": st.just(2),
+        "h": st.sampled_from([{"f[g]": 3, "f.": 4}, ["z", {"f[g]": 5}, None]]),
+    },
 )
 
 

@@ -8,13 +8,13 @@ has is described as it is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import unquote
 
 from anabranch._schemas import UnusableSchemaError, check_schema
 
-__all__ = ["UnusableSchemaError", "folded", "without_recursion"]
+__all__ = ["Schema", "UnusableSchemaError", "folded", "mapped", "parts_of", "without_recursion"]
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -46,6 +46,26 @@ def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
     except RecursionError:
         raise UnusableSchemaError("it is nested too deeply") from None
     return made, choices
+
+
+def parts_of(schema: Schema) -> list[object]:
+    """Return the schemas that are parts of ``schema``."""
+    parts: list[object] = []
+    mapped(schema, parts.append)
+    return parts
+
+
+def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
+    """Return ``schema`` with each of its parts changed."""
+    made = dict(schema)
+    for key, value in schema.items():
+        if key in _ONE:
+            made[key] = change(value)
+        elif key in _LISTS:
+            made[key] = [change(each) for each in value]
+        elif key in _MAPPINGS:
+            made[key] = {name: change(each) for name, each in value.items()}
+    return made
 
 
 def without_recursion(schema: Schema) -> Schema:

@@ -6,13 +6,12 @@ cannot be shaped is left out, with a warning in the log; the others work.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from pydantic import JsonValue
 from pydantic_ai.exceptions import UserError
@@ -21,6 +20,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json, to_json
 
 from anabranch.messages import ToolSpec
+from anabranch.models._parameter_names import ParameterNames, with_digest
 from anabranch.models._tool_schemas import UnusableSchemaError, folded, without_recursion
 from anabranch.tree import wire_name
 
@@ -33,7 +33,7 @@ class _Rules:
 
     Attributes:
         tool_name: the names of tools; all of them have passed :func:`wire_name` before.
-        parameter: the names of the properties at the top of a schema. Deeper ones are not checked.
+        parameter: the names of properties. Anthropic checks those at the top of a schema, others all.
         most_tools: the number of tools in a request, ``None`` if there is no limit.
     """
 
@@ -78,7 +78,7 @@ def most_tools(provider: str) -> int | None:
 @dataclass(frozen=True)
 class _Shaped:
     definition: ToolDefinition
-    parameters: Mapping[str, str]  # the names that the provider is sent, by the tool's own
+    parameters: ParameterNames
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,15 @@ class ToolShapes:
     def sent(self, own: str, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return arguments of an earlier call under the names that the provider is sent."""
         shape = self._by_name.get(self.name(own))
-        return _renamed(arguments, shape.parameters if shape else {})
+        return shape.parameters.sent(arguments) if shape else dict(arguments)
 
     def read(
         self, sent: str, arguments: Mapping[str, JsonValue]
     ) -> tuple[str, dict[str, JsonValue]]:
         """Return the tool's own name and its arguments under their own names, of a reply."""
         shape = self._by_name.get(sent)
-        names = {wire: own for own, wire in shape.parameters.items()} if shape else {}
-        return self._own_names.get(sent, sent), _renamed(arguments, names)
-
-
-def _renamed(arguments: Mapping[str, JsonValue], names: Mapping[str, str]) -> dict[str, JsonValue]:
-    return {names.get(name, name): value for name, value in arguments.items()}
+        own = shape.parameters.read(arguments) if shape else dict(arguments)
+        return self._own_names.get(sent, sent), own
 
 
 def shaped(
@@ -152,8 +148,8 @@ def _shaped(
     rules = _rules_of(provider)
     try:
         made, choices = folded(from_json(schema))
-        parameters = _parameter_names(made["properties"], rules)
-        _rename(made, parameters)
+        parameters = ParameterNames(made, rules.parameter)
+        made = parameters.schema
         if transformer is not None and "$ref" in transformer(made, strict=None).walk():
             made = without_recursion(made)  # an inlining one would put a reference at the top
     except (UnusableSchemaError, UserError) as error:
@@ -168,39 +164,4 @@ def _shaped(
 
 def _tool_name(own: str, rules: _Rules) -> str:
     name = wire_name(own)
-    return name if rules.tool_name.fullmatch(name) else _with_digest(f"_{name}", own)
-
-
-def _parameter_names(properties: Mapping[str, Any], rules: _Rules) -> dict[str, str]:
-    """Return names that the provider takes for the parameters whose own names it does not take."""
-    taken = {name for name in properties if rules.parameter.fullmatch(name)}
-    names: dict[str, str] = {}
-    for own in properties:
-        if own not in taken:
-            plain = re.sub(r"[^a-zA-Z0-9_.-]+", "_", own).strip("_")
-            fits = rules.parameter.fullmatch(plain) and plain not in taken
-            names[own] = plain if fits else _with_digest(plain, own)
-            taken.add(names[own])
-    return names
-
-
-def _with_digest(name: str, own: str) -> str:
-    digest = hashlib.sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[:55]}_{digest}"
-
-
-def _rename(schema: dict[str, Any], names: Mapping[str, str]) -> None:
-    """Give the properties of ``schema`` other names; their descriptions begin with their own."""
-    if not names:
-        return
-    properties: dict[str, Any] = {}
-    for own, held in schema["properties"].items():
-        if own in names:
-            part: dict[str, Any] = {} if isinstance(held, bool) else dict(held)
-            said = part.get("description")
-            properties[names[own]] = part | {"description": f"{own}: {said}" if said else own}
-        else:
-            properties[own] = held
-    schema["properties"] = properties
-    if "required" in schema:
-        schema["required"] = [names.get(name, name) for name in schema["required"]]
+    return name if rules.tool_name.fullmatch(name) else with_digest(f"_{name}", own)

@@ -23,11 +23,8 @@ from tests.postgres import Server
 from tests.preloaded import Preloaded, cold
 from tests.randomised import LONG, SEED, repeating
 from tests.spreading import Spread, long_files_first
-from tests.templates import copied_tables, make_template
 
 __all__ = ["nothing_done"]  # a fixture
-
-STORES = Path(__file__).parent / "tests" / "stores"
 
 FOLDER = "ANABRANCH_TEST_SERVER"
 """The variable by which workers learn the folder of the Postgres server."""
@@ -142,23 +139,6 @@ def cold_start() -> Iterator[None]:
     """Processes that the test starts are new interpreters."""
     with cold():
         yield
-
-
-@pytest.fixture(scope="session")
-def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("template") / "template.db"
-    make_template(path)
-    return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _copied_tables(request: pytest.FixtureRequest, _template: Path) -> Iterator[None]:
-    """New stores have their tables already, but in the tests of the stores."""
-    if STORES in request.path.parents:
-        yield
-    else:
-        with copied_tables(_template):
-            yield
 
 
 @pytest.fixture(scope="session")

@@ -59,8 +59,6 @@ _SETTABLE = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 """What of the variables that an interpreter reads at its start can also be done later."""
 
 _MODULES = (
-    "alembic.command",
-    "alembic.config",
     "anabranch.chat._web.application",
     "anabranch.chat._terminal_session",
     "anabranch.stores._calls",

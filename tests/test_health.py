@@ -129,7 +129,7 @@ async def test_a_server_that_has_no_tools_of_ours_is_ready() -> None:
 
 
 async def test_a_store_of_another_release_is_not_ready(tmp_path: Path) -> None:
-    """Its schema is brought up to date by the first check, or cannot be."""
+    """The first check of readiness makes the tables, or finds another stamp."""
     file = tmp_path / "calls.db"
     url = f"sqlite:///{file}"
     store = open_store(url)
@@ -137,8 +137,8 @@ async def test_a_store_of_another_release_is_not_ready(tmp_path: Path) -> None:
         assert await state(client) == (200, "ready")
     await store.close()
     connection = sqlite3.connect(file)
-    assert connection.execute("SELECT count(*) FROM anabranch_version").fetchone() == (1,)
-    connection.execute("UPDATE anabranch_version SET version_num = '9999'")
+    assert connection.execute("SELECT count(*) FROM anabranch_schema").fetchone() == (1,)
+    connection.execute("UPDATE anabranch_schema SET stamp = 'other'")
     connection.commit()
     connection.close()
     store = open_store(url)

@@ -26,7 +26,7 @@ PATIENCE = 2.0
 """Seconds within which the stores must answer."""
 
 Check = Callable[[], Awaitable[object]]
-"""Reads something of a store, and so connects, and migrates it; raises :class:`StoreError`."""
+"""Reads something of a store, and so connects, and makes its tables; raises :class:`StoreError`."""
 
 
 class OffersRoutes(Protocol):

@@ -27,17 +27,18 @@ from anabranch.stores import (
     open_store,
     open_tree_store,
 )
+from anabranch.stores._schema import STAMP
 from anabranch.stores._urls import read_url
 from tests.postgres import Server
 from tests.randomised import SEED, times
 from tests.suites.call_samples import a_call
 from tests.suites.tree_samples import a_node, a_thread
 
-VERSIONS = [*(f"{number:04}" for number in range(1, 4)), "9999", "", "anabranch", "0001 "]
+STAMPS = [STAMP, f"{STAMP} ", "0001", "", "anabranch"]
 OTHERS = [
     "CREATE TABLE {table} (theirs INTEGER NOT NULL, second TEXT)",
     "CREATE VIEW {table} AS SELECT 1 AS theirs",
-    "CREATE TABLE {table} AS SELECT * FROM anabranch_version",
+    "CREATE TABLE {table} AS SELECT * FROM anabranch_schema",
 ]
 
 
@@ -62,9 +63,9 @@ class Altered:
         table = pick(self.tables() or ["anabranch_call"])
         statement = pick(
             [
-                f"UPDATE anabranch_version SET version_num = '{pick(VERSIONS)}'",  # noqa: S608
-                "DELETE FROM anabranch_version",
-                f"INSERT INTO anabranch_version VALUES ('{pick(VERSIONS)}')",  # noqa: S608
+                f"UPDATE anabranch_schema SET stamp = '{pick(STAMPS)}'",  # noqa: S608
+                "DELETE FROM anabranch_schema",
+                f"INSERT INTO anabranch_schema VALUES ('{pick(STAMPS)}')",  # noqa: S608
                 f"DROP TABLE {table}",
                 f"ALTER TABLE {table} RENAME TO anabranch_{pick(['old', 'entry', 'node'])}",
                 self._of_column(table),
@@ -80,7 +81,7 @@ class Altered:
 
     def _of_column(self, table: str) -> str:
         if table not in self.tables():  # there is none of ours
-            return "DELETE FROM anabranch_version"
+            return "DELETE FROM anabranch_schema"
         columns = [each["name"] for each in sa.inspect(self.engine).get_columns(table)]
         name = self.source.choice(columns)
         return self.source.choice(
@@ -178,7 +179,7 @@ async def test_a_schema_of_postgres_that_was_changed(number: int, postgres: Serv
 async def test_a_new_file_with_tables_of_another_program(number: int, tmp_path: Path) -> None:
     url, source = f"sqlite:///{tmp_path}/calls.db", random.Random(f"{SEED} {number}")
     altered = Altered(url, source)
-    altered.execute("CREATE TABLE anabranch_version (version_num TEXT)")
+    altered.execute("CREATE TABLE anabranch_schema (stamp TEXT)")
     for table in source.sample(["call", "entry", "node", "thread", "branch", "memory"], 2):
         altered.execute(source.choice(OTHERS).format(table=f"anabranch_{table}"))
     await attack(url, source)

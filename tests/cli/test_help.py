@@ -16,7 +16,6 @@ from anabranch.errors import install_command
 
 EXTRAS = [
     "ag_ui",
-    "alembic",
     "dbos",
     "fastmcp",
     "numpy",

@@ -27,10 +27,9 @@ PLAYED = ("tests.faults.errand", "tests.faults.journey")
 """What the processes serve."""
 
 for late in (
-    "alembic.command",
     "anabranch.stores._calls",
     "anabranch.stores._database",
-    "anabranch.stores._migrations",
+    "anabranch.stores._schema",
     "psycopg",
     "rich.logging",
     "sqlalchemy.dialects.postgresql.psycopg",

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.memory import Filter, Memory, Scope
-from anabranch.stores import _memory_tables as searching
+from anabranch.stores import _memory_search as searching
 from anabranch.stores import open_memory_store
 
 

@@ -1,5 +1,6 @@
 """The first use of a store: its tables are made or found, and what is not its own is left alone."""
 
+import hashlib
 import sqlite3
 import stat
 import sys
@@ -10,27 +11,18 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from anabranch.errors import StoreError
-from anabranch.stores import _migrations as migrations
 from anabranch.stores import open_store, open_stores, open_tree_store
-from anabranch.stores._branches import Branches
-from anabranch.stores._calls import Calls
-from anabranch.stores._columns import metadata
-from anabranch.stores._database import Database
 from anabranch.stores._engines import switch_to_wal
-from anabranch.stores._memories import Memories
-from anabranch.stores._run_events import Events
-from anabranch.stores._trees import Trees
+from anabranch.stores._schema import STAMP, statements
 from anabranch.stores._urls import read_url
 from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.child_processes import in_processes
 from tests.suites.expectations import opened
 from tests.suites.tree_samples import a_node, a_thread
 
-SET_VERSION = "UPDATE anabranch_version SET version_num = '{}'"
+SET_STAMP = "UPDATE anabranch_schema SET stamp = '{}'"
 
 
 def execute(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -43,47 +35,39 @@ def execute(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
     return rows
 
 
-def is_no_index_of_words(name: str | None, *_: object) -> bool:
-    """The full-text indexes of memories are the databases' own, with tables that they make."""
-    return name != "words" and not (name or "").startswith("anabranch_memory_words")
+def digest() -> str:
+    """Return the digest of all tables, in both dialects."""
+    made = [*statements("sqlite"), *statements("postgresql+psycopg")]
+    return hashlib.sha256("\n".join(sorted(made)).encode()).hexdigest()[:16]
 
 
-async def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
-    database = Database(read_url(url))
-
-    def compare(connection: sa.Connection) -> Any:
-        options = {"version_table": migrations.VERSION_TABLE, "include_name": is_no_index_of_words}
-        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
-
-    # Each table module adds its tables to what is compared.
-    async with (
-        opened(lambda: Branches(database)),
-        opened(lambda: Calls(database)),
-        opened(lambda: Trees(database)),
-        opened(lambda: Events(database)),
-        opened(lambda: Memories(database)),
-    ):
-        assert await database.read(compare) == []
+def test_the_stamp_is_the_digest_of_the_definition() -> None:
+    """After a change of a table, :data:`STAMP` becomes the digest that this test shows."""
+    assert digest() == STAMP
 
 
-def test_the_newest_migration_is_the_version_that_the_code_expects() -> None:
-    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+async def begin(open_it: OpenCallStore, name: str) -> str:
+    async with opened(open_it) as store:
+        return (await store.begin(a_call(name))).call_id
 
-    assert scripts.get_heads() == [migrations.SCHEMA]
+
+async def test_processes_that_start_at_once_make_the_tables_once(url: str) -> None:
+    names = ["one", "two", "three"]
+
+    assert await in_processes(begin, partial(open_store, url), names) == names
+
+    assert execute(url, "SELECT stamp FROM anabranch_schema") == [(STAMP,)]
 
 
-@pytest.mark.parametrize("version", ["0002", "0005", "0013", "9999"])
-async def test_a_store_of_another_release_is_refused_and_left_as_it_is(
-    url: str, version: str
-) -> None:
+async def test_a_store_of_another_release_is_refused_and_left_as_it_is(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-    execute(url, SET_VERSION.format(version))
+    execute(url, SET_STAMP.format("other"))
 
     async with opened(partial(open_store, url)) as store:
-        with pytest.raises(StoreError, match=rf"another release.*'{version}'.*nothing was changed"):
+        with pytest.raises(StoreError, match=r"another release.*'other'.*nothing was changed"):
             await store.begin(a_call("call_2"))
-    execute(url, SET_VERSION.format(migrations.SCHEMA))
+    execute(url, SET_STAMP.format(STAMP))
 
     async with opened(partial(open_store, url)) as store:
         assert await store.find("call_1") == a_call()
@@ -91,16 +75,16 @@ async def test_a_store_of_another_release_is_refused_and_left_as_it_is(
 
 
 async def test_tables_of_another_program_in_the_database_stay(url: str) -> None:
-    execute(url, "CREATE TABLE alembic_version (version_num TEXT)")
-    execute(url, "INSERT INTO alembic_version VALUES ('theirs')")
+    execute(url, "CREATE TABLE version (theirs TEXT)")
+    execute(url, "INSERT INTO version VALUES ('theirs')")
 
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
 
-    assert execute(url, "SELECT version_num FROM alembic_version") == [("theirs",)]
+    assert execute(url, "SELECT theirs FROM version") == [("theirs",)]
 
 
-async def test_a_migration_that_fails_leaves_nothing_and_is_tried_again(url: str) -> None:
+async def test_a_start_that_fails_leaves_nothing_and_is_tried_again(url: str) -> None:
     execute(url, "CREATE TABLE anabranch_entry (theirs INTEGER)")
 
     async with opened(partial(open_store, url)) as store:
@@ -111,14 +95,14 @@ async def test_a_migration_that_fails_leaves_nothing_and_is_tried_again(url: str
         assert await store.begin(a_call()) == a_call()
 
 
-async def test_a_store_without_the_row_of_its_version_says_so(url: str) -> None:
+async def test_a_store_without_its_stamp_is_refused(url: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
-    execute(url, "DELETE FROM anabranch_version")
+    execute(url, "DELETE FROM anabranch_schema")
 
     async with opened(partial(open_store, url)) as store:
         with pytest.raises(
-            StoreError, match=r"no version.*restore it from a copy.*Nothing was changed"
+            StoreError, match=r"no stamp.*restore it from a copy.*Nothing was changed"
         ):
             await store.begin(a_call("call_2"))
 
@@ -139,10 +123,10 @@ async def test_tables_of_another_program_under_our_names_are_named_as_that(url: 
     [
         "DROP TABLE anabranch_entry",
         "ALTER TABLE anabranch_call RENAME COLUMN deadline TO dead",
-        "ALTER TABLE anabranch_version RENAME COLUMN version_num TO number",
+        "ALTER TABLE anabranch_schema RENAME COLUMN stamp TO number",
     ],
 )
-async def test_a_store_that_lacks_what_its_version_has_says_so(url: str, change: str) -> None:
+async def test_a_store_that_lacks_what_its_stamp_promises_says_so(url: str, change: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
     execute(url, change)

@@ -11,8 +11,8 @@ and what tests see is what runs in production.
     _threads.py          the threads in which a database works, and how they are waited for
     _database_faults.py  what failed, in one sentence
     _processes.py        the locks by which processes see which of them live
-    _database.py         transactions and schema
-    _migrations/         the schema, step by step (Alembic)
+    _database.py         transactions
+    _schema.py           the tables of a new store, and the stamp of their definition
     _columns.py          the column type for any text
     _statements.py       statements that are compiled once
     _call_tables.py      the tables of calls, and their SQL
@@ -31,7 +31,7 @@ and what tests see is what runs in production.
     _memories.py         the store of memories
     _branches.py         the store of branches
 
-Another kind of record gets a migration, tables and a module of its own beside those of calls.
+Another kind of record gets tables and a module of its own beside those of calls.
 """
 
 from __future__ import annotations

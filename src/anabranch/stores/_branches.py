@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
 from anabranch.folding import Branch, BranchRows, Session
 from anabranch.stores._columns import Opaque, metadata, to_bytes, to_text
@@ -69,6 +70,12 @@ OPEN_COUNT = sa.Table(
     sa.Column[int]("open", sa.Integer, nullable=False),
 )
 """One row, with the number of open branches."""
+
+
+@event.listens_for(OPEN_COUNT, "after_create")
+def _begin_to_count(_table: sa.Table, connection: sa.Connection, **_: object) -> None:
+    connection.execute(sa.text("INSERT INTO anabranch_branch_count (id, open) VALUES (1, 0)"))
+
 
 _THIS = sa.bindparam("this", type_=Opaque)
 _OPEN = BRANCH.c.deadline.is_not(None)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 metadata: sa.MetaData = sa.MetaData()
-"""All tables, as the newest migration leaves them."""
+"""All tables; each table module adds its own."""
 
 
 class Opaque(TypeDecorator[str]):

@@ -1,4 +1,4 @@
-"""One open database: its threads, its transactions, and its schema, brought up to date at first use.
+"""One open database: its threads, its transactions, and its tables, made at first use.
 
 It knows no table; ``_calls.py`` and ``_trees.py`` hand it work to do on a connection.
 
@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
 from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
-from anabranch.stores._migrations import SCHEMA, current, migrate
 from anabranch.stores._processes import ClosableProcesses, open_processes
+from anabranch.stores._schema import make_tables
 from anabranch.stores._threads import (
     Batches,
     ConnectionHealth,
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
 T = TypeVar("T")
-
-_MIGRATION_LOCK = 0x616E6162  # any number, the same in every release
 
 
 class Database:
@@ -198,16 +196,11 @@ class Database:
                 yield connection
 
     def _prepare(self) -> None:
-        """Make the file and the tables, or bring them up to date; a second caller waits."""
+        """Make the file and the tables if they are missing; a second caller waits."""
         with self._preparing:
             if self._prepared:
                 return
             make_file(self._target)
             with self._engine.begin() as connection:
-                if self.is_postgresql:  # SQLite's transaction is a lock on the whole file
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-                if current(connection) != SCHEMA:
-                    if self.is_postgresql:
-                        connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
-                    migrate(connection, self._target.label)
+                make_tables(connection, self._target.label)
             self._prepared = True

@@ -14,7 +14,7 @@ from anabranch.errors import StoreError
 
 REMEDY = "restore it from a copy, or name another store"
 _MISFIT = (
-    "has tables that do not fit its version: it was changed, or restored in part, or they are another"
+    "has tables that do not fit its stamp: it was changed, or restored in part, or they are another"
     f" program's; {REMEDY}"
 )
 _DELETED = "was asked to add to what had just been deleted; look again what is there"
@@ -71,13 +71,6 @@ def translated(label: str, what: str = "store") -> Generator[None]:
         if type(error).__module__.partition(".")[0] not in {"sqlite3", "psycopg"}:
             raise
         raise _sentence(named, error) from error
-
-
-def is_misfit(error: exc.SQLAlchemyError) -> bool:
-    """Whether a statement has failed because the tables are not those that it was written for."""
-    if isinstance(error, exc.DBAPIError):
-        return _reason(error.orig or error) == _MISFIT
-    return isinstance(error, exc.NoSuchTableError)
 
 
 def _sentence(named: str, error: BaseException) -> StoreError:

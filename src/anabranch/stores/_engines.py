@@ -38,10 +38,7 @@ Without it, what it has locked would be locked for hours.
 """
 
 STATEMENT_AT_MOST = 60
-"""Seconds after which Postgres ends one statement; each of ours reads or writes a bounded part.
-
-A migration has no such limit.
-"""
+"""Seconds after which Postgres ends one statement; each of ours reads or writes a bounded part."""
 
 _WAL_SIZE_LIMIT = 64 * 1024 * 1024
 

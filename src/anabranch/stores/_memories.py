@@ -9,18 +9,9 @@ import sqlalchemy as sa
 
 from anabranch.memory import Filter, Learned, Memory, QueuedBranch
 from anabranch.stores._database import Database
-from anabranch.stores._memory_tables import (
-    COLUMNS,
-    DUE,
-    MEMORY,
-    QUEUE,
-    VECTOR,
-    VOTE,
-    allowed,
-    memory_row,
-    search,
-    to_memory,
-)
+from anabranch.stores._memory_rows import COLUMNS, allowed, memory_row, to_memory
+from anabranch.stores._memory_search import search
+from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR, VOTE
 from anabranch.stores._memory_vectors import Vectors
 from anabranch.stores._statements import insert_of
 

@@ -18,7 +18,8 @@ from sqlalchemy.types import UserDefinedType
 from anabranch.errors import StoreError
 from anabranch.memory import Filter, Memory
 from anabranch.stores._database import Database
-from anabranch.stores._memory_tables import COLUMNS, MEMORY, VECTOR, allowed, to_memory
+from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
+from anabranch.stores._memory_tables import MEMORY, VECTOR
 from anabranch.stores._statements import insert_of
 
 _PGVECTOR = (
@@ -26,7 +27,7 @@ _PGVECTOR = (
     " administrator run CREATE EXTENSION vector, or configure no embedder."
 )
 _NUMPY = 'Embeddings in a SQLite store need numpy: install "anabranch[memory]".'
-_LOCK = 0x616E6163  # any number but that of the migrations
+_LOCK = 0x616E6163  # any number but that of the schema
 _SELECT = (
     sa.select(*(MEMORY.c[name] for name in COLUMNS))
     .join_from(MEMORY, VECTOR, VECTOR.c.memory == MEMORY.c.seq)

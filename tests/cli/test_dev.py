@@ -82,8 +82,6 @@ async def test_a_changed_file_is_loaded_again(file: Path) -> None:
 async def test_what_it_imports_of_its_author_is_loaded_again(file: Path) -> None:
     shown = StringIO()
     tools = ReloadedTools([str(file)], Console(shown))
-    await tools.reload()
-    assert shown.getvalue() == ""  # nothing has changed
     write(file.with_name("words.py"), 'WORD = "Servus"')
     await tools.reload()
     assert await greeting(tools) == "Servus Ann"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +19,10 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from watchfiles import (
+    PythonFilter,
+    awatch,  # pyright: ignore[reportUnknownVariableType] - one of its types is trio's
+)
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
@@ -28,9 +31,6 @@ from anabranch.agents._agent_tools import Outcome, failed
 from anabranch.cli._chat_tools import check_names
 from anabranch.cli._targets import Found, load
 from anabranch.errors import AnabranchError, ToolError, format_for_author, is_authors
-
-EVERY = 0.3
-"""Seconds between two looks at the files."""
 
 
 class ReloadedTools:
@@ -49,7 +49,6 @@ class ReloadedTools:
         self._console = console
         self._libraries = frozenset(sys.modules)
         self._folders = {Path(file).parent for file in targets if file.endswith(".py")}
-        self._stamps: Mapping[Path, object] = {}
         self._remote = RemoteTools()
         self._number = 0
         self._problem = ""
@@ -80,9 +79,7 @@ class ReloadedTools:
                     await self._remote.aclose()
 
     async def reload(self) -> None:
-        """Load the targets again, if a file has changed."""
-        if await anyio.to_thread.run_sync(self._stamped) == self._stamps:
-            return
+        """Load the targets again."""
         try:
             found = await anyio.to_thread.run_sync(self._load)
             called = _called(found)
@@ -119,9 +116,17 @@ class ReloadedTools:
             await changed.wait()
 
     async def _watch(self) -> None:
+        """Load the targets again at each change in their folders, which a change may add to."""
         while True:
-            await anyio.sleep(EVERY)
-            await self.reload()
+            folders = set(self._folders)
+            changes = awatch(
+                *filter(Path.is_dir, folders), watch_filter=PythonFilter(), recursive=False
+            )
+            async with aclosing(changes):
+                async for _ in changes:
+                    await self.reload()
+                    if self._folders != folders:
+                        break
 
     async def _connect(self, found: Found) -> None:
         """Connect to the servers that the targets have made, and leave those from before."""
@@ -138,7 +143,6 @@ class ReloadedTools:
         for name in before:
             del sys.modules[name]
         importlib.invalidate_caches()
-        self._stamps = self._stamped()  # before the source is read: what changes meanwhile is seen
         try:
             found = load(self._targets)
             self._own_modules()
@@ -147,10 +151,7 @@ class ReloadedTools:
                 del sys.modules[name]
             sys.modules.update(before)
             raise
-        else:
-            return found
-        finally:
-            self._stamps = {**self._stamped(), **self._stamps}
+        return found
 
     def _own_modules(self) -> dict[str, ModuleType]:
         """Return the modules that the author's code consists of; their folders are watched."""
@@ -161,17 +162,6 @@ class ReloadedTools:
                 own[name] = module
                 self._folders.add(Path(file).parent)
         return own
-
-    def _stamped(self) -> Mapping[Path, object]:
-        """Return when each file in the watched folders was written."""
-        stamps: dict[Path, object] = {}
-        for folder in self._folders:
-            with suppress(OSError):  # it has been moved just now, or a file in it
-                for entry in os.scandir(folder):
-                    if entry.name.endswith(".py"):
-                        status = entry.stat()
-                        stamps[Path(entry.path)] = (status.st_mtime_ns, status.st_size)
-        return stamps
 
 
 def _called(found: Found) -> list[AgentTool]:

@@ -1,6 +1,7 @@
 """A server that lists and returns any JSON: ``python -m tests.agents.raw_server TOOLS [RESULT]``.
 
-Without a result, a call returns its arguments.
+Without a result, a call returns its arguments. A result that requires input is that of the first call
+in the modern era; the next call returns the answers.
 """
 
 import json
@@ -12,6 +13,18 @@ HANDSHAKE: dict[str, Any] = {
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "raw", "version": "1"},
 }
+MODERN: dict[str, Any] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "raw", "version": "1"},
+    "cacheScope": "private",
+    "ttlMs": 0,
+}
+asks = len(sys.argv) > 2 and json.loads(sys.argv[2]).get("resultType") == "input_required"
+beside: dict[str, Any] = (
+    {"resultType": "complete", "cacheScope": "private", "ttlMs": 0} if asks else {}
+)
 
 for line in sys.stdin:
     message = json.loads(line)
@@ -20,8 +33,13 @@ for line in sys.stdin:
     match message["method"]:
         case "initialize":
             result: dict[str, Any] = {"result": HANDSHAKE}
+        case "server/discover" if asks:
+            result = {"result": MODERN}
         case "tools/list":
-            result = {"result": {"tools": json.loads(sys.argv[1])}}
+            result = {"result": {"tools": json.loads(sys.argv[1]), **beside}}
+        case "tools/call" if "inputResponses" in message["params"]:
+            text = json.dumps(message["params"]["inputResponses"])
+            result = {"result": {"content": [{"type": "text", "text": text}], **beside}}
         case "tools/call" if len(sys.argv) > 2:
             result = {"result": json.loads(sys.argv[2])}
         case "tools/call":

@@ -7,152 +7,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import JsonValue
 
-from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
 from anabranch.agents import (
-    Agent,
     BranchResumed,
-    BranchSelf,
-    CallStore,
-    Event,
-    Folding,
     QuestionAnsweredError,
     QuestionExpiredError,
+    TurnLimitError,
     TurnLimits,
-    open_questions,
 )
 from anabranch.folding import BranchService
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import HEAD, Node, TreeStore, project
-from tests.agents.harness import faults, heard, results_in
-from tests.agents.memory import MemoryTrees
+from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.testing import ManualClock, calls
+from tests.agents.asking import (
+    DONE,
+    Setting,
+    asks,
+    deciding,
+    forks,
+    names,
+    number,
+    program,
+    results,
+)
+from tests.agents.harness import heard
 from tests.durable.stores import Modelled
-
-
-class Number(BaseModel):
-    n: int
-
-
-def number(n: int) -> ElicitReply:
-    return ElicitReply(action="accept", content={"n": n})
-
-
-DONE: list[tuple[str, str]] = []
+from tests.randomised import times
 
 
 @pytest.fixture(autouse=True)
 def nothing_done() -> None:
     DONE.clear()
-
-
-def do(what: str, key: str) -> str:
-    DONE.append((what, key))
-    return what
-
-
-def names() -> list[str]:
-    return [what for what, _ in DONE]
-
-
-@tool
-async def ask(ctx: BranchContext, name: str, twice: bool = False) -> str:
-    """Ask for a number, between two effects."""
-    await ctx.step(do, f"{name} begins", ctx.idempotency_key)
-    answers: list[str] = []
-    for text in (f"{name}?", f"{name} again?")[: 1 + twice]:
-        answer = await ctx.elicit(Number, text)
-        answers.append(str(answer.content.n) if isinstance(answer, Accepted) else answer.action)
-    said = f"{name}={'+'.join(answers)}"
-    await ctx.step(do, said, ctx.idempotency_key)
-    return said
-
-
-def results(request: SampleRequest) -> str:
-    """What tools have returned in the last message."""
-    return ", ".join(results_in(request.messages[-1].content).values())
-
-
-def deciding(**replies: SampleReply | str) -> Callable[[SampleRequest], SampleReply | str]:
-    """A model that replies by what was said last, and repeats what tools have returned."""
-
-    def decide(request: SampleRequest) -> SampleReply | str:
-        said = heard(request).removeprefix("(self-prompt): ").partition("Please ")
-        name = (said[2].partition(".")[0] if said[1] else said[0]).strip()
-        return replies.get(name) or f"said: {results(request)}"
-
-    return decide
-
-
-def forks(*prompts: str, **more: Any) -> SampleReply:
-    given = {"prompts": list(prompts), "allow_work": True, **more}
-    return calls(("fork", "branch_self", given))
-
-
-def asks(name: str, **more: Any) -> SampleReply:
-    return calls((f"ask-{name}", "ask", {"name": name, **more}))
-
-
-class Setting:
-    """The stores, and agents over them."""
-
-    def __init__(
-        self,
-        decide: Callable[[SampleRequest], Any],
-        store: CallStore | None = None,
-        branches: BranchService | None = None,
-        **options: Any,
-    ) -> None:
-        self.model = MockModel(decide)
-        self.trees: TreeStore = MemoryTrees()
-        self.store = store
-        self.branches = branches
-        self.events: list[Event] = []
-        self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
-
-    def agent(self, **options: Any) -> Agent:
-        """Another agent, as another process has it."""
-
-        async def listen(event: Event) -> None:
-            self.events.append(event)
-
-        tools = [ask, BranchSelf(), *([Folding(self.branches)] if self.branches else [])]
-        given = {"tools": tools, "calls": self.store, "listener": listen, **self.options}
-        return Agent(self.trees, self.model, **given, **options)
-
-    async def begin(self, **options: Any) -> Node:
-        agent = self.agent(**options)
-        return await agent.say((await agent.begin()).id, "go")
-
-    async def ask(self, node: Node) -> dict[str, str]:
-        """The open questions where a turn has ended: text to id. They are those of the thread."""
-        found = {each.text: each.id for each in await self.agent().open_questions(node)}
-        tree = await self.trees.tree(node.thread_id)
-        assert {each.id for each in open_questions(tree)} == set(found.values())
-        assert tree.refs[HEAD] == node.id
-        return found
-
-    async def answer_all(self, node: Node) -> Node:
-        """Answer what is asked, one after the other, with 1, 2 …, until the turn has ended."""
-        n = 0
-        while asked := await self.ask(node):
-            n += 1
-            node = await self.agent().answer(asked[min(asked)], number(n))
-        await self.check(node)
-        return node
-
-    async def check(self, node: Node) -> list[str]:
-        """All paths are valid requests, and nothing waits; return the kinds of the nodes."""
-        nodes = (await self.trees.tree(node.thread_id)).nodes
-        for each in nodes:
-            path = await self.trees.path(each.id)
-            assert faults(project(path.nodes, path.results)) == []
-        assert await self.agent().cut_off(node.thread_id) is None
-        return [each.kind for each in nodes]
 
 
 either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
@@ -428,3 +319,73 @@ async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> No
     end = await here.agent().answer(asked["x?"], number(1))
     assert "There is no branch" in end.text
     await here.check(end)
+
+
+async def test_a_branch_of_folding_that_had_ended_is_closed_by_the_next_process() -> None:
+    """A process died between the last reply of the branch and its record."""
+    here = Setting(deciding(go="unused"), branches=BranchService())
+    assert here.branches is not None
+    agent = here.agent()
+    [message] = await agent.put((await agent.begin()).id, [(None, "go")])
+    node, thread = agent.dependencies.node, message.thread_id
+    caller = node(thread, message.id, "assistant", folds("y").content)
+    record = (await here.branches.create("y", "y", session_id=thread)).branch
+    use = caller.tool_uses[0].id
+    data: dict[str, JsonValue] = {"tool_use_id": use, "branch_id": record.id}
+    start = node(thread, caller.id, "branch", "y", data=data)
+    ended = node(thread, start.id, "assistant", "y is done")
+    await agent.add([caller])
+    await agent.add([start, ended], head=False)
+    end = await here.agent().go_on(caller)
+    assert end.text == "said: y is done"
+    assert [each.is_open for each in await here.branches.branches(thread)] == [False]
+
+
+# -- limits over several processes -----------------------------------------------------------
+
+
+def priced(decide: Callable[[SampleRequest], Any], spent: list[int], *, reported: bool) -> Any:
+    """The model with the usage of its replies: all that a request allows, or less."""
+
+    def reply(request: SampleRequest) -> SampleReply:
+        made = decide(request)
+        given = made if isinstance(made, SampleReply) else calls(text=made)
+        least, text = prompt_tokens(request), estimate_tokens(said(given))
+        used = Usage(input_tokens=least, output_tokens=min(text, request.max_tokens))
+        spent.append(used.total_tokens)
+        return given.model_copy(update={"usage": used if reported else None})
+
+    return reply
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["reported", "estimated"])
+@pytest.mark.parametrize("seed", range(times(8, gate=3)))
+async def test_a_turn_over_several_processes_keeps_to_its_limits(seed: int, reported: bool) -> None:
+    random, spent = Random(seed), list[int]()
+    limits = TurnLimits(
+        max_tokens=random.choice([1_500, 6_000, 20_000, 80_000]),
+        max_branches=random.choice([5, 12, 40]),
+        max_reply_tokens=60,
+        max_concurrent_requests=random.choice([7, 50]),
+    )
+    here = Setting(priced(program(seed), spent, reported=reported), Modelled(), limits=limits)
+    with suppress(TurnLimitError):
+        await here.answer_all(await here.begin())
+    assert sum(spent) <= (limits.max_tokens or 0)
+    [thread] = await here.trees.threads(2)
+    opened = [each for each in (await here.trees.tree(thread.id)).nodes if each.kind == "branch"]
+    assert len(opened) <= limits.max_branches
+
+
+async def test_a_turn_that_continues_in_another_process_starts_with_its_usage() -> None:
+    spent = list[int]()
+    decide = {"go": asks("A"), "": "done"}
+    model = priced(lambda request: decide[heard(request)], spent, reported=True)
+    here = Setting(model, limits=TurnLimits(max_tokens=100_000))
+    await here.answer_all(await here.begin())
+    most = sum(spent) - 1
+    spent.clear()
+    again = Setting(model, limits=TurnLimits(max_tokens=most))
+    with pytest.raises(TurnLimitError) as refused:
+        await again.answer_all(await again.begin())
+    assert (len(spent), refused.value.used) == (1, spent[0])

@@ -16,8 +16,8 @@ from anabranch._aio import cancel_and_wait
 from anabranch.agents._tool_batch import ToolBatch
 from anabranch.errors import StoreError
 from anabranch.tree import NO_RESULT, Node, Thread
-from tests.agents.test_waiting_branches import deciding
-from tests.chat.test_web_shared_branches import Machines as Branching
+from tests.agents.asking import deciding
+from tests.chat.machines import Machines as Branching
 from tests.chat.test_web_sleeping import Machines, ends_of
 from tests.diary import DONE, forget, note
 

@@ -1,16 +1,30 @@
-"""What an AG-UI client relies on when a model forks itself: a run that has ended has nothing open."""
+"""A model that forks itself in a chat: its run is one, in whatever process, and its branches are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from typing import Any
+
+import pytest
 
 from anabranch import BranchContext, tool
 from anabranch.agents import BranchSelf
+from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import BRANCH
+from anabranch.chat._web.open_work import cancel
+from anabranch.messages import SampleRequest, text_of
+from anabranch.stores import open_run_events
 from anabranch.testing import MockModel, calls
+from tests.agents.asking import Number, deciding, forks, number, program
 from tests.agents.harness import heard
-from tests.chat.web import browsing, message, reserve, resume, run
+from tests.chat.machines import Machines, check, check_branches, events_of, ids_of, open_runs
+from tests.chat.web import browsing, message, on_both_databases, reserve, resume, run
+from tests.diary import DONE, forget, note
+from tests.randomised import times
+
+pytestmark = pytest.mark.usefixtures("nothing_done")
 
 OPENS = {"TEXT_MESSAGE_START": "messageId", "SUBAGENT_STARTED": "subagentRunId"}
 CLOSES = {"TEXT_MESSAGE_END": "messageId", "SUBAGENT_FINISHED": "subagentRunId"}
@@ -74,3 +88,151 @@ async def test_branches_inside_a_tool_are_reported_as_they_open_and_end() -> Non
     assert [each["open"] for each in reported].count(True) == 2
     for path in ("compare/inner#1", "compare/inner#2"):
         assert [each["open"] for each in reported if each["path"] == path] == [True, False]
+
+
+# -- in whatever process ---------------------------------------------------------------------
+
+
+@tool
+async def work(ctx: BranchContext) -> str:
+    """Work until the call is stopped."""
+    await ctx.step(note, "begun", undo=forget)
+    await ctx.log("info", "working")
+    await ctx.step(asyncio.Event().wait, name="work")
+    return "never"
+
+
+@tool(name="work")
+async def busy(ctx: BranchContext) -> str:
+    """Work until the process ends."""
+    await ctx.step(note, "begun", undo=forget)
+    await ctx.log("info", "working")
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool(name="work")
+async def done(ctx: BranchContext) -> str:
+    """Work, and return."""
+    await ctx.step(note, "begun", undo=forget)
+    await ctx.log("info", "working")
+    return "at last"
+
+
+def branching(**replies: Any) -> Callable[[SampleRequest], Any]:
+    """A model that opens two branches, one and two."""
+    return deciding(go=forks("one", "two"), **{"one": "first", "two": "second", **replies})
+
+
+async def until_noticed(process: Conversations) -> None:
+    """Return when a tool has said that it works."""
+    found = await process.find("t1", None)
+    assert found is not None
+    async with aclosing(found.log.follow(0)) as following:
+        async for _, events, _ in following:
+            if any(b"anabranch.notice" in event for event in events):
+                return
+
+
+async def outcomes(process: Conversations) -> list[str]:
+    """How the runs have ended."""
+    events = await events_of(process)
+    return [each["outcome"]["type"] for each in events if each["type"] == "RUN_FINISHED"]
+
+
+@on_both_databases
+@pytest.mark.parametrize("seed", range(times(3, gate=1)))
+async def test_any_process_continues_a_run_in_branches(url: str, seed: int) -> None:
+    here = Machines(url, program(seed), seed)
+    async with here.process() as one, here.process() as two:
+        await here.begun(one)
+        await here.drive(one, two)
+        await here.answer_all(one, two)
+        check(await events_of(two), await one.agent.store.tree("t1"))
+        assert await one.agent.cut_off("t1") is None
+        assert await open_runs(here) == []
+
+
+@pytest.mark.parametrize("from_outside", [False, True], ids=["page", "command"])
+async def test_a_stop_ends_all_branches_of_a_run(url: str, from_outside: bool) -> None:
+    here = Machines(url, branching(one=calls(("use", "work", {}))))
+    async with here.process(work) as one, here.process(work) as two:
+        conversation = await here.begun(one)
+        working = asyncio.create_task(two.advance(await here.engine.next("t1")))
+        await until_noticed(one)
+        events = open_run_events(url)
+        stop = cancel(events, "t1", here.clock) if from_outside else conversation.stop()
+        assert await stop
+        await working
+        await events.close()
+        assert DONE == ["begun", "not begun"]
+        assert await outcomes(one) == ["cancelled"]
+        tree = await one.agent.store.tree("t1")
+        [held] = [each for each in tree.results.values() if each.tool_use_id == "fork"]
+        shown = text_of(held.pending or held.content)
+        assert "1/2 branches completed" in shown
+        assert "Interrupted; nothing was recombined." in shown
+        await here.drive(one, two)
+        assert await open_runs(here) == []
+        assert await outcomes(one) == ["cancelled"]
+
+
+async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(url: str) -> None:
+    here = Machines(url, branching(one=calls(("use", "work", {}))))
+    async with here.process(busy) as one:
+        await here.begun(one)
+        working = asyncio.create_task(one.advance(await here.engine.next("t1")))
+        await until_noticed(one)
+        one.agent.suspend()
+        working.cancel()
+        await asyncio.wait([working])
+    assert DONE == ["begun"]
+    assert await open_runs(here) == [("waiting", 1)]
+    async with here.process(done) as two:
+        await two.upkeep.call_workers()
+        await here.drive(two)
+        assert await outcomes(two) == ["success"]
+        events, tree = await events_of(two), await two.agent.store.tree("t1")
+    check_branches(events)
+    assert sorted(ids_of(events, "anabranch.node")) == sorted(node.id for node in tree.nodes)
+    assert len(ids_of(events, "anabranch.notice")) == 1
+    assert DONE == ["begun"]
+
+
+@tool(name="book")
+async def book_1(ctx: BranchContext) -> str:
+    """Ask, and book."""
+    await ctx.step(note, "reserved")
+    await ctx.elicit(Number, "How many?")
+    return "booked"
+
+
+@tool(name="book")
+async def book_2(ctx: BranchContext) -> str:
+    """Look, ask, and book."""
+    await ctx.step(note, "looked")
+    await ctx.elicit(Number, "How many?")
+    return "booked"
+
+
+async def test_a_run_waits_for_a_process_with_the_version_of_its_branch(url: str) -> None:
+    here = Machines(url, branching(one=calls(("use", "book", {}))))
+    async with (
+        here.process(book_1, code_version="1") as old,
+        here.process(book_2, code_version="2") as new,
+    ):
+        await here.begun(old)
+        await here.drive(old)
+        [question] = await here.asked(new)
+        found = await new.find("t1", None)
+        assert found is not None
+        await found.answer({question.id: number(4)}, "r2")
+        await new.advance(await here.engine.next("t1"))
+        pinned = await here.engine.next("t1")
+        assert pinned.version == "1"
+        await new.advance(pinned)
+        await old.advance(pinned)
+        await here.drive(new)
+        assert await outcomes(new) == ["interrupt", "success"]
+        assert "booked" in str(await events_of(new))
+    assert DONE == ["reserved"]

@@ -24,8 +24,8 @@ from anabranch.messages import SampleRequest
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Surroundings, Thread, TreeStore
-from tests.agents.test_waiting_branches import deciding, forks
-from tests.chat.test_web_shared_branches import Noting, check, events_of
+from tests.agents.asking import deciding, forks
+from tests.chat.machines import Noting, check, events_of
 from tests.chat.test_web_sleeping import DAY
 from tests.chat.test_web_timed_questions import ROW, seat
 from tests.diary import DONE

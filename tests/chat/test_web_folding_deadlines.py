@@ -11,7 +11,7 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.folding import BranchService
 from anabranch.messages import SampleRequest
 from anabranch.testing import calls
-from tests.chat.test_web_shared_branches import Machines, events_of
+from tests.chat.machines import Machines, events_of
 from tests.chat.test_web_sleeping_branches import ends
 from tests.chat.test_web_timed_questions import seat
 from tests.chat.web import reserve

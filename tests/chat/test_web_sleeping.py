@@ -22,7 +22,7 @@ from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
-from tests.chat.test_web_shared_branches import Noting
+from tests.chat.machines import Noting
 from tests.chat.web import on_both_databases
 from tests.diary import DONE, forget, note
 

@@ -1,4 +1,4 @@
-"""Branches that wait for a time, on workers: their run waits as long, or asks, and they go on by themselves."""
+"""Branches that wait for a time: their run waits as long, or asks, and they go on by themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import SampleReply
 from anabranch.testing import calls
-from tests.agents.test_waiting_branches import deciding, forks
-from tests.chat.test_web_shared_branches import Machines, check_branches, events_of, open_calls
+from tests.agents.asking import deciding, forks
+from tests.chat.machines import Machines, check_branches, events_of, open_runs
 from tests.chat.test_web_sleeping import WEEK, poll, remind
 from tests.chat.test_web_timed_questions import ROW, seat
 from tests.diary import DONE
@@ -98,7 +98,7 @@ async def test_a_run_waits_as_long_as_all_of_its_branches_sleep(url: str, lost: 
         here.clock.advance(WEEK)
         await here.due(one)
         assert await ends(one) == ["success"]
-        assert (await open_calls(here), here.engine.wakes) == ([], [])
+        assert (await open_runs(here), here.engine.wakes) == ([], [])
     assert sorted(DONE) == ["first"] * 2 + ["milk"] + ["second"] * 2 + ["third"] * 2 + ["woken"]
 
 
@@ -109,7 +109,7 @@ async def test_a_stop_finds_branches_that_sleep(url: str) -> None:
         await here.due(one)
         await conversation.say("nothing", "r2")
         await here.due(one)
-        assert await open_calls(here) == []
+        assert await open_runs(here) == []
         assert sorted(DONE) == ["any row", "held", "milk", "not milk"]
         await here.at(one, WEEK)
         assert await ends(one) == ["interrupt", "success"]

@@ -14,11 +14,10 @@ from anabranch import BranchContext, tool
 from anabranch._aio import SystemClock, pause
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.branch_work import MOST_ATTEMPTS
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import HEAD, Message, message_in, started
-from anabranch.chat._web.run_work import CUT_OFF, GIVEN_UP
+from anabranch.chat._web.run_work import CUT_OFF, GIVEN_UP, MOST_ATTEMPTS
 from anabranch.engines import InProcessEngine
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls

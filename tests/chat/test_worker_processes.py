@@ -10,14 +10,13 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import psycopg
 import pytest
 
+from tests.chat.machines import check_branches
 from tests.chat.test_web_killed import SCRIPT, TOOLS, until_ended
-from tests.chat.test_web_shared_branches import check_branches
 from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.postgres import Server
 
@@ -72,16 +71,6 @@ class Fleet:
         with psycopg.connect(self.url, autocommit=True) as store:
             store.execute("UPDATE anabranch_call SET leased_until = 1 WHERE owner IS NOT NULL")
             store.execute("UPDATE anabranch_run SET leased_until = 1 WHERE owner IS NOT NULL")
-
-    def let_leases_of_branch_run_out(self, branch: str, effect: str) -> None:
-        """Give up a branch of a killed process, and its call, which has had this effect."""
-        ledger = (self.folder / "ledger").read_text().splitlines()
-        [key] = [line.partition(" ")[2] for line in ledger if line.startswith(f"{effect} ")]
-        with psycopg.connect(self.url, autocommit=True) as store:
-            of_call = "UPDATE anabranch_call SET leased_until = 1 WHERE call_id = %s"
-            store.execute(of_call, [key.partition(":")[0].encode()])
-            of_branch = "UPDATE anabranch_run SET leased_until = 1 WHERE run = %s"
-            store.execute(of_branch, [f"t1/{branch}".encode()])
 
     def effects(self) -> list[str]:
         """What was done, in its order."""
@@ -143,51 +132,28 @@ FORKING = [
 ]
 
 
-async def until_reserved(page: httpx2.AsyncClient, count: int) -> list[tuple[str, str]]:
-    """Return the branches that have made so many reservations, each with its city."""
-    text = ""
-    made: list[dict[str, Any]] = []
-    async with page.stream("GET", "/threads/t1/events?after=0") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            events = events_in(text[: text.rfind("\n\n") + 1])
-            made = [each for each in events if each.get("name") == "anabranch.notice"]
-            if len(made) >= count:
-                break
-    return [(e["subagentRunId"], e["value"]["message"].removeprefix("reserved ")) for e in made]
-
-
 @pytest.mark.long
-async def test_branches_are_worked_on_by_several_processes_and_outlive_one(
-    tmp_path: Path, postgres: Server
-) -> None:
-    """Each worker has one place: two branches that work at the same time are in two processes."""
+async def test_a_run_in_branches_outlives_its_worker(tmp_path: Path, postgres: Server) -> None:
+    """One worker dies in a tool of one branch; another continues all branches, and their turn."""
     fleet = Fleet(tmp_path, postgres.new_url())
     (tmp_path / "script.json").write_text(json.dumps(FORKING))
-    held = [tmp_path / f"held-book-{city}" for city in CITIES]
-    for each in held:
-        each.touch()
-    async with fleet.web() as (_, page), fleet.worker(1) as one, fleet.worker(1) as two:
-        accepted = {"Accept": "application/json"}
-        assert (await page.post("/agui", json=message("go"), headers=accepted)).status_code == 202
-        branch, city = (await until_reserved(page, 2))[0]
-        (tmp_path / f"before-book-{city}").touch()  # there a worker dies
-        for each in held:
-            each.unlink()
-        ends = [asyncio.create_task(each.wait()) for each in (one, two)]
-        died, alive = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        assert [each.result() for each in died] == [-signal.SIGKILL]
-        fleet.let_leases_of_branch_run_out(branch, f"reserve-{city}")
-        sent = await until_ended(page, 0, 1)
-        for living in alive:
-            living.cancel()
+    (tmp_path / f"before-book-{CITIES[-1]}").touch()  # there a worker dies
+    async with fleet.web() as (_, page):
+        async with fleet.worker(1) as one:
+            accepted = {"Accept": "application/json"}
+            sent = await page.post("/agui", json=message("go"), headers=accepted)
+            assert sent.status_code == 202
+            assert await one.wait() == -signal.SIGKILL
+        fleet.let_leases_run_out()
+        async with fleet.worker(1):
+            followed = await until_ended(page, 0, 1)
         nodes = (await page.get("/threads/t1/tree")).json()["nodes"]
     done = [f"{what}-{city}" for what in ("book", "reserve") for city in CITIES]
     assert sorted(fleet.effects()) == sorted(done)
     assert nodes[-1]["content"][0]["text"] == "All is done."
-    events = events_in("\n\n".join(sent))
+    events = events_in("\n\n".join(followed))
     assert "4/4 branches completed" in str(events)
     shown = [each["value"]["id"] for each in events if each.get("name") == "anabranch.node"]
     assert sorted(shown) == sorted(node["id"] for node in nodes)
-    assert numbers_of(sent) == list(range(1, len(sent) + 1))
+    assert numbers_of(followed) == list(range(1, len(followed) + 1))
     check_branches(events)

@@ -34,7 +34,6 @@ from anabranch.agents._answers import (
 )
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import OpenFork, open_fork
-from anabranch.agents._branch_shares import spent_in_turn
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, ignore_event
@@ -46,7 +45,7 @@ from anabranch.agents._timeline import Timeline
 from anabranch.agents._tool_questions import Given, Reply, reply_of
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn, observed, resume, use_line
-from anabranch.agents._turn_limits import TurnLimits
+from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
 from anabranch.tool import Tool
@@ -78,8 +77,6 @@ class Agent:
             answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
-        shares_branches: whether a turn ends where its tools open branches side by side, each of
-            which any process may then work on. That is for an application that calls workers.
 
     Attributes:
         tools: all tools, by name, as they are at present.
@@ -102,7 +99,6 @@ class Agent:
         calls: CallStore | Durability | None = None,
         samples_asked: bool = False,
         code_version: str | None = None,
-        shares_branches: bool = False,
     ) -> None:
         require_parts("Agent()", store, model, capabilities)
         self.tools: ToolSet = ToolSet(tools)
@@ -121,7 +117,6 @@ class Agent:
             durability_of(calls),
             samples_asked,
             "" if calls is None else self.tools.version(code_version),
-            shares_branches,
         )
 
     @property
@@ -348,10 +343,9 @@ class Agent:
     ) -> PathEnd | None:
         """Return the end of the path to a node, by default the head; ``None`` if there is none."""
         around, now = await self.store.around(thread_id, node_id), self.dependencies.clock.now()
-        shared = self.dependencies.shares_branches
         if around is None:
             return None
-        return await PathEnd.read(self.store, around, asleep, now, shared=shared)
+        return await PathEnd.read(self.store, around, asleep, now)
 
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo what tools at the head have done that sleep, or were cut off: they have ended.
@@ -386,8 +380,7 @@ class Agent:
 
     def _turn_in(self, thread: Thread, node: Node) -> Turn:
         continuation = Continuation(self.dependencies.person)
-        shared = self.dependencies.shares_branches
-        earlier = partial(spent_in_turn, self.store, node, shared=shared)
+        earlier = partial(spent_in_turn, self.store, node)
         meter = Meter(self.dependencies.limits, None if node.kind == "user" else earlier)
         return Turn(Timeline(self.dependencies, thread, meter), self.tools, continuation)
 

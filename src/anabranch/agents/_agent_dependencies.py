@@ -75,7 +75,6 @@ class AgentDependencies:
         calls: the store of the tools' calls, and how it is used; ``None`` without one.
         samples_asked: whether tools' samples are asked like questions, instead of the model.
         version: that of the tools' code, where calls are stored.
-        shares_branches: whether branches that run side by side are left to workers.
         suspension: says what an interruption means.
         run: the run for which nodes are added, in whatever process; empty where there is none.
     """
@@ -93,7 +92,6 @@ class AgentDependencies:
     calls: Durability | None
     samples_asked: bool = False
     version: str = ""
-    shares_branches: bool = False
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""
 

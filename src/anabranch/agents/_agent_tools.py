@@ -93,10 +93,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInBranches:
-    """What a tool returns whose branches wait for answers to questions of their tools, or for workers.
+    """What a tool returns whose branches wait for answers to questions of their tools.
 
-    How far they are is in the tree. The tool is used again when one of them can go on here, or all
-    have ended.
+    How far they are is in the tree. The tool is used again when one of them can go on, or all have
+    ended.
     """
 
 
@@ -169,28 +169,6 @@ class AgentTool(Protocol):
         ...
 
 
-@runtime_checkable
-class BranchingTool(AgentTool, Protocol):
-    """A tool that opens branches, which any worker can work on where they have shares.
-
-    Used again, it comes back to the branches that it has opened.
-    """
-
-    def tools_in(
-        self, use: ToolUseBlock, tools: Mapping[str, AgentTool]
-    ) -> Mapping[str, AgentTool]:
-        """Return those of ``tools`` that branches have which ``use`` opens."""
-        ...
-
-    async def work_on(self, here: ToolUse, start: Node) -> None:
-        """Take the branch that begins with ``start`` to its end, or as far as it comes."""
-        ...
-
-    async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
-        """End the branch, which is not worked on any more, with this error."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ToolUse:
     """One use of a tool, as the tool sees it.
@@ -216,13 +194,6 @@ class ToolUse:
     record: Callable[[Outcome], Awaitable[None]]
     continuation: Continuation
     above: Path | None = None
-
-    @property
-    def shares_branches(self) -> bool:
-        """Whether branches that it opens side by side are left to workers."""
-        how = self.continuation
-        is_left_alone = how.person is None and not how.is_over
-        return self.timeline.dependencies.shares_branches and is_left_alone
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return what the agent's model replies to ``request``, which is not of this thread.

@@ -22,7 +22,6 @@ __all__ = [
     "BRANCH_ID",
     "ERROR",
     "PARTIAL",
-    "SHARE",
     "BranchOutcome",
     "BranchProgress",
     "OpenFork",
@@ -36,8 +35,6 @@ BEFORE = "before"
 """In a branch's first node: the first node of the branch that has to end before this one begins."""
 BRANCH_ID = "branch_id"
 """In the first node of a branch of folding: its record. What it returns is the result of its tool."""
-SHARE = "share"
-"""In a branch's first node: its share of the turn's limits; workers work on it, not who has opened it."""
 PARTIAL = "partial"
 """In the node at which a branch has failed: what had been received of its reply."""
 
@@ -69,9 +66,8 @@ class BranchOutcome:
 class BranchProgress:
     """The branches among ``nodes``, parents before children, with the results these hold.
 
-    ``asleep`` are the tool uses that wait for a time, each after the node that calls it; a branch that
-    waits as a whole is there as its first node, without a use. A question whose time is over ``now``
-    makes no tool wait.
+    ``asleep`` are the tool uses that wait for a time, each after the node that calls it. A question
+    whose time is over ``now`` makes no tool wait.
     """
 
     def __init__(
@@ -153,31 +149,22 @@ class BranchProgress:
         return BranchOutcome(start, end)
 
     def is_over(self, start: Node) -> bool:
-        """Whether a branch has ended, or the tool that has opened it has returned.
-
-        A branch of folding that has a share is over when its worker has stored what it returns.
-        """
+        """Whether a branch has ended, or the tool that has opened it has returned."""
         caller = self._known[start.parent_id or ""]
-        if _has_returned(caller, str(start.data.get("tool_use_id")), self._results):
-            return True
-        is_recorded = SHARE in start.data and BRANCH_ID in start.data
-        return not is_recorded and self.outcome(start) is not None
+        tool_use_id = str(start.data.get("tool_use_id"))
+        has_returned = _has_returned(caller, tool_use_id, self._results)
+        return has_returned or self.outcome(start) is not None
 
-    def waits(self, start: Node, *, here: bool = False) -> bool:
-        """Whether a branch can go on only when something is answered, or another branch ends.
-
-        ``here`` is as for :meth:`can_go_on`.
-        """
+    def waits(self, start: Node) -> bool:
+        """Whether a branch can go on only when something is answered, or another branch ends."""
         before = str(start.data.get(BEFORE, ""))
         siblings = self._below.get(start.parent_id or "", [])
         if any(each.id == before and self.outcome(each) is None for each in siblings):
             return True
-        if (start.id, "") in self._asleep:
-            return True
         line = self.line(start)
         if line is None or not line.unfinished:  # then it goes on after their results
             return False
-        return not self.can_go_on(line, here=here)
+        return not self.can_go_on(line)
 
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
@@ -190,39 +177,19 @@ class BranchProgress:
         open_now = [each for each in chosen if self.outcome(each) is None]
         return [each for each in open_now if is_asked or not self.waits(each)]
 
-    def can_go_on(self, line: BatchLine, *, here: bool = False) -> bool:
-        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer.
-
-        ``here`` leaves out what goes on in branches that have shares: workers do that.
-        """
+    def can_go_on(self, line: BatchLine) -> bool:
+        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer."""
         return any(
-            self._is_ready(line, use.id, here=here)
+            self._is_ready(line, use.id)
             for use in line.unfinished
             if not line.is_waiting(use.id, self._now)
             and (line.caller.id, use.id) not in self._asleep
         )
 
-    def _is_ready(self, line: BatchLine, tool_use_id: str, *, here: bool) -> bool:
+    def _is_ready(self, line: BatchLine, tool_use_id: str) -> bool:
         starts = self.opened(line.caller, tool_use_id)
         going = [start for start in starts if not self.is_over(start)]
-        return not going or any(
-            not (here and SHARE in start.data) and not self.waits(start, here=here)
-            for start in going
-        )
-
-    def elsewhere(self, line: BatchLine) -> list[Node]:
-        """Return the branches of the tools of ``line`` with which workers can go on.
-
-        Those inside of them are their workers' business.
-        """
-        found: list[Node] = []
-        for start in (each for use in line.unfinished for each in self.opened(line.caller, use.id)):
-            inner = None if self.is_over(start) else self.line(start)
-            if SHARE in start.data:
-                found += [] if self.is_over(start) or self.waits(start) else [start]
-            elif inner is not None:
-                found += self.elsewhere(inner)
-        return found
+        return not going or any(not self.waits(start) for start in going)
 
     def questions(self, line: BatchLine) -> list[Node]:
         """Return the questions that wait for an answer on ``line``, and those in its branches."""

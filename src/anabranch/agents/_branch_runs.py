@@ -28,7 +28,6 @@ from anabranch.errors import (
     AnabranchError,
     BranchTimeoutError,
     BranchTokenError,
-    ToolError,
 )
 from anabranch.models import INTERRUPTED, ModelError
 from anabranch.tree import SHOWN, Node
@@ -95,13 +94,6 @@ async def run_branches(
     await gather_structured([*(jobs if parallel else [in_order]), *meanwhile])
     if elsewhere:
         raise elsewhere[0]
-
-
-async def fail_branch(turn: Turn, path: Sequence[Node], reason: str) -> None:
-    """End a branch, which has come to the last node of ``path``, with an error."""
-    own = turn.branch()
-    await own.timeline.continue_from(path)
-    await _report(own, await _record_failure(own, path[0], ToolError(reason)))
 
 
 async def _run_branch(

@@ -8,22 +8,21 @@ From the next message on, all of them see the summary.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
+from anabranch.agents._agent_tools import AskedInBranches, Outcome, ToolUse
 from anabranch.agents._branch_progress import (
     ALLOW_WORK,
     BEFORE,
-    SHARE,
     BranchOutcome,
     BranchProgress,
 )
-from anabranch.agents._branch_runs import BranchPath, fail_branch, run_branches
+from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_input import (
     SPEC,
     BranchSelfInput,
@@ -31,14 +30,12 @@ from anabranch.agents._branch_self_input import (
     read_input,
     summary,
 )
-from anabranch.agents._branch_shares import share_data
 from anabranch.agents._ports import Model
 from anabranch.agents._recombination import JUDGES, BranchAnswer, Recombined, recombine
-from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import StoreError, ToolError
-from anabranch.messages import ToolSpec, ToolUseBlock
+from anabranch.messages import ToolSpec
 from anabranch.tree import Node, name_branches, project_each
 
 PLACEHOLDER = "Branching In Progress..."
@@ -83,13 +80,11 @@ class BranchSelf:
         else:
             path = await dependencies.store.path(here.caller.id)
             wanted = await _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
-            starts = _starts(here, wanted)
-            messages = list(project_each(path.nodes, starts, path.results))
-            share = _share(here, wanted, messages)
             # In one write, so that none is missing after a crash.
-            starts = await dependencies.add([replace(s, data={**s.data, **share}) for s in starts])
+            starts = await dependencies.add(_starts(here, wanted))
             fork = _Fork(here, wanted, starts)
-            paths = [] if share else [([s], m) for s, m in zip(starts, messages, strict=True)]
+            messages = project_each(path.nodes, starts, path.results)
+            paths = [([s], m) for s, m in zip(starts, messages, strict=True)]
         try:
             await fork.run(paths)
             if not await fork.has_ended():
@@ -105,28 +100,6 @@ class BranchSelf:
                     await run_shielded(fork.record_interruption())
             raise
         return Outcome(summary(fork.wanted, branches, made))
-
-    def tools_in(
-        self, use: ToolUseBlock, tools: Mapping[str, AgentTool]
-    ) -> Mapping[str, AgentTool]:
-        """Return all ``tools``."""
-        del use
-        return tools
-
-    async def work_on(self, here: ToolUse, start: Node) -> None:
-        """See :meth:`BranchingTool.work_on`."""
-        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
-        if not progress.is_over(start):
-            turn = Turn(here.timeline, here.tools, here.continuation)
-            path, works = progress.path(start), bool(start.data[ALLOW_WORK])
-            await run_branches(turn, [(path, None)], {}, work=works, parallel=False)
-
-    async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
-        """See :meth:`BranchingTool.fail`."""
-        progress = await BranchProgress.below(here.timeline.dependencies.store, here.caller)
-        if not progress.is_over(start):
-            turn = Turn(here.timeline, here.tools, here.continuation)
-            await fail_branch(turn, progress.path(start), reason)
 
     async def _recombined(
         self, here: ToolUse, wanted: BranchSelfInput, branches: Sequence[EndedBranch]
@@ -154,12 +127,7 @@ class _Fork:
         """Note the branches that have ended; return the paths of those that go on now."""
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
         self.outcomes.update(ended)
-        shared = self.here.shares_branches
-        going = [
-            start
-            for start in self.starts
-            if start.id not in self.outcomes and not (shared and SHARE in start.data)
-        ]
+        going = [start for start in self.starts if start.id not in self.outcomes]
         how = self.here.continuation
         now = progress.going(going, how.within, is_asked=how.person is not None)
         if how.is_stopped:  # all of them end, if one would go on
@@ -243,18 +211,6 @@ async def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
             " branching."
         ) from None
     return wanted
-
-
-def _share(
-    here: ToolUse, wanted: BranchSelfInput, messages: Sequence[RequestMessages]
-) -> dict[str, JsonValue]:
-    """Return what the first nodes of branches say that workers work on; nothing for any others.
-
-    Inside of a branch of folding they stay here: what its open requests reserve is in this process.
-    """
-    if not wanted.parallel or here.timeline.branch_of_folding is not None:
-        return {}
-    return share_data(here, len(messages), messages, of=here.block.id)
 
 
 def _starts(here: ToolUse, wanted: BranchSelfInput) -> list[Node]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
-
-from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import (
@@ -18,10 +15,9 @@ from anabranch.agents._agent_tools import (
     Outcome,
     ToolUse,
 )
-from anabranch.agents._branch_progress import BRANCH_ID, SHARE, BranchOutcome, BranchProgress
+from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
-from anabranch.agents._branch_shares import share_data
 from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_input import (
     CreateInput,
@@ -34,7 +30,6 @@ from anabranch.agents._folding_input import (
     spec_of,
     task_text,
 )
-from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
@@ -47,8 +42,6 @@ from anabranch.folding import (
     CreatedBranch,
     FoldingError,
 )
-from anabranch.folding._memory_store import MemoryBranches
-from anabranch.messages import ToolUseBlock
 from anabranch.tree import SHOWN, Node, project_each
 
 
@@ -85,8 +78,6 @@ class BranchCreate(FoldingTool):
         tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
         progress = await _progress(here)
         for start in progress.opened(here.caller, here.block.id):
-            if here.shares_branches and SHARE in start.data:
-                return AskedInBranches()
             return await self._continued(here, tools, start, progress)
         await _check_turn(here)
         created = await self._created(here, wanted)
@@ -94,44 +85,11 @@ class BranchCreate(FoldingTool):
         async with self._closing(here, working):
             path, start = await store.path(here.caller.id), _start(here, created)
             [messages] = project_each(path.nodes, [start], path.results)
-            share = self._share(here, messages)
-            start = replace(start, data={**start.data, **share})
             [opened] = await here.timeline.dependencies.add([start])
             if opened.data[BRANCH_ID] == working.id:
-                if share:
-                    return AskedInBranches()
                 return await self._worked(here, tools, working, ([start], messages))
         await working.service.force(working.id, "another process has opened it")
         return await self.use(here)
-
-    def _share(self, here: ToolUse, messages: RequestMessages) -> dict[str, JsonValue]:
-        """Return what the first node of a branch says that workers work on; nothing for any other.
-
-        Those have one beside it, and a record that workers can read.
-        """
-        if isinstance(self._branches.store, MemoryBranches):
-            return {}
-        count = sum(use.name == self.name for use in here.caller.tool_uses)
-        return share_data(here, count, [messages], of=here.caller.id)
-
-    def tools_in(
-        self, use: ToolUseBlock, tools: Mapping[str, AgentTool]
-    ) -> Mapping[str, AgentTool]:
-        """Return those that were chosen, and the ones of branches themselves."""
-        return _chosen(tools, read_input(CreateInput, use.input, self.name).tools)
-
-    async def work_on(self, here: ToolUse, start: Node) -> None:
-        """See :meth:`BranchingTool.work_on`; when the branch has ended, its message is stored."""
-        progress = await _progress(here)
-        if not progress.is_over(start):
-            outcome = await self._continued(here, here.tools, start, progress)
-            if isinstance(outcome, Outcome):
-                await here.record(outcome)
-
-    async def fail(self, here: ToolUse, start: Node, reason: str) -> None:
-        """See :meth:`BranchingTool.fail`."""
-        forced = await self.branches_of(here).force(str(start.data[BRANCH_ID]), reason)
-        await here.record(seen_outside(forced))
 
     async def _created(self, here: ToolUse, wanted: CreateInput) -> CreatedBranch:
         within = here.timeline.branch_of_folding

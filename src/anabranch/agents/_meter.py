@@ -17,7 +17,7 @@ from functools import partial
 from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account, BudgetError, Reservation
 from anabranch._telemetry import report_turn_tokens
-from anabranch.agents._turn_limits import Charge, Share, Spent, TurnLimitError, TurnLimits
+from anabranch.agents._turn_limits import Charge, Spent, TurnLimitError, TurnLimits
 from anabranch.messages import SampleReply, SampleRequest, Usage
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
@@ -40,10 +40,10 @@ class AdmittedRequest:
 class Meter:
     """Admits the requests of a turn, and counts them.
 
-    The turn shares one with all branches that are worked on in the same process.
+    The turn shares one with all its branches.
 
     Attributes:
-        limits: of the turn, or of the branch that alone is worked on here.
+        limits: of the turn.
         earlier: returns what was used before, in whatever process; ``None`` if nothing was.
         account: what the turn has spent and reserved.
     """
@@ -55,7 +55,6 @@ class Meter:
     _reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     _branches: int = 0
     _priced: str | None = None
-    _shares: dict[str, Share | None] = field(init=False, default_factory=dict[str, "Share | None"])
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -66,13 +65,10 @@ class Meter:
         """Count what was used before, once."""
         async with self._reading:
             if self.earlier is not None:
-                self._count(await self.earlier())
-                self.earlier = None
-
-    def _count(self, spent: Spent) -> None:
-        self.account.tokens += spent.tokens
-        self.account.cost += spent.cost
-        self._branches += spent.branches
+                spent, self.earlier = await self.earlier(), None
+                self.account.tokens += spent.tokens
+                self.account.cost += spent.cost
+                self._branches += spent.branches
 
     async def open_branches(self, count: int) -> None:
         """Count ``count`` branches that are about to be opened.
@@ -86,34 +82,6 @@ class Meter:
         if self._branches + count > limit:
             raise TurnLimitError("branches", self._branches, limit)
         self._branches += count
-
-    def share(self, caller: str, count: int, needed: int) -> Share | None:
-        """Set aside an equal part of what is left for each of ``count`` branches, and return it.
-
-        One more part stays for the turn itself. There are no shares, ``None``, where one would not
-        hold a first request of ``needed`` tokens, or no request at all.
-
-        Args:
-            caller: names the tools that open the branches, so that each of them has the same.
-            count: how many branches these open.
-            needed: tokens of the first request of a branch.
-        """
-        if caller not in self._shares:
-            limits, account, parts = self.limits, self.account, count + 1
-            tokens = None if account.left is None else account.left // parts
-            cost = None
-            if limits.max_cost is not None:
-                cost = max(0.0, limits.max_cost - account.cost - account.reserved_cost) / parts
-            requests = limits.max_concurrent_requests // parts
-            branches = (limits.max_branches - self._branches) // parts
-            share = Share(tokens, cost, branches, requests)
-            if requests == 0 or (tokens is not None and tokens <= needed):
-                self._shares[caller] = None
-            else:
-                self._shares[caller] = share
-                for _ in range(count):
-                    self._count(share.whole)
-        return self._shares[caller]
 
     @asynccontextmanager
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:

@@ -18,9 +18,7 @@ class PathEnd:
     Attributes:
         around: the path, with what follows there.
         can_go_on: whether a tool, or a branch of one, can go on now, without another answer.
-        goes_on_here: whether that is so in the process which leads the turn, or all tools have
-            returned there, and the model has not read that yet.
-        branches: the first nodes of the branches with which workers can go on.
+        is_unread: whether all tools have returned, and the model has not read that yet.
         questions: what waits for an answer, in the order of the line; then that in branches.
         until: when the first of their tools goes on without an answer; for most, never.
         is_cut_off: whether a tool has neither returned nor asked itself: it sleeps, was never
@@ -29,8 +27,7 @@ class PathEnd:
 
     around: Surroundings
     can_go_on: bool = False
-    goes_on_here: bool = False
-    branches: Sequence[Node] = ()
+    is_unread: bool = False
     questions: Sequence[Node] = ()
     until: float = math.inf
     is_cut_off: bool = False
@@ -42,14 +39,11 @@ class PathEnd:
         around: Surroundings,
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
-        *,
-        shared: bool = False,
     ) -> PathEnd:
         """Return the end of a path; branches are read, if there are any.
 
         The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. A
-        question whose time is over ``now`` holds up no tool. ``shared`` says that workers go on
-        with branches that have shares.
+        question whose time is over ``now`` holds up no tool.
         """
         line = BatchLine.read(around)
         if line is None:
@@ -57,9 +51,6 @@ class PathEnd:
         below = around.below[line.caller.id]
         progress = await BranchProgress.below(store, line.caller, below, asleep, now)
         can_go_on = progress.can_go_on(line)
-        here = progress.can_go_on(line, here=True) if shared else can_go_on
-        branches = progress.elsewhere(line) if shared else ()
         questions, until = progress.questions(line), progress.until(line)
         cut_off = any(line.round_id(use.id) is None for use in line.unfinished)
-        here = here or not line.unfinished
-        return cls(around, can_go_on, here, branches, questions, until, cut_off)
+        return cls(around, can_go_on, not line.unfinished, questions, until, cut_off)

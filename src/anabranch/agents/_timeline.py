@@ -18,7 +18,6 @@ from typing import TypeAlias
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch._asking.tokens import prompt_tokens
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._append_queue import AppendQueue, added_or_found
 from anabranch.agents._branch_progress import said_in
@@ -191,10 +190,6 @@ class Timeline:
     async def _messages_at(self, node: Node) -> RequestMessages:
         path = await self.dependencies.store.path(node.id)
         return project(path.nodes, path.results)
-
-    def needed(self, messages: RequestMessages) -> int:
-        """Return about how many tokens the request with these messages takes, without its reply."""
-        return prompt_tokens(self._request(messages)) if self.meter.account.is_limited else 0
 
     def _request(self, messages: RequestMessages) -> SampleRequest:
         return SampleRequest(

@@ -27,7 +27,6 @@ from anabranch.agents._agent_tools import (
     Asked,
     AskedInBranches,
     Asleep,
-    BranchingTool,
     Continuation,
     Outcome,
     ToolUse,
@@ -205,7 +204,8 @@ class ToolBatch:
                 return Outcome(CUT, is_error=True)
             if use.malformed is not None:
                 return Outcome(refusal(use.name, use.malformed), is_error=True)
-            if self._continuation.is_stopped and not isinstance(tool, CalledTool | BranchingTool):
+            has_calls = isinstance(tool, CalledTool) or tool.placeholder is not None
+            if self._continuation.is_stopped and not has_calls:
                 return Outcome.interrupted()  # it has nothing to undo
             return await tool.use(here)
         except ELSEWHERE:

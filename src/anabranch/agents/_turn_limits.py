@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic import JsonValue
 
 from anabranch._budget import Limits
 from anabranch.errors import AnabranchError
 from anabranch.messages import Usage
+from anabranch.tree import Node, TreeStore
+from anabranch.tree._person_view import is_said
 
 ESTIMATE = "estimate"
 """In a node: tokens and cost of requests whose provider has reported none, as they were counted."""
@@ -28,14 +30,6 @@ class Spent:
         """Return what both have used."""
         return Spent(
             self.tokens + other.tokens, self.cost + other.cost, self.branches + other.branches
-        )
-
-    def or_more(self, other: Spent) -> Spent:
-        """Return this, or of each kind what ``other`` has where that is more."""
-        return Spent(
-            max(self.tokens, other.tokens),
-            max(self.cost, other.cost),
-            max(self.branches, other.branches),
         )
 
 
@@ -134,6 +128,41 @@ class SideUsage:
         return total.usage, data
 
 
+async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
+    """Return the usage of the turn that continues at ``node``: on its path and in all its branches.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    tree = await store.tree(node.thread_id)
+    known = {each.id: each for each in tree.nodes}
+    path = [node]
+    while not is_said(path[-1]) and (above := known.get(path[-1].parent_id or "")) is not None:
+        path.append(above)
+    on_path = {each.id for each in path if not is_said(each)}
+    inside = set[str]()
+    for each in tree.nodes:  # parents come before children
+        is_first = each.parent_id in on_path and (
+            each.parent_id == node.id or each.kind == "branch"
+        )
+        if (is_first or each.parent_id in inside) and not is_said(each):
+            inside.add(each.id)
+    return _sum(each for each in tree.nodes if each.id in on_path | inside)
+
+
+def _sum(nodes: Iterable[Node]) -> Spent:
+    total = Spent()
+    for node in nodes:
+        estimate = cast("dict[str, Any]", node.data.get(ESTIMATE) or {})
+        tokens = 0 if node.usage is None else node.usage.total_tokens
+        total += Spent(
+            tokens + int(estimate.get("tokens", 0)),
+            float(cast("float", node.data.get("cost", 0.0))) + float(estimate.get("cost", 0.0)),
+            branches=node.kind == "branch",
+        )
+    return total
+
+
 Price: TypeAlias = Callable[[str, Usage], float]
 """Returns the cost of a reply, in any currency, from the model's name and the reply's usage."""
 
@@ -201,35 +230,3 @@ class TurnLimits:
 def of_tools(limits: Limits) -> Limits:
     """Return what ``limits`` of a turn are for each call of a tool: its tokens are the turn's."""
     return replace(limits, max_tokens=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A part of a turn's limits, for a branch that another process works on.
-
-    Attributes:
-        tokens: as ``max_tokens``; ``None`` if the turn's are not limited.
-        cost: as ``max_cost``; ``None`` if the turn's is not limited.
-        branches: as ``max_branches``.
-        requests: as ``max_concurrent_requests``.
-    """
-
-    tokens: int | None
-    cost: float | None
-    branches: int
-    requests: int
-
-    def of(self, limits: TurnLimits) -> TurnLimits:
-        """Return ``limits`` with these in place of the turn's own."""
-        return replace(
-            limits,
-            max_tokens=self.tokens,
-            max_cost=self.cost,
-            max_branches=self.branches,
-            max_concurrent_requests=self.requests,
-        )
-
-    @property
-    def whole(self) -> Spent:
-        """What has been used when all of it has."""
-        return Spent(self.tokens or 0, self.cost or 0.0, self.branches)

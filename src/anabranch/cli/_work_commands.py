@@ -124,13 +124,10 @@ def cancel_command(
 ) -> None:
     """Stop the run of a conversation with all its branches, wherever it is in progress."""
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import BranchNotStoppedError, cancel  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import cancel  # noqa: PLC0415 - an extra
 
     async def work(stores: Stores) -> bool:
-        try:
-            return await cancel(stores.events, await _whole(stores, name), SystemClock())
-        except BranchNotStoppedError as error:
-            raise FailedError(str(error)) from None
+        return await cancel(stores.events, await _whole(stores, name), SystemClock())
 
     if not _with_stores(store, work):
         raise _none_open(name)

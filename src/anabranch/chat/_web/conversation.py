@@ -11,14 +11,12 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from anabranch._aio import run_shielded
 from anabranch._durable.run_events import EventId
 from anabranch._telemetry import trace_here
 from anabranch.agents import Agent, QuestionAnsweredError, QuestionExpiredError
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
-from anabranch.chat._web.branch_work import BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
@@ -54,7 +52,6 @@ class Conversation:
     Attributes:
         thread_id: the thread.
         log: what happens in it.
-        branches: its branches that any worker works on.
     """
 
     def __init__(
@@ -75,10 +72,7 @@ class Conversation:
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
         self._work = TurnWork(agent, thread.id)
-        self.branches: BranchWork = BranchWork(
-            agent, self.log, self._right, writer, self._wake_again
-        )
-        self._runs = RunWork(agent, questions, self.branches, self.log, self._right, self._wake)
+        self._runs = RunWork(agent, questions, self.log, self._right, self._wake)
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
@@ -103,8 +97,7 @@ class Conversation:
     @property
     def is_idle(self) -> bool:
         """Whether nothing happens in it in this process."""
-        works = not (self._runs.is_idle and self.branches.is_idle)
-        in_progress = works or self._new or self._lock.locked()
+        in_progress = not self._runs.is_idle or self._new or self._lock.locked()
         return not in_progress and self.log.is_written
 
     @property
@@ -134,10 +127,7 @@ class Conversation:
         async with self._lock:
             turn = self._new_turn()
             try:
-                after = await turn.begin(started(self.log.shown_id, run_id, message))
-                if turn.times.alarm:
-                    await self.branches.call_off()
-                return after
+                return await turn.begin(started(self.log.shown_id, run_id, message))
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
@@ -158,8 +148,6 @@ class Conversation:
                 except ToolError:  # another process has tried it again since
                     await turn.succeed(is_empty=True)
                     raise
-                if turn.times.alarm:
-                    await self.branches.call_off()
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
@@ -192,9 +180,6 @@ class Conversation:
                 if turn.run is None:  # it may have ended before the answers were there
                     with suppress(BusyError):
                         after = await turn.begin(begins)
-                # Branches may wait, of which one can go on now.
-                if turn.run is None or turn.times.alarm:
-                    await self.branches.call_all()
             except QuestionAnsweredError:  # just now, by another process, which has found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
             except QuestionExpiredError:  # likewise: its tool goes on there
@@ -258,13 +243,13 @@ class Conversation:
             return
         await self._wake(OpenRun(run_id))
 
-    async def _wake(self, run: OpenRun, turn: str = "", *, call: str = "") -> None:
-        """Call a worker for a run, or a branch, that waits: at its time, if it waits for one."""
+    async def _wake(self, run: OpenRun) -> None:
+        """Call a worker for a run that waits: at its time, if it waits for one."""
         # It may have waited for this version before, under the same name: that wake is done.
         at = self._agent.dependencies.clock.now() if run.version else 0.0
         wake = Wake(
-            call or self.thread_id,
-            turn or run.name,
+            self.thread_id,
+            run.name,
             RUNS,
             run.version,
             share=self._share,
@@ -277,11 +262,6 @@ class Conversation:
             logger.warning(
                 "%r: no worker was called for a run: %s; it is looked for later", wake.call, error
             )
-
-    async def _wake_again(self, call: str, run: OpenRun) -> None:
-        """Call a worker for what has waited before under the same name: at another time."""
-        now = self._agent.dependencies.clock.now()
-        await self._wake(run if run.until else replace(run, until=now), run.name, call=call)
 
     async def close(self) -> None:
         """Leave to other processes what no worker has taken here, and store what was reported."""

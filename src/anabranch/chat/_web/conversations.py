@@ -32,7 +32,6 @@ from anabranch.agents._agent_dependencies import offered
 from anabranch.agents._call_expiry import end_calls
 from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import Plugin
-from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
@@ -73,8 +72,8 @@ class Conversations:
         tool_limits: of each call of a tool, in addition to the tool's own.
         capabilities: what tools may ask for; by default, everything that the model offers.
         samples_asked: whether clients answer the tools' samples, instead of the model.
-        engine: calls the workers that work on runs, and on branches side by side, any of which
-            may be in another process; by default, runs are worked on in this one, with all branches.
+        engine: calls the workers that work on runs, any of which may be in another process; by
+            default, runs are worked on in this one.
         max_backlog: how many runs may wait for a worker when another begins.
         now: seconds that never go back, for the backlog.
         clock: the time; by default, the system's.
@@ -127,7 +126,6 @@ class Conversations:
             calls=calls,
             samples_asked=samples_asked,
             code_version=code_version,
-            shares_branches=engine is not None,
         )
         self.questions: Questions = Questions(
             self.agent.dependencies,
@@ -209,8 +207,8 @@ class Conversations:
         return sum(each.is_untaken for each in self._threads.values())
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run of a thread, or on a branch of one, if it waits for a worker."""
-        thread_id, start_id = split_call(wake.call)
+        """Work on the run of a thread, if it waits for a worker."""
+        thread_id = wake.call
         conversation = self._threads.get(thread_id)
         if conversation is None:
             thread = await self.agent.store.thread(thread_id)
@@ -222,10 +220,7 @@ class Conversations:
                 )
                 return
             conversation = self._in(thread)
-        if start_id:
-            await conversation.branches.advance(start_id)
-        else:
-            await conversation.advance(wake.turn)
+        await conversation.advance(wake.turn)
 
     @asynccontextmanager
     async def running(

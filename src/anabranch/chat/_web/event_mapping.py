@@ -40,11 +40,9 @@ from anabranch.agents import (
     ToolSuspended,
 )
 from anabranch.agents._batch_line import ASIDE
-from anabranch.agents._branch_progress import SHARE
 from anabranch.agents._branch_states import WAITS
 from anabranch.agents._tool_questions import question_id
 from anabranch.chat._web.log_writer import TextPiece
-from anabranch.chat._web.run_input import WORKER
 from anabranch.chat._web.shown_node import is_interrupted, shown_data
 from anabranch.messages import text_of
 from anabranch.tree import Node, node_to_json
@@ -59,14 +57,10 @@ Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
-    """Maps the events of one run, in their order; or those of one branch, which workers work on.
+    """Maps the events of one run, in their order."""
 
-    Such a branch begins among the events of the run, and is open then; its own mapping ends it.
-    """
-
-    def __init__(self, branch: Node | None = None) -> None:
-        self._worker = branch
-        self._branches: dict[str, str] = {} if branch is None else {branch.id: branch.id}
+    def __init__(self) -> None:
+        self._branches: dict[str, str] = {}
         """Node id to the branch that it is in."""
         self._messages: dict[str, str] = {}
         """Id of the node that a reply follows to the id of the message that is open for it."""
@@ -82,9 +76,6 @@ class EventMapping:
     def go_on_after(self, events: Collection[bytes]) -> None:
         """Take note of what the log has of a run that was cut off: its notices come once more."""
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
-        own = self._worker
-        if own is not None and _is_open(own.id, events):
-            self._subagents[own.id] = own
 
     def map(self, event: Event) -> Iterable[Mapped]:
         """Return what ``event`` is in AG-UI."""
@@ -196,15 +187,6 @@ class EventMapping:
         begun = TextMessageStartEvent(message_id=message, role="assistant", subagent_run_id=branch)
         return [begun, TextPiece(message, event.text, branch)]
 
-    def _started(self, branch: Node) -> BaseEvent:
-        own = branch if SHARE in branch.data else self._worker
-        return SubagentStartedEvent(
-            subagent_run_id=branch.id,
-            name="branch",
-            description=branch.shown,
-            metadata=None if own is None else {WORKER: own.id},
-        )
-
     def _resumed(self, path: Sequence[Node]) -> Iterator[BaseEvent]:
         start = path[0]
         self._around[start.id] = self._branches.get(start.parent_id or "")
@@ -213,7 +195,7 @@ class EventMapping:
             self._ask(node)
         if start.id not in self._subagents:
             self._subagents[start.id] = start
-            yield self._started(start)
+            yield _started(start)
 
     def _node(self, node: Node) -> Iterator[Mapped]:
         parent = node.parent_id or ""
@@ -223,9 +205,8 @@ class EventMapping:
         self._ask(node)
         if node.kind == "branch":
             self._around[node.id] = self._branches.get(parent)
-            if SHARE not in node.data:
-                self._subagents[node.id] = node
-            yield self._started(node)
+            self._subagents[node.id] = node
+            yield _started(node)
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
         if message is None and node.kind == "assistant" and node.text:  # it was not streamed
             message = f"after-{parent}"
@@ -236,13 +217,6 @@ class EventMapping:
         if message is not None:
             yield TextMessageEndEvent(message_id=message, subagent_run_id=branch)
         yield CustomEvent(name=NODE, value=shown_node(node), subagent_run_id=branch)
-
-
-def _is_open(branch: str, events: Iterable[bytes]) -> bool:
-    """Whether a branch has begun in a log, and has not ended."""
-    named = b'"subagentRunId":%s' % to_json(branch)
-    own = [each for each in events if each.startswith(b'{"type":"SUBAGENT_') and named in each]
-    return bool(own) and own[-1].startswith(b'{"type":"SUBAGENT_STARTED"')
 
 
 def shown_in(events: Iterable[bytes]) -> set[str]:
@@ -256,6 +230,10 @@ def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
     custom = (each for each in events if each.startswith(b'{"type":"CUSTOM"') and named in each)
     found = (CustomEvent.model_validate_json(each) for each in custom)
     return {each.value["id"] for each in found if each.name == name}
+
+
+def _started(branch: Node) -> BaseEvent:
+    return SubagentStartedEvent(subagent_run_id=branch.id, name="branch", description=branch.shown)
 
 
 def _succeeded(branch: str) -> BaseEvent:

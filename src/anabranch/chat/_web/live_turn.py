@@ -52,7 +52,6 @@ class LiveTurn:
     Args:
         log: where it reports.
         right: allows one run at a time.
-        mapping: maps its events; by default, those of a run.
 
     Attributes:
         run: the run, as it was when this process took it; ``None`` while it has none.
@@ -65,9 +64,7 @@ class LiveTurn:
             it is undone here, and none of its failures is recorded.
     """
 
-    def __init__(
-        self, log: ThreadLog, right: ThreadLease, mapping: EventMapping | None = None
-    ) -> None:
+    def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
         self.message: Message | None = None
@@ -77,7 +74,7 @@ class LiveTurn:
         self.times: TurnTimes = TurnTimes()
         self._log = log
         self._right = right
-        self._mapping = mapping or EventMapping()
+        self._mapping = EventMapping()
         self._lease: RenewedLease | None = None
         self._taken: TakenRun | None = None
         self._is_lost = False

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from anabranch._aio import Clock
 from anabranch._durable.run_events import RunEvents
-from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.live_turn import stop_run
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_run import OpenRun
@@ -104,7 +103,7 @@ class Backlog:
         return waiting + here, taken - here
 
 
-WorkState: TypeAlias = Literal["waiting", "asleep", "in branches", "running", "cut off"]
+WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
 ALL = 100_000
 """More than is open at the same time."""
@@ -115,10 +114,10 @@ class OpenWork:
     """A run that has not ended.
 
     Attributes:
-        thread: its conversation; for a branch that has a worker of its own, ``THREAD/BRANCH``.
+        thread: its conversation.
         run: the run.
-        state: ``waiting`` for a worker, ``asleep``, ``in branches`` while it waits until those let
-            it go on, ``running``, or ``cut off`` when its process has died.
+        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` when its process
+            has died.
         attempt: how many processes have left it, or died over it.
         events: the number of the last event of its conversation.
         version: the version of the tools' code that it waits for; empty if any will do.
@@ -134,45 +133,24 @@ class OpenWork:
     until: float = 0.0
 
 
-class BranchNotStoppedError(Exception):
-    """A branch was to be stopped by itself."""
-
-    def __init__(self, branch: str, thread: str) -> None:
-        super().__init__(
-            f"{branch!r} is a branch of {thread!r}; `anabranch work cancel {thread}` stops the run"
-            " with all its branches."
-        )
-
-
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
     """Return the open work, at most so much; what waits longest comes first.
 
     Raises:
         StoreError: the store failed.
     """
-    leases = await _open_runs(events)
-    branching = _branching(leases)
+    leases = await events.overdue(math.inf, ALL)
+    runs = [(name, OpenRun.of(owner)) for name, owner, _ in leases]
     found: list[OpenWork] = []
-    for name, run in [each for each in leases if not each[1].is_alarm][:limit]:
+    for name, run in [each for each in runs if not each[1].is_alarm][:limit]:
         state: WorkState = "waiting"
         if run.worker:
             state = "running" if await events.holder(name, now) else "cut off"
         elif run.until > now:
-            state = "in branches" if name in branching else "asleep"
-        until = 0.0 if state == "in branches" else run.until
-        last = await events.last(split_call(name)[0])
-        found.append(OpenWork(name, run.run_id, state, run.attempt, last, run.version, until))
+            state = "asleep"
+        last = await events.last(name)
+        found.append(OpenWork(name, run.run_id, state, run.attempt, last, run.version, run.until))
     return found
-
-
-async def _open_runs(events: RunEvents) -> list[tuple[str, OpenRun]]:
-    """Return all that has a lease, those of branches as well."""
-    return [(name, OpenRun.of(owner)) for name, owner, _ in await events.overdue(math.inf, ALL)]
-
-
-def _branching(runs: Sequence[tuple[str, OpenRun]]) -> set[str]:
-    """Return the conversations with branches that workers share."""
-    return {thread for thread, branch in (split_call(name) for name, _ in runs) if branch}
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
@@ -196,27 +174,21 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
-    """Return the time for which the run of a conversation sleeps, 0 if it does not: in branches, say.
+    """Return the time for which the run of a conversation sleeps, 0 if it does not.
 
     Raises:
         StoreError: the store failed.
     """
     run = OpenRun.of(await events.holder(thread, 0.0) or "")
-    if run.until <= now or run.worker or run.is_alarm:
-        return 0.0
-    return 0.0 if thread in _branching(await _open_runs(events)) else run.until
+    return 0.0 if run.until <= now or run.worker or run.is_alarm else run.until
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
     """Stop the run of a conversation, with all its branches; false if there is none.
 
     Raises:
-        BranchNotStoppedError: ``thread`` is a branch, which ends with its run only.
         StoreError: the store failed.
     """
-    whole, branch = split_call(thread)
-    if branch:
-        raise BranchNotStoppedError(thread, whole)
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()

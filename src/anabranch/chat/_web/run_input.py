@@ -22,9 +22,6 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
-WORKER = "worker"
-"""In the metadata of a branch's beginning: the branch that is worked on in a process of its own with it."""
-
 
 class Head(Enum):
     """Where the conversation is: below the last node that was added to it."""
@@ -76,14 +73,9 @@ def message_in(event: bytes) -> Message | None:
     return None if raw is None else Message(raw["text"], raw.get("at", HEAD))
 
 
-def ends_of_all_open(events: Sequence[bytes], worker: str | None = None) -> list[BaseEvent]:
-    """Return the ends of replies and branches of a run that was cut off: what is open is begun again.
-
-    They are those of the process that works on the run; or on the branch ``worker``, which itself
-    stays open.
-    """
+def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
+    """Return the ends of replies and branches of a run that was cut off: what is open is begun again."""
     replies, branches = dict[str, str | None](), list[str]()
-    workers = dict[str | None, str | None]()
     for event in events:
         if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):
             begun = TextMessageStartEvent.model_validate_json(event)
@@ -91,9 +83,7 @@ def ends_of_all_open(events: Sequence[bytes], worker: str | None = None) -> list
         elif event.startswith(b'{"type":"TEXT_MESSAGE_END"'):
             replies.pop(TextMessageEndEvent.model_validate_json(event).message_id, None)
         elif event.startswith(b'{"type":"SUBAGENT_STARTED"'):
-            opened = SubagentStartedEvent.model_validate_json(event)
-            branches.append(opened.subagent_run_id)
-            workers[opened.subagent_run_id] = (opened.metadata or {}).get(WORKER)
+            branches.append(SubagentStartedEvent.model_validate_json(event).subagent_run_id)
         elif event.startswith(b'{"type":"SUBAGENT_FINISHED"'):
             branches.remove(SubagentFinishedEvent.model_validate_json(event).subagent_run_id)
     suspended = SubagentFinishedSuspendedOutcome(type="suspended")
@@ -101,11 +91,9 @@ def ends_of_all_open(events: Sequence[bytes], worker: str | None = None) -> list
         *(
             TextMessageEndEvent(message_id=name, subagent_run_id=each)
             for name, each in replies.items()
-            if workers.get(each) == worker
         ),
         *(
             SubagentFinishedEvent(subagent_run_id=each, outcome=suspended)
             for each in branches[::-1]
-            if workers[each] == worker != each
         ),
     ]

@@ -1,7 +1,7 @@
 """The work on the runs of one conversation: a worker takes a run to its end, or as far as it comes now.
 
 It ends at a person's questions, which are in the store before anyone is shown them; or it waits, under
-its thread's lease, for other code, for a time, or for branches that other workers have.
+its thread's lease, for other code, or for a time.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch.agents import Agent
-from anabranch.chat._web.branch_work import MOST_ATTEMPTS, Asleep, BranchWork
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
-from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, BusyError, ThreadLease
+from anabranch.chat._web.thread_lease import SECONDS, STOP, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
+from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import ASIDE, TurnWork, has_replied
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
 from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
+
+MOST_ATTEMPTS = 5
+"""How many processes may die over one run."""
 
 CUT_OFF = (
     "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run"
@@ -43,7 +46,6 @@ class RunWork:
     Args:
         agent: leads the conversation.
         questions: reads its questions.
-        branches: those that workers work on beside a run.
         log: the thread's events.
         right: the right to run in the thread.
         wake: calls a worker for a run that waits.
@@ -53,14 +55,12 @@ class RunWork:
         self,
         agent: Agent,
         questions: Questions,
-        branches: BranchWork,
         log: ThreadLog,
         right: ThreadLease,
         wake: Callable[[OpenRun], Awaitable[None]],
     ) -> None:
         self._agent = agent
         self._questions = questions
-        self._branches = branches
         self._log = log
         self._thread_id = log.thread_id
         self._right = right
@@ -86,7 +86,7 @@ class RunWork:
         """
         if (turn := await self._expected(new, waiting)) is None and waiting.until:
             await self._look_again(waiting)
-        is_sure, asleep = self._agent.dependencies.calls is not None, dict[tuple[str, str], float]()
+        is_sure, asleep = self._agent.dependencies.calls is not None, Asleep()
         while turn := turn or await self._next_turn(asleep, is_sure=is_sure):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
@@ -143,7 +143,7 @@ class RunWork:
         alarm = held if held is not None and held.until <= now else None
         if not is_sure and alarm is None:
             return None
-        end, _ = await self._branches.look(asleep)
+        end = await self._agent.end(self._thread_id, asleep=asleep)
         if end is None or not end.can_go_on:
             if alarm is not None:
                 await self._move(alarm, math.inf if end is None else end.until)
@@ -213,22 +213,19 @@ class RunWork:
         """Whether no effect is repeated by a run that was cut off."""
         is_stored = self._agent.dependencies.calls is not None
         end = None if is_stored else await self._agent.end(self._thread_id)
-        return end is None or not (end.can_go_on and end.goes_on_here)
+        return end is None or not end.can_go_on
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
         """End a turn that has come to ``last``, after all that can go on now: this decides how.
 
         It ends wholly, or with a person's questions; or it waits for a time.
         """
-        asked, asleep, until = list[Interrupt](), dict[tuple[str, str], float](), math.inf
+        asked, asleep, until = list[Interrupt](), Asleep(), math.inf
         await self._show_missed(turn, last)
         while last.kind in ASIDE or last.tool_uses:
-            now = self._agent.dependencies.clock.now()
-            end, asleep = await self._branches.look(turn.times.asleep(now))
-            if end is not None and end.branches and not end.goes_on_here:
-                await self._wait_for_branches(turn, asleep, min([*asleep.values(), end.until]))
-                return
-            if end is None or not end.goes_on_here:
+            asleep = turn.times.asleep(self._agent.dependencies.clock.now())
+            end = await self._agent.end(self._thread_id, asleep=asleep)
+            if end is None or not (end.can_go_on or end.is_unread):
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await self._agent.end(self._thread_id, last.id)
                 asked = [] if end is None else await self._questions.asked_at(end)
@@ -243,7 +240,6 @@ class RunWork:
                 await self._wake(OpenRun("", until=until))
         elif until < math.inf:
             await self._wait(turn, until=until)
-            await self._branches.call_all(asleep)
         else:
             await turn.succeed()
 
@@ -251,15 +247,6 @@ class RunWork:
         """Report what is on the path to ``last`` that another process has stored, and not reported."""
         if turn.is_taken_over:
             await turn.show_missed((await self._agent.store.path(last.id)).nodes)
-
-    async def _wait_for_branches(self, turn: LiveTurn, asleep: Asleep, until: float) -> None:
-        """Have a run wait until its branches let it go on, and workers called for these.
-
-        It looks at them from time to time as well: a call may be lost.
-        """
-        now = self._agent.dependencies.clock.now()
-        if await turn.hand_over(is_called=True, until=min(until, now + WAITS)) is not None:
-            await self._branches.call_all(asleep)
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Have a run wait for a worker of a version, or until a time."""
@@ -273,8 +260,8 @@ class RunWork:
         So do tools end that the stop has kept from beginning: else another run began with them.
         """
         try:
-            is_shared, end = await self._branches.end(), await self._agent.end(self._thread_id)
-            if is_shared or turn.has_slept or (end is not None and end.is_cut_off):
+            end = await self._agent.end(self._thread_id)
+            if turn.has_slept or (end is not None and end.is_cut_off):
                 await self._agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
             logger.warning(

@@ -147,28 +147,6 @@ class ThreadLease:
                 raise BusyError
             await pause(self._clock, SOON)  # this same run is about to begin in another process
 
-    async def call(self, run_id: str) -> OpenRun | None:
-        """Have something wait for a worker that belongs to a run; ``None`` if it has one already.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        run, until = OpenRun(run_id), self._clock.now() + WAITS
-        is_new = await self._events.lease(self._thread_id, run.name, ALWAYS, until)
-        return run if is_new else None
-
-    async def is_left(self) -> bool:
-        """Whether no worker has what :meth:`call` was for; if it waits for one, it does no longer.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        owner = await self._events.holder(self._thread_id, self._clock.now())
-        if owner is not None and not OpenRun.of(owner).worker:
-            await self._events.release(self._thread_id, owner)
-            owner = None
-        return owner is None
-
     async def take(
         self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> tuple[RenewedLease, TakenRun] | None:
@@ -251,15 +229,6 @@ class ThreadLease:
         is_sought = await take_over(self._thread_id, run.name, sought.name, math.inf, now)
         return replace(sought, until=now) if is_sought else None
 
-    async def ring(self) -> OpenRun | None:
-        """Have the thread looked at now if no run is open there; return its alarm, ``None`` if one is."""
-        held, now = await self.held(), self._clock.now()
-        alarm = OpenRun("", until=now)
-        if held is None:
-            is_set = await self._events.lease(self._thread_id, alarm.name, ALWAYS, now)
-            return alarm if is_set else None
-        return await self.move_alarm(held, now) if held.is_alarm else None
-
     async def ask_to_stop(self, call: Callable[[OpenRun], Awaitable[object]]) -> None:
         """Ask the run that has not ended to stop, and wait; ``call`` calls a worker for it."""
         asked = await self._log.put(STOP)
@@ -272,10 +241,6 @@ class ThreadLease:
     async def asked_to_stop(self, after: int) -> None:
         """Return when the run that began after this event is asked to stop."""
         await self._until(after, STOP)
-
-    async def ended(self, after: int) -> bool:
-        """Return when the run that began after this event has ended, or is asked to stop: false then."""
-        return (await self._until(after, (STOP, *RUN_ENDS))).startswith(RUN_ENDS)
 
     async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:
         while True:

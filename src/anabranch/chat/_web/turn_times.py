@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from anabranch.agents import ToolSuspended
+
+Asleep: TypeAlias = dict[tuple[str, str], float]
+"""Tool uses that wait for a time, each after the node that calls it, and until when."""
 
 
 class TurnTimes:
@@ -14,7 +19,7 @@ class TurnTimes:
 
     def __init__(self) -> None:
         self.alarm = 0.0
-        self._asleep: dict[tuple[str, str], float] = {}
+        self._asleep: Asleep = {}
         self._limits: list[float] = []
 
     def add(self, suspended: ToolSuspended) -> None:
@@ -29,7 +34,7 @@ class TurnTimes:
         """Whether a tool has slept, and may sleep still."""
         return bool(self._asleep)
 
-    def asleep(self, now: float) -> dict[tuple[str, str], float]:
+    def asleep(self, now: float) -> Asleep:
         """Return the tool uses that sleep at ``now``, each after its caller, and until when.
 
         One whose time is the limit of a question is not among them: that is in the tree.

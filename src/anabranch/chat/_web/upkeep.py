@@ -12,7 +12,6 @@ from anabranch._durable.engine import process_of
 from anabranch._durable.run_events import RunEvents
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
-from anabranch.chat._web.branch_work import split_call
 from anabranch.chat._web.conversation import RUNS
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.open_work import Backlog
@@ -136,7 +135,7 @@ class Upkeep:
             # There may be no worker of a version for long, so it is the same wake each time.
             at = ANY_TIME if run.version else now
             with _added_to(failed):
-                thread = await self._agent.store.thread(split_call(call)[0])
+                thread = await self._agent.store.thread(call)
                 share = "" if thread is None else thread.owner or ""
                 wake = Wake(call, run.name, RUNS, run.version, share, not_before=at)
                 await self._engine.wake(wake)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that providers take."""
 AUDIO = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/flac"})
 """The types of sound that are recognised."""
+PDF, TEXT = "application/pdf", "text/plain"
 
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -15,7 +21,13 @@ _BEGINNINGS = (
     (b"ID3", "audio/mpeg"),
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
-    (b"%PDF-", "application/pdf"),
+    (b"%PDF-", PDF),
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _THOUSAND = 1_000
@@ -31,9 +43,39 @@ def media_type(data: bytes) -> str | None:
     return next((kind for begins, kind in _BEGINNINGS if data.startswith(begins)), None)
 
 
-def size_of(data: bytes) -> str:
-    """Return the size of ``data`` for a reader."""
-    number, units = float(len(data)), ["bytes", "kB", "MB"]
+def file_type(data: bytes) -> str | None:
+    """Return the type of the file that ``data`` is, also of a text; ``None`` for any other."""
+    return media_type(data) or (None if read_text(data) is None else TEXT)
+
+
+def read_base64(encoded: str) -> bytes:
+    """Return the bytes of base64 in any of its forms: with line breaks, URL-safe, as a data URL.
+
+    Raises:
+        ValueError: the text is no base64.
+    """
+    plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+
+
+def read_text(data: bytes, encoding: str = "utf-8") -> str | None:
+    """Return the text that ``data`` is, ``None`` if it is none.
+
+    Args:
+        data: the file.
+        encoding: that of a text without a byte order mark.
+    """
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), encoding)
+    try:
+        text = data.decode(marked)
+    except (ValueError, LookupError):
+        return None
+    return None if "\0" in text else text
+
+
+def size_of(data: bytes | int) -> str:
+    """Return the size of ``data``, or a number of bytes, for a reader."""
+    number, units = float(data if isinstance(data, int) else len(data)), ["bytes", "kB", "MB"]
     while number >= _THOUSAND and len(units) > 1:
         number, units = number / _THOUSAND, units[1:]
     return f"{number:.0f} {units[0]}"

@@ -19,9 +19,11 @@ __all__ = [
     "NOTHING",
     "AudioBlock",
     "Block",
+    "DocumentBlock",
     "ElicitReply",
     "ElicitRequest",
     "Exchange",
+    "FileBlock",
     "ImageBlock",
     "IncludedContext",
     "LogLevel",
@@ -155,6 +157,41 @@ class AudioBlock(Shape):
     mime_type: str
 
 
+class DocumentBlock(Shape):
+    """A document, such as a PDF; ``data`` is base64."""
+
+    type: Literal["document"] = "document"
+    data: str
+    mime_type: str
+    name: str = Field(default="", exclude_if=lambda name: not name)
+
+
+class FileBlock(Shape):
+    """A reference to a file: to its bytes in the store of the conversation, or to an address.
+
+    Attributes:
+        type: names the kind of block.
+        mime_type: type of the file; ``image/*`` and the like for an address without a known type.
+        digest: SHA-256 of the stored bytes, in hexadecimal; ``None`` for an address.
+        url: address of a file that is not stored.
+        size: number of stored bytes.
+        name: name of the file, for people and models.
+    """
+
+    type: Literal["file"] = "file"
+    mime_type: str
+    digest: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", exclude_if=_is_none)
+    url: str | None = Field(default=None, exclude_if=_is_none)
+    size: int = Field(default=0, ge=0, exclude_if=lambda size: not size)
+    name: str = Field(default="", exclude_if=lambda name: not name)
+
+    @property
+    def kind(self) -> Literal["image", "audio", "document"]:
+        """The kind of block that has the bytes of such a file."""
+        kind = self.mime_type.partition("/")[0]
+        return "image" if kind == "image" else "audio" if kind == "audio" else "document"
+
+
 class ToolUseBlock(Shape):
     """A call of a tool, as the model asks for it.
 
@@ -171,7 +208,9 @@ class ToolUseBlock(Shape):
     reasoning: Reasoning | None = Field(default=None, exclude_if=_is_none)
 
 
-ResultBlock: TypeAlias = Annotated[TextBlock | ImageBlock | AudioBlock, Field(discriminator="type")]
+ResultBlock: TypeAlias = Annotated[
+    TextBlock | ImageBlock | AudioBlock | DocumentBlock | FileBlock, Field(discriminator="type")
+]
 """One part of what a tool returned."""
 
 
@@ -190,7 +229,13 @@ class ToolResultBlock(Shape):
 
 
 Block: TypeAlias = Annotated[
-    TextBlock | ImageBlock | AudioBlock | ToolUseBlock | ToolResultBlock,
+    TextBlock
+    | ImageBlock
+    | AudioBlock
+    | DocumentBlock
+    | FileBlock
+    | ToolUseBlock
+    | ToolResultBlock,
     Field(discriminator="type"),
 ]
 """One part of a message's content."""

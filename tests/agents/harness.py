@@ -27,7 +27,7 @@ from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResu
 from anabranch.testing import MockModel, ModelFunction
 from anabranch.testing import calls as calling
 from anabranch.tool import Tool
-from anabranch.tree import Node, Tree, TreeStore, project
+from anabranch.tree import Node, Tree, TreeStore, load_files, project
 from tests.agents.memory import MemoryTrees
 from tests.models.provider_rules import messages_faults
 
@@ -65,7 +65,9 @@ class Setting:
         tree = await self.tree()
         for node in tree.nodes:
             path = await self.agent.store.path(node.id)
-            assert faults(project(path.nodes, path.results)) == []
+            messages = project(path.nodes, path.results)
+            sent = await load_files(self.agent.store, node.thread_id, messages)
+            assert faults(sent) == []
         for request in self.model.requests:
             assert faults(request.messages) == []
         return tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.errors import StoreError
@@ -28,6 +28,7 @@ class MemoryTrees:
         self._nodes: dict[str, Node] = {}
         self._results: dict[tuple[str, str], Result] = {}
         self._refs: dict[str, dict[str, str]] = {}
+        self._files: dict[str, dict[str, bytes]] = {}
         self._closed = False
 
     async def create_thread(self, thread: Thread) -> None:
@@ -134,11 +135,23 @@ class MemoryTrees:
         results = {key: result for key, result in self._results.items() if key[0] in ids}
         return Tree(self._threads[thread_id], nodes, results, dict(self._refs[thread_id]))
 
+    async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
+        self._check_open()
+        if thread_id not in self._threads:
+            raise StoreError(f"There is no thread {thread_id!r}.")
+        held = self._files.setdefault(thread_id, {})
+        held.update({digest: data for digest, data in files.items() if digest not in held})
+
+    async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        held = self._files.get(thread_id, {})
+        return {digest: held[digest] for digest in digests if digest in held}
+
     async def delete_thread(self, thread_id: str) -> bool:
         if self._threads.pop(thread_id, None) is None:
             return False
         self._drop({node.id for node in self._nodes.values() if node.thread_id == thread_id})
         del self._refs[thread_id]
+        self._files.pop(thread_id, None)
         return True
 
     async def delete_subtree(self, node_id: str) -> int:

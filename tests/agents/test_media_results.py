@@ -2,6 +2,7 @@
 
 import base64
 import json
+from hashlib import sha256
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic_ai import messages as ai
 from anabranch import BranchContext, tool
 from anabranch.messages import (
     AudioBlock,
+    FileBlock,
     ImageBlock,
     SampleReply,
     SampleRequest,
@@ -143,12 +145,19 @@ async def test_a_provider_takes_it_and_an_export_holds_it() -> None:
     assert isinstance(image, ai.BinaryContent)
     assert (image.media_type, image.data) == ("image/png", b"\x89PNG\r\n\x1a\n")
     tree = await setting.tree()
-    assert '"mime_type": "image/png"' in str(tree_to_json(tree)).replace("'", '"')
-    assert "(image)" in to_markdown(tree)
+    data = base64.b64decode(PNG)
+    reference = FileBlock(mime_type="image/png", digest=sha256(data).hexdigest(), size=len(data))
+    assert PNG not in str(tree_to_json(tree))
+    assert "(an image: image/png, 8 bytes)" in to_markdown(tree)
+    files = await setting.agent.store.files(tree.thread.id, [reference.digest or ""])
     numbers = count()
-    text = json.dumps(thread_to_json(tree)).encode()
+    text = json.dumps(thread_to_json(tree, files)).encode()
     loaded = thread_from_json(text, lambda kind: f"{kind}-{next(numbers)}", 0.0)
-    assert [each.content for each in loaded.results] == [(PICTURE,)]
+    assert [each.content for each in loaded.results] == [(reference,)]
+    assert loaded.files == {reference.digest: data}
+    wrong = text.replace(PNG.encode(), base64.b64encode(b"other"))
+    with pytest.raises(ValueError, match="other bytes than its digest says"):
+        thread_from_json(wrong, lambda kind: f"{kind}-{next(numbers)}", 0.0)
     await setting.agent.store.close()
 
 

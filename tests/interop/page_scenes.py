@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import date
@@ -123,3 +125,15 @@ async def scenes() -> AsyncGenerator[str]:
     app = make_chat_app(trees, script(), tools, calls=calls, limits=price)
     async with serving(app) as address:
         yield f"{address}/"
+
+
+def picture() -> bytes:
+    """Return a PNG of four by four pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        checked = struct.pack(">I", zlib.crc32(kind + body))
+        return struct.pack(">I", len(body)) + kind + body + checked
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0))
+    data = chunk(b"IDAT", zlib.compress((b"\0" + b"\x20\x70\x70" * 4) * 4))
+    return b"\x89PNG\r\n\x1a\n" + head + data + chunk(b"IEND", b"")

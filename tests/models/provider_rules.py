@@ -27,7 +27,7 @@ ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 LONGEST_ID = 64  # OpenAI's, for the id of a call
 WIDEST = 8000  # pixels
 MARKS = 4  # Anthropic's, for places at which a request may ask for caching
-MIXED = {"text", "image", "thinking", "tool_use", "tool_result"}
+MIXED = {"text", "image", "document", "thinking", "tool_use", "tool_result"}
 
 Body = Mapping[str, Any]
 
@@ -167,7 +167,7 @@ def _block_faults(block: Body, role: str) -> Iterator[str]:
         yield f"no block: {kind!r}"
     if kind == "text" and not block["text"].strip():
         yield "text content blocks must contain non-whitespace text"
-    if kind in {"tool_result", "image"} and role != "user":
+    if kind in {"tool_result", "image", "document"} and role != "user":
         yield f"{kind} blocks can only be in user messages"
     if kind == "thinking" and (role, block["signature"]) != (
         "assistant",
@@ -178,7 +178,7 @@ def _block_faults(block: Body, role: str) -> Iterator[str]:
         yield from _use_faults(block, role)
     if kind == "tool_result":
         for part in _blocks(block):
-            if part["type"] not in {"text", "image"}:
+            if part["type"] not in {"text", "image", "document"}:
                 yield f"tool_result cannot hold {part['type']}"
             yield from (f"tool_result: {fault}" for fault in _block_faults(part, "user"))
 

@@ -6,8 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import pytest
 
-from anabranch.messages import AudioBlock, Message, SampleRequest
-from anabranch.models import ModelError, ProviderError, StreamingSampler, open_model
+from anabranch.messages import (
+    AudioBlock,
+    DocumentBlock,
+    FileBlock,
+    Message,
+    SampleRequest,
+)
+from anabranch.models import ProviderError, StreamingSampler, open_model
 from tests.models.provider_server import Provider, Refuse, Say, Silence
 from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.patience import PATIENCE
@@ -163,11 +169,27 @@ async def test_what_is_no_reply_is_not_taken_for_one() -> None:
         await open_model(OLLAMA).sample(REQUEST)
 
 
-async def test_what_a_model_cannot_be_asked_is_no_fault_of_the_provider(provider: Provider) -> None:
-    """Sound, for one, is heard by few models."""
-    sound = Message(role="user", content=(AudioBlock(data="aGk=", mime_type="audio/wav"),))
-    request = SampleRequest(messages=(sound,), max_tokens=9)
-    with pytest.raises(ModelError) as raised:
-        await open_model(ANTHROPIC).sample(request)
-    assert not isinstance(raised.value, ProviderError)
-    assert provider.bodies == []
+async def test_a_model_reads_the_name_of_a_file_that_it_does_not_take(provider: Provider) -> None:
+    """Anthropic's models hear no sound, and read no spreadsheet."""
+    sheet = DocumentBlock(data="aGk=", mime_type="application/vnd.ms-excel", name="a.xls")
+    sound, pdf = AudioBlock(data="aGk=", mime_type="audio/wav"), "application/pdf"
+    image = FileBlock(mime_type="image/png", url="https://example.org/a.png")
+    paper, note = (
+        FileBlock(mime_type=kind, url="https://example.org/b") for kind in (pdf, "text/plain")
+    )
+    taken = DocumentBlock(data="JVBERi0=", mime_type=pdf)
+    said = Message(role="user", content=(sound, sheet, taken, image, paper, note))
+    provider.will(Say("Fine."))
+    await open_model(ANTHROPIC).sample(SampleRequest(messages=(said,), max_tokens=9))
+    [body] = provider.bodies
+    parts = body["messages"][0]["content"]
+    assert [part.get("text") for part in parts[:2]] == [
+        "(a sound: audio/wav, 2 bytes)",
+        "(a file: a.xls, application/vnd.ms-excel, 2 bytes)",
+    ]
+    assert [(part["type"], part["source"]["type"]) for part in parts[2:5]] == [
+        ("document", "base64"),
+        ("image", "url"),
+        ("document", "url"),
+    ]
+    assert parts[5]["text"] == "(a file: https://example.org/b, text/plain)"

@@ -6,7 +6,7 @@ and punctuation they come from code, prose, JSON and logs: the mean error on hel
 the middle of the languages that are written in it, measured in the translations of Django into 39
 languages. On prompts that were not in them, in the twenty most spoken languages, the estimate is 0.70
 (Cantonese) to 1.24 (Tamil) of the count. A picture counts by its size in pixels, as providers charge
-for it, and a sound by its bytes. :data:`ADMISSION_MARGIN` is laid on top where an estimate decides
+for it, a document by its pages, and a sound by its bytes. :data:`ADMISSION_MARGIN` is laid on top where an estimate decides
 whether something may be sent.
 """
 
@@ -23,6 +23,8 @@ from anabranch._text import encodable
 from anabranch.messages import (
     AudioBlock,
     Block,
+    DocumentBlock,
+    FileBlock,
     ImageBlock,
     Message,
     SampleReply,
@@ -101,6 +103,10 @@ _HEAD = 2**20
 """Characters of base64 in which a picture's size is looked for; what cameras add stands before it."""
 _SOUND_BYTES_PER_TOKEN = 500
 """16 kB a second, 32 tokens a second."""
+_PAGE = re.compile(rb"/Type\s*/Page\b")
+_TOKENS_PER_PAGE, _BYTES_PER_PAGE = 2000, 50_000
+"""Providers charge 1,500 to 3,000 tokens for a page; compressed documents do not show how many there are."""
+_TEXT_BYTES_PER_TOKEN = 4
 
 _FEATURES = re.compile(
     r"(?P<word>[A-Za-z\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]+)"
@@ -178,19 +184,42 @@ def _estimate_message(message: Message) -> int:
 
 
 def _media_tokens(block: Block) -> int:
-    """Return the tokens of a picture or a sound, 0 for all other blocks."""
+    """Return the tokens of a picture, a sound or another file, 0 for all other blocks."""
     if isinstance(block, AudioBlock):
         return math.ceil(len(block.data) * 3 / 4 / _SOUND_BYTES_PER_TOKEN)
+    if isinstance(block, FileBlock):
+        return _reference_tokens(block)
+    if isinstance(block, DocumentBlock):
+        data = _decoded(block.data)
+        return _page_tokens(len(_PAGE.findall(data)), len(data))
     if not isinstance(block, ImageBlock):
         return 0
-    try:
-        head = a2b_base64(block.data[:_HEAD] + "==")
-    except ValueError:  # not base64, or a text that no base64 has
-        head = b""
-    width, height = picture_size(head) or (_LONGEST_SIDE, _LONGEST_SIDE)
+    width, height = picture_size(_decoded(block.data[:_HEAD])) or (_LONGEST_SIDE, _LONGEST_SIDE)
     scale = min(1.0, _LONGEST_SIDE / max(width, height, 1))
     pixels = width * height * scale * scale
     return max(_LEAST_OF_PICTURE, min(_MOST_OF_PICTURE, math.ceil(pixels / _PIXELS_PER_TOKEN)))
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return a2b_base64(data + "==")
+    except ValueError:  # not base64, or a text that no base64 has
+        return b""
+
+
+def _page_tokens(pages: int, size: int) -> int:
+    return _TOKENS_PER_PAGE * (pages or max(1, size // _BYTES_PER_PAGE))
+
+
+def _reference_tokens(block: FileBlock) -> int:
+    """Return about how many tokens a file takes whose bytes are stored elsewhere."""
+    if block.kind == "image":
+        return _MOST_OF_PICTURE
+    if block.kind == "audio":
+        return math.ceil(block.size / _SOUND_BYTES_PER_TOKEN)
+    if block.mime_type.startswith("text/"):
+        return math.ceil(block.size / _TEXT_BYTES_PER_TOKEN)
+    return _page_tokens(0, block.size)
 
 
 _message_tokens: IdentityMemo[Message, int] = IdentityMemo(_estimate_message)

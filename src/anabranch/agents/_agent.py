@@ -48,8 +48,19 @@ from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
+from anabranch.messages import Block, TextBlock
 from anabranch.tool import Tool
-from anabranch.tree import HEAD, Node, Ref, Result, Surroundings, Thread, TreeStore, project
+from anabranch.tree import (
+    HEAD,
+    Node,
+    Ref,
+    Result,
+    Surroundings,
+    Thread,
+    TreeStore,
+    project,
+    store_files,
+)
 
 
 class Agent:
@@ -155,37 +166,50 @@ class Agent:
 
     # -- turns -------------------------------------------------------------------------------
 
-    async def say(self, thread_id: str, text: str, *, at: str | None = None) -> Node:
+    async def say(
+        self, thread_id: str, content: str | Iterable[Block], *, at: str | None = None
+    ) -> Node:
         """Add a user message and run a turn; return the turn's last node.
 
         Args:
             thread_id: the thread.
-            text: the message.
+            content: the message: a text, or blocks, such as images and documents.
             at: the node that the message follows; by default, the thread's head.
 
         Raises:
-            ToolError: the thread does not exist, or the text is blank.
+            ToolError: the thread does not exist, or the message is blank.
             TurnLimitError: a limit of the turn is reached.
             Exception: what the model raises. The message, and all nodes before the error, stay.
         """
         if await self.store.thread(thread_id) is None:
             raise ToolError(f"There is no thread {thread_id!r}.")
         parent = at if at is not None else await self.head(thread_id)
-        [message] = await self.put(thread_id, [(parent, text)])
+        [message] = await self.put(thread_id, [(parent, content)])
         return await self.go_on(message)
 
     async def put(
-        self, thread_id: str, messages: Sequence[tuple[str | None, str]], *, head: bool = True
+        self,
+        thread_id: str,
+        messages: Sequence[tuple[str | None, str | Iterable[Block]]],
+        *,
+        head: bool = True,
     ) -> list[Node]:
         """Add user messages, each after the node with the given id, without running a turn.
 
+        Files in their blocks are stored beside the tree; the messages refer to them.
+
         Raises:
-            ToolError: a text is blank; then no message is added.
+            ToolError: a message is blank; then no message is added.
         """
-        if not all(text.strip() for _, text in messages):
+        contents = [_blocks(content) for _, content in messages]
+        if not all(map(_says_something, contents)):
             raise ToolError("A message must not be blank.")
-        node = self.dependencies.node
-        nodes = [node(thread_id, parent, "user", text) for parent, text in messages]
+        stored = [await store_files(self.store, thread_id, content) for content in contents]
+        node, parents = self.dependencies.node, [parent for parent, _ in messages]
+        nodes = [
+            node(thread_id, parent, "user", content)
+            for parent, content in zip(parents, stored, strict=True)
+        ]
         return await self.add(nodes, head=head)
 
     async def go_on(self, node: Node | Surroundings) -> Node:
@@ -401,3 +425,11 @@ class Agent:
         await reaper_of(self.dependencies, tools).run(
             engine or InProcessEngine(self.dependencies.clock)
         )
+
+
+def _blocks(content: str | Iterable[Block]) -> tuple[Block, ...]:
+    return (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+
+
+def _says_something(content: Iterable[Block]) -> bool:
+    return any(not isinstance(block, TextBlock) or block.text.strip() for block in content)

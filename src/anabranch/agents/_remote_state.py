@@ -17,7 +17,7 @@ from anabranch.agents._ports import Question
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.mcp._rounds import Response, RoundOfAnswers
-from anabranch.messages import ElicitReply, ResultBlock, TextBlock, UrlRequest
+from anabranch.messages import ElicitReply, FileBlock, ResultBlock, TextBlock, UrlRequest
 
 
 def reply_in(answer: Answer) -> ElicitReply:
@@ -108,6 +108,8 @@ class RemoteLimits:
 
 
 def _size(block: ResultBlock) -> int:
+    if isinstance(block, FileBlock):
+        return block.size
     return len(block.text if isinstance(block, TextBlock) else block.data)
 
 

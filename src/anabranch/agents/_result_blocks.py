@@ -8,24 +8,14 @@ address, type and size: no request has their bytes.
 from __future__ import annotations
 
 import base64
-import binascii
-import codecs
 from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from anabranch._media_types import IMAGES, media_type, size_of
+from anabranch._media_types import IMAGES, media_type, read_base64, read_text, size_of
 from anabranch._text import encodable
 from anabranch.messages import ImageBlock, ResultBlock, TextBlock
-
-_URL_SAFE = str.maketrans("-_", "+/")
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 
 
 def result_blocks(value: object) -> tuple[ResultBlock, ...]:
@@ -60,16 +50,10 @@ def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatev
         return None
     declared, uri = (str(fields.get(key) or "") for key in ("mimeType", "uri"))
     try:
-        data = _decoded(encoded)
-    except (ValueError, binascii.Error):
+        data = read_base64(encoded)
+    except ValueError:
         return TextBlock(text=f"({_named(uri, declared)}: its data is no base64)")
     return _file(data, declared or str(fields.get("mime_type") or ""), uri)
-
-
-def _decoded(encoded: str) -> bytes:
-    """Return the bytes of base64 in any of its forms: with line breaks, URL-safe, as a data URL."""
-    plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
-    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
 def _file(data: bytes, declared: str, uri: str) -> ImageBlock | TextBlock:
@@ -92,15 +76,11 @@ def _named(uri: str, kind: str) -> str:
 def _text_in(data: bytes, kind: str, declared: str) -> str | None:
     """Return the text of a file that is one, by its type or because its bytes are."""
     given = declared.lower().partition("charset=")[2].partition(";")[0].strip(" \"'")
-    encoding = next((name for mark, name in _MARKS if data.startswith(mark)), given or "utf-8")
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript"))
     if not is_text and kind not in ("", "application/octet-stream"):
         return None
-    try:
-        text = data.decode(encoding)
-    except (ValueError, LookupError):
-        return data.decode("utf-8", "replace") if is_text else None
-    return text if is_text or "\0" not in text else None
+    text = read_text(data, given or "utf-8")
+    return data.decode("utf-8", "replace") if text is None and is_text else text
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from itertools import takewhile
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
@@ -31,6 +31,7 @@ from anabranch.errors import ToolError
 from anabranch.messages import (
     Block,
     Message,
+    ResultBlock,
     SampleReply,
     SampleRequest,
     TextBlock,
@@ -38,10 +39,23 @@ from anabranch.messages import (
     user,
 )
 from anabranch.models import INTERRUPTED, ModelError, SampleStream
-from anabranch.tree import HEAD, LEFT_OUT, Node, Place, Ref, Result, Thread, project, project_each
+from anabranch.tree import (
+    HEAD,
+    LEFT_OUT,
+    Node,
+    Place,
+    Ref,
+    Result,
+    Thread,
+    load_files,
+    project,
+    project_each,
+    store_files,
+)
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
+B = TypeVar("B", Block, ResultBlock)
 RequestMessages: TypeAlias = tuple[Message, ...]
 """The messages of one request to a model."""
 
@@ -120,7 +134,7 @@ class Timeline:
             BranchNotActiveError: the branch was closed meanwhile.
             Exception: what the model raises; text received before that is stored.
         """
-        request = self._request(messages or await self._messages_at(node))
+        request = await self.with_files(self._request(messages or await self._messages_at(node)))
         if concludes:
             request = self._concluding(request)
         stream: SampleStream | None = None
@@ -151,7 +165,7 @@ class Timeline:
     ) -> SampleReply:
         """Return what the agent's model, or another, replies to ``request``, within the limits.
 
-        The thread is neither sent nor changed. The usage is added to ``total``.
+        The thread is neither sent nor changed; its files are, where the request refers to them. The usage is added to ``total``.
 
         Raises:
             TurnLimitError: a limit is used up.
@@ -159,6 +173,7 @@ class Timeline:
             BranchNotActiveError: the branch was closed meanwhile.
             Exception: what the model raises.
         """
+        request = await self.with_files(request)
         async with self._admitted(request, aside=True) as admitted:
             reply = await (model or self.dependencies.model).sample(admitted.request)
             charge = await admitted.settle(reply)
@@ -173,6 +188,15 @@ class Timeline:
         limits = self.dependencies.limits
         request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
         return (await self.sample(request, model, total)).text
+
+    async def with_files(self, request: SampleRequest) -> SampleRequest:
+        """Return ``request`` with the bytes of the thread's files in place of references."""
+        messages = await load_files(self.dependencies.store, self.thread.id, request.messages)
+        return request.model_copy(update={"messages": messages})
+
+    async def stored(self, content: Iterable[B]) -> tuple[B, ...]:
+        """Return blocks as nodes and results have them: files by reference, their bytes stored."""
+        return await store_files(self.dependencies.store, self.thread.id, content)
 
     async def messages_at(self, nodes: Sequence[Node]) -> list[RequestMessages | None]:
         """Return the path to each of ``nodes`` as messages, where that is cheap to compute.
@@ -248,7 +272,7 @@ class Timeline:
         if left_out:
             data[LEFT_OUT] = [list(place) for place in left_out]
         data |= charge.data
-        blocks = _with_unique_ids(reply.content)
+        blocks = await self.stored(_with_unique_ids(reply.content))
         self.last_text = reply.text or self.last_text
         return await self.add(
             self.dependencies.node(

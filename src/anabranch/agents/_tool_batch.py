@@ -253,6 +253,7 @@ class ToolBatch:
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
             outcome = outcome if warning is None else outcome.with_line(warning, "budget")
+        outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
         await self._writer.record(result)
         await self._timeline.dependencies.listener(ToolEnded(use, result))

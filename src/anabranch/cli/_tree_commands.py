@@ -31,6 +31,7 @@ from anabranch.tree import (
     find_node_id,
     find_thread,
     is_branch_name,
+    load_files,
     local_time,
     messages_to_json,
     name_branches,
@@ -135,7 +136,8 @@ def messages_command(
 
     async def work(trees: TreeStore) -> list[dict[str, object]]:
         path = await trees.path(await find_node_id(trees, node) or node)
-        return messages_to_json(project(path.nodes, path.results))
+        messages = project(path.nodes, path.results)
+        return messages_to_json(await load_files(trees, path.nodes[-1].thread_id, messages))
 
     print_json(_with_store(store, work))
 

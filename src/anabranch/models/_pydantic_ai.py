@@ -24,6 +24,7 @@ from pydantic_ai.settings import ModelSettings
 
 from anabranch._text import encodable
 from anabranch.messages import SampleReply, SampleRequest
+from anabranch.models._file_parts import taken_files
 from anabranch.models._model_errors import ModelError
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
 from anabranch.models._streaming import SampleStream, ended_at_stop, interrupted
@@ -114,6 +115,10 @@ class ProviderModel:
         limits = [most_tools(model.system) for model in self._models]
         return min((each for each in limits if each is not None), default=None)
 
+    def takes(self, mime_type: str) -> bool:
+        """Return whether each of the models takes files of this type; others are named in text."""
+        return all(taken_files(model).has(mime_type) for model in self._models)
+
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Make one request to the provider and return its reply.
 
@@ -177,7 +182,7 @@ class ProviderModel:
             settings["cache"] = True
         return _ProviderRequest(
             model=model,
-            messages=to_provider(request, shapes, model.system),
+            messages=to_provider(request, shapes, taken_files(model), model.system),
             settings=settings,
             parameters=ModelRequestParameters(function_tools=list(tools)),
             shapes=shapes,

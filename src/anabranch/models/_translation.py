@@ -8,18 +8,18 @@ part of the reply, and no protocol here can carry it.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import messages as ai
 
 from anabranch._asking.tool_arguments import tool_use
-from anabranch._media_types import IMAGES, media_type, size_of
 from anabranch.messages import (
     NOTHING,
     AudioBlock,
     Block,
+    DocumentBlock,
+    FileBlock,
     ImageBlock,
     Message,
     Reasoning,
@@ -30,6 +30,7 @@ from anabranch.messages import (
     ToolUseBlock,
     Usage,
 )
+from anabranch.models._file_parts import ANY, TakenFiles, file_part
 from anabranch.models._model_errors import ModelError
 from anabranch.models._reasoning import with_reasoning, without_thinking
 from anabranch.models._tool_shapes import ToolShapes, shaped
@@ -40,13 +41,17 @@ STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"
 
 
 def to_provider(
-    request: SampleRequest, shapes: ToolShapes | None = None, provider: str = ""
+    request: SampleRequest,
+    shapes: ToolShapes | None = None,
+    taken: TakenFiles = ANY,
+    provider: str = "",
 ) -> list[ai.ModelMessage]:
     """Return the conversation in pydantic-ai's types, the system prompt first.
 
     Args:
         request: the conversation.
         shapes: its tools as the provider takes them, where they are known already.
+        taken: files that the model takes; others are named in text.
         provider: pydantic-ai's name of the provider, to which its own reasoning goes back.
 
     Raises:
@@ -66,7 +71,7 @@ def to_provider(
                 if isinstance(block, ToolUseBlock)
             }
         else:
-            messages.append(ai.ModelRequest(parts=list(_request_parts(message, names))))
+            messages.append(ai.ModelRequest(parts=list(_request_parts(message, names, taken))))
     return messages
 
 
@@ -96,9 +101,11 @@ def _response_parts(
             arguments = shapes.sent(block.name, block.input)
             call = ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
             yield from with_reasoning(call, block.reasoning, provider)
-        case ImageBlock() | AudioBlock():
-            file = _binary(block)
-            yield ai.TextPart(file) if isinstance(file, str) else ai.FilePart(file)
+        case ImageBlock() | AudioBlock() | DocumentBlock() | FileBlock():
+            file = file_part(block)
+            yield (
+                ai.FilePart(file) if isinstance(file, ai.BinaryContent) else ai.TextPart(str(file))
+            )
         case ToolResultBlock():
             raise ModelError(
                 f"Tool result {block.tool_use_id!r} is in a message of the assistant."
@@ -106,17 +113,19 @@ def _response_parts(
             )
 
 
-def _request_parts(message: Message, names: Mapping[str, str]) -> Iterator[ai.ModelRequestPart]:
+def _request_parts(
+    message: Message, names: Mapping[str, str], taken: TakenFiles
+) -> Iterator[ai.ModelRequestPart]:
     """Yield the tool results, then everything else as one prompt; providers require this order."""
     prompt: list[ai.UserContent] = []
     for block in _not_blank(message):
         match block:
             case TextBlock():
                 prompt.append(block.text)
-            case ImageBlock() | AudioBlock():
-                prompt.append(_binary(block))
+            case ImageBlock() | AudioBlock() | DocumentBlock() | FileBlock():
+                prompt.append(file_part(block, taken))
             case ToolResultBlock():
-                yield _tool_return(block, names)
+                yield _tool_return(block, names, taken)
             case ToolUseBlock():
                 raise ModelError(
                     f"Tool use {block.id!r} is in a message of the user."
@@ -131,14 +140,17 @@ def _request_parts(message: Message, names: Mapping[str, str]) -> Iterator[ai.Mo
             yield ai.UserPromptPart(prompt)
 
 
-def _tool_return(block: ToolResultBlock, names: Mapping[str, str]) -> ai.ToolReturnPart:
+def _tool_return(
+    block: ToolResultBlock, names: Mapping[str, str], taken: TakenFiles
+) -> ai.ToolReturnPart:
     if block.tool_use_id not in names:
         raise ModelError(
             f"Tool result {block.tool_use_id!r} belongs to no tool use in the conversation."
             " Send the assistant's message with that tool use before it."
         )
     content: list[Any] = [
-        part.text if isinstance(part, TextBlock) else _binary(part) for part in block.content
+        part.text if isinstance(part, TextBlock) else file_part(part, taken)
+        for part in block.content
     ]
     return ai.ToolReturnPart(
         tool_name=names[block.tool_use_id],
@@ -146,15 +158,6 @@ def _tool_return(block: ToolResultBlock, names: Mapping[str, str]) -> ai.ToolRet
         tool_call_id=wire_name(block.tool_use_id),
         outcome="failed" if block.is_error else "success",
     )
-
-
-def _binary(block: ImageBlock | AudioBlock) -> ai.BinaryContent | str:
-    """Return an image or a sound under the type of its bytes; the name of an image that none takes."""
-    data = base64.b64decode(block.data)
-    kind = media_type(data)
-    if isinstance(block, ImageBlock) and kind not in IMAGES:
-        return f"(an image: {block.mime_type}, {size_of(data)})"
-    return ai.BinaryContent(data, media_type=kind or block.mime_type)
 
 
 def from_provider(

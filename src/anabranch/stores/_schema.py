@@ -15,7 +15,7 @@ from anabranch.errors import StoreError
 from anabranch.stores._columns import metadata
 from anabranch.stores._database_faults import REMEDY
 
-STAMP = "9500b9b6ac45adb6"
+STAMP = "ed059ee90dfbed0f"
 """The digest of the definition, in both dialects.
 
 A constant, since a process then opens a store without loading all tables, and since another release of

@@ -75,6 +75,13 @@ REF = sa.Table(
     sa.Column[int]("node", sa.BigInteger(), _of_node(), nullable=False),
     sa.Index("anabranch_ref_node", "node"),
 )
+FILE = sa.Table(
+    "anabranch_file",
+    metadata,
+    sa.Column[int]("thread", sa.BigInteger(), _of_thread(), primary_key=True, autoincrement=False),
+    sa.Column[bytes]("digest", sa.LargeBinary, primary_key=True),
+    sa.Column[bytes]("content", sa.LargeBinary, nullable=False),
+)
 
 # -- writing ---------------------------------------------------------------------------------
 
@@ -89,6 +96,7 @@ class WritingStatements:
         )
         self.add_node: sa.Insert = self._add_node()
         self.set_result: sa.Insert = self._set_result()
+        self.add_file: sa.Insert = self._add_file()
         self.set_ref: sa.Insert = self._set_ref()
         self.set_ref_of_thread: sa.Insert = self._set_ref(THREAD.c.id == sa.bindparam("this"))
 
@@ -136,6 +144,20 @@ class WritingStatements:
         key = [RESULT.c.node, RESULT.c.tool_use_id]
         return self._counted(added.on_conflict_do_update(index_elements=key, set_=changes))
 
+    def _add_file(self) -> sa.Insert:
+        source = (
+            sa.select(
+                THREAD.c.seq,
+                sa.bindparam("new_digest", type_=FILE.c.digest.type),
+                sa.bindparam("new_content", type_=FILE.c.content.type),
+            )
+            .where(THREAD.c.id == sa.bindparam("this"))
+            .with_for_update(key_share=True, of=THREAD)
+        )
+        columns = [FILE.c.thread, FILE.c.digest, FILE.c.content]
+        added: sa.Insert = self._insert(FILE).from_select(columns, source).on_conflict_do_nothing()
+        return added
+
     def _set_ref(self, *conditions: sa.ColumnElement[bool]) -> sa.Insert:
         source = (
             sa.select(NODE.c.thread, sa.bindparam("new_name", type_=Opaque), NODE.c.seq)
@@ -178,6 +200,9 @@ SETTLE = sa.text("""
         SELECT seq FROM above
     )
 """).bindparams(sa.bindparam("this", type_=Opaque))
+FILES = sa.select(FILE.c.digest, FILE.c.content).where(
+    FILE.c.thread == THREAD_SEQ, FILE.c.digest.in_(sa.bindparam("digests", expanding=True))
+)
 DELETE_REF = sa.delete(REF).where(
     REF.c.thread == THREAD_SEQ, REF.c.name == sa.bindparam("old_name")
 )

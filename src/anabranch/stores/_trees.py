@@ -7,7 +7,7 @@ looked up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,6 +49,7 @@ from anabranch.stores._tree_tables import (
     DELETE_REF,
     DELETE_SUBTREE,
     DELETE_THREAD,
+    FILES,
     LOCK_THREAD_OF,
     SETTLE,
     WritingStatements,
@@ -226,6 +227,24 @@ class Trees:
             return Tree(thread, tuple(nodes), results, find_refs(connection, thread_id))
 
         return await self.database.read_at_once(work)
+
+    async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
+        def work(connection: sa.Connection) -> None:
+            if find_thread(connection, thread_id) is None:
+                raise StoreError(f"The store has no thread {thread_id!r}.")
+            for digest, content in files.items():
+                values = {"new_digest": bytes.fromhex(digest), "new_content": content}
+                connection.execute(self._statements.add_file, {"this": thread_id, **values})
+
+        await self.database.write(work)
+
+    async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        values = {"this": thread_id, "digests": [bytes.fromhex(each) for each in digests]}
+
+        def work(connection: sa.Connection) -> dict[str, bytes]:
+            return {row[0].hex(): bytes(row[1]) for row in connection.execute(FILES, values)}
+
+        return await self.database.read(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
         return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0

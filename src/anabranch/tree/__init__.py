@@ -5,6 +5,7 @@ behind the protocol ``TreeStore``, and ``tests/suites`` the checks that each mus
 
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
+    _files.py          files of a thread, and the references to them
     _left_out.py       blocks and reasoning that a provider has refused
     _open_turn.py      the reasoning that the next reply continues
     _tree_store.py     the protocol of stores
@@ -26,6 +27,15 @@ from anabranch.tree._export import (
     to_markdown,
     to_mermaid,
     tree_to_json,
+)
+from anabranch.tree._files import (
+    MOST_BYTES,
+    FileStore,
+    digests_in,
+    file_block,
+    file_line,
+    load_files,
+    store_files,
 )
 from anabranch.tree._finding import (
     LATEST,
@@ -71,6 +81,7 @@ __all__ = [
     "LATEST",
     "LEFT",
     "LEFT_OUT",
+    "MOST_BYTES",
     "NO_RESULT",
     "NO_RESULT_CONTENT",
     "SHOWN",
@@ -78,6 +89,7 @@ __all__ = [
     "WAITS",
     "AmbiguousIdError",
     "Branches",
+    "FileStore",
     "Kind",
     "LoadedThread",
     "Navigator",
@@ -96,13 +108,17 @@ __all__ = [
     "TurnEnd",
     "check_place",
     "cut",
+    "digests_in",
     "draw",
+    "file_block",
+    "file_line",
     "find_node",
     "find_node_id",
     "find_thread",
     "glimpse",
     "is_branch_name",
     "is_no_result",
+    "load_files",
     "local_time",
     "match_id",
     "media_places",
@@ -116,6 +132,7 @@ __all__ = [
     "results_preview",
     "short_ids",
     "state_of",
+    "store_files",
     "store_turn_end",
     "text_for_person",
     "thread_from_json",

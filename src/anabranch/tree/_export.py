@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from anabranch.messages import (
+    Block,
+    FileBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    text_of,
+)
 from anabranch.tree._branch_names import name_branches
+from anabranch.tree._files import file_line
 from anabranch.tree._finding import short_ids
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import HEAD, ROLES, SHOWN, Node
@@ -220,11 +229,15 @@ def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
             case ToolResultBlock():
                 what = "an error" if block.is_error else "a result"
                 text = text_of(one for one in block.content if isinstance(one, TextBlock))
-                media = [f"({one.type})" for one in block.content if not isinstance(one, TextBlock)]
+                media = [_media(one) for one in block.content if not isinstance(one, TextBlock)]
                 parts += [f"{what}:", _fenced(text), *media]
             case _:
-                parts.append(f"({block.type})")
+                parts.append(_media(block))
     return parts
+
+
+def _media(block: Block) -> str:
+    return _line(file_line(block)) if isinstance(block, FileBlock) else f"({block.type})"
 
 
 def _pretty(value: object) -> str:

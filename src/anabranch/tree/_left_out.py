@@ -15,6 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from anabranch.messages import (
     AudioBlock,
     Block,
+    DocumentBlock,
+    FileBlock,
     ImageBlock,
     Message,
     ResultBlock,
@@ -32,6 +34,7 @@ Place: TypeAlias = tuple[int, ...]
 """The numbers of a message, of its block, and of a part of that: of a block in a result, or 0 for the
 reasoning of a text or tool use."""
 
+_NAMES = {"image": "an image", "audio": "a sound", "document": "a document"}
 _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
 
 
@@ -46,11 +49,11 @@ def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
 
 
 def media_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of all images and sounds, in their order."""
+    """Return the places of all images, sounds and other files, in their order."""
     places: list[Place] = []
     for number, message in enumerate(messages):
         for at, block in enumerate(message.content):
-            if isinstance(block, ImageBlock | AudioBlock):
+            if isinstance(block, ImageBlock | AudioBlock | DocumentBlock | FileBlock):
                 places.append((number, at))
             elif isinstance(block, ToolResultBlock):
                 inner = enumerate(block.content)
@@ -69,7 +72,7 @@ def reasoning_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def without(messages: Sequence[Message], places: Iterable[Place]) -> tuple[Message, ...]:
-    """Return ``messages`` with a line of text in place of each image or sound at ``places``.
+    """Return ``messages`` with a line of text in place of each image, sound or file at ``places``.
 
     Reasoning at ``places`` is left out without a line.
     """
@@ -99,7 +102,7 @@ def _replaced(message: Message, number: int, places: frozenset[Place]) -> Messag
 
 
 def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that is given
-    if not isinstance(block, ImageBlock | AudioBlock):
+    if not isinstance(block, ImageBlock | AudioBlock | DocumentBlock | FileBlock):
         return block
-    what = "an image" if isinstance(block, ImageBlock) else "a sound"
+    what = _NAMES[block.kind if isinstance(block, FileBlock) else block.type]
     return TextBlock(text=f"({what} that the model's provider refused: {block.mime_type})")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anabranch.messages import TextBlock, ToolUseBlock, text_of
+from anabranch.messages import FileBlock, TextBlock, ToolUseBlock, text_of
+from anabranch.tree._files import file_line
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._nodes import Node, Result
 from anabranch.tree._projection import ASIDE, Results, is_placeholder
@@ -162,7 +163,8 @@ def _end_of_turn(node: Node, results: Results) -> str:
 def text_for_person(node: Node) -> str:
     """Return what people are shown of a node; where a folded branch returns, its conclusion, too."""
     concluded = [_field(use, "message") for use in node.tool_uses if use.name == "branch_return"]
-    return "\n".join(filter(None, [node.shown, *concluded]))
+    files = [file_line(block) for block in node.content if isinstance(block, FileBlock)]
+    return "\n".join(filter(None, [*files, node.shown, *concluded]))
 
 
 def _field(use: ToolUseBlock, name: str) -> str:

@@ -261,7 +261,7 @@ def _is_sent(block: Block, role: Role) -> bool:
             return role == "assistant"
         case "tool_result":
             return False
-        case "image" | "audio":
+        case "image" | "audio" | "document" | "file":
             return role == "user"
 
 

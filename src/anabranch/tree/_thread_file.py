@@ -1,6 +1,6 @@
 """Saved threads: a whole thread as JSON in a file, and back.
 
-The format is that of an export with two more fields, ``results`` and the ``data`` of nodes. An
+The format is that of an export with three more fields, ``results``, ``files`` and the ``data`` of nodes. An
 export without these can be loaded as well: the results of tools are then taken from the messages.
 Files come from anywhere: one that is not valid is refused as a whole, and all ids are replaced by
 new ones, so a file can be loaded twice. Nothing in a file is executed: questions and answers are
@@ -10,11 +10,21 @@ hides anything: people are shown the text that a model is sent.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import (
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+)
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from anabranch.tree._export import node_to_json
@@ -26,6 +36,9 @@ NOT_CONTINUED = "The conversation comes from a file: the tool's call is not cont
 
 NewId: TypeAlias = Callable[[Literal["thread", "node"]], str]
 _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
+
+
+_Digest: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _Shape(BaseModel):
@@ -50,6 +63,7 @@ class _Saved(_Shape):
     refs: dict[str, str] = {}
     nodes: list[_SavedNode]
     results: list[Result] | None = None
+    files: dict[_Digest, Base64Bytes] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +74,11 @@ class LoadedThread:
     nodes: tuple[Node, ...]
     results: tuple[Result, ...]
     refs: tuple[Ref, ...]
+    files: Mapping[str, bytes]
 
 
-def thread_to_json(tree: Tree) -> dict[str, Any]:
-    """Return a whole thread as JSON, to be loaded again."""
+def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+    """Return a whole thread as JSON, with its ``files`` by digest, to be loaded again."""
     labels = {node_id: name for name, node_id in tree.refs.items() if name != HEAD}
     return {
         "thread": tree.thread.id,
@@ -75,6 +90,7 @@ def thread_to_json(tree: Tree) -> dict[str, Any]:
             for node in tree.nodes
         ],
         "results": _RESULTS.dump_python(list(tree.results.values()), mode="json"),
+        "files": {name: b64encode(data).decode() for name, data in (files or {}).items()},
     }
 
 
@@ -102,7 +118,10 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
     results = [replace(each, node_id=_new(ids, each.node_id, "a result")) for each in found]
     results += _closing(nodes, {(each.node_id, each.tool_use_id) for each in results})
     refs = [Ref(name, _new(ids, at, f"ref {name!r}")) for name, at in saved.refs.items()]
-    return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs))
+    for digest, data in saved.files.items():
+        if sha256(data).hexdigest() != digest:
+            raise ValueError(f"file {digest!r} has other bytes than its digest says")
+    return LoadedThread(thread, tuple(nodes.values()), tuple(results), tuple(refs), saved.files)
 
 
 def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, Node]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from anabranch.errors import StoreError
+from anabranch.tree._files import FileStore
 from anabranch.tree._nodes import Node, Ref, Result, Thread
 
 
@@ -58,8 +59,8 @@ class Tree:
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class TreeStore(Protocol):
-    """A store of threads.
+class TreeStore(FileStore, Protocol):
+    """A store of threads, and of their files.
 
     A method that raises ``StoreError`` has changed nothing. Texts are returned exactly as they were
     written. When a method returns, what it wrote survives a crash. An unknown thread or node is an
@@ -158,7 +159,7 @@ class TreeStore(Protocol):
         ...
 
     async def delete_thread(self, thread_id: str) -> bool:
-        """Delete a thread with everything in it; return whether it existed."""
+        """Delete a thread with everything in it, its files included; return whether it existed."""
         ...
 
     async def delete_subtree(self, node_id: str) -> int:

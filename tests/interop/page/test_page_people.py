@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-import struct
-import zlib
 from typing import Any
 
 import pytest
@@ -24,6 +22,7 @@ from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.interop.browsing import LOOKS, Look, Tab, audited, tab
+from tests.interop.page_scenes import picture
 
 
 class Seats(BaseModel):
@@ -60,16 +59,6 @@ async def survey(ctx: BranchContext) -> str:
     """Ask for much."""
     answer = await ctx.elicit(Long, "Six things, please.")
     return f"The survey is over: {answer.action}."
-
-
-def picture() -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        checked = struct.pack(">I", zlib.crc32(kind + body))
-        return struct.pack(">I", len(body)) + kind + body + checked
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0))
-    data = chunk(b"IDAT", zlib.compress((b"\0" + b"\x20\x70\x70" * 4) * 4))
-    return b"\x89PNG\r\n\x1a\n" + head + data + chunk(b"IEND", b"")
 
 
 @tool

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from anabranch.chat._commands.command import Command, Outputs, unknown_command
 from anabranch.chat._commands.conversation_commands import CONVERSATION_COMMANDS
+from anabranch.chat._commands.file_commands import FILE_COMMANDS
 from anabranch.chat._commands.navigation_commands import NAVIGATION_COMMANDS
 from anabranch.chat._commands.prompt_commands import PROMPT_COMMANDS
 from anabranch.chat._commands.settings_commands import SETTINGS_COMMANDS
@@ -59,7 +60,7 @@ _HELP = Command("help", "[COMMAND]", "List the commands, or explain one of them.
 
 GROUPS: Mapping[str, Sequence[Command]] = {
     "move": NAVIGATION_COMMANDS,
-    "talk": CONVERSATION_COMMANDS,
+    "talk": (*CONVERSATION_COMMANDS, *FILE_COMMANDS),
     "threads": THREAD_COMMANDS,
     "prompts": PROMPT_COMMANDS,
     "session": (_HELP, *SETTINGS_COMMANDS),

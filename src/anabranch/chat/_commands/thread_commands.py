@@ -6,9 +6,11 @@ Conversations that have an owner do not exist here: they belong to the users of 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from anyio import to_thread
 
@@ -19,18 +21,25 @@ from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.errors import StoreError
+from anabranch.messages import Block, ResultBlock
 from anabranch.tree import (
     HEAD,
     AmbiguousIdError,
+    LoadedThread,
+    Tree,
+    TreeStore,
+    digests_in,
     draw,
     find_thread,
     local_time,
     short_ids,
+    store_files,
     thread_from_json,
     thread_to_json,
 )
 
 MAX_LISTED = 20
+B = TypeVar("B", Block, ResultBlock)
 
 
 async def _tree(session: SessionState) -> Outputs:
@@ -76,8 +85,10 @@ async def _thread(session: SessionState, thread_id: str | None = None) -> Output
 
 async def _save(session: SessionState, name: str) -> Outputs:
     await session.cursor.walk()
-    tree = await session.dependencies.store.tree(session.cursor.thread_id)
-    text = json.dumps(thread_to_json(tree), indent=2).encode()
+    store, thread_id = session.dependencies.store, session.cursor.thread_id
+    tree = await store.tree(thread_id)
+    files = await store.files(thread_id, digests_in(_contents(tree)))
+    text = json.dumps(thread_to_json(tree, files), indent=2).encode()
     await to_thread.run_sync(write_thread_file, Path(name), text)
     return Output("system", f"Saved in {name}; /load {name} brings it back.")
 
@@ -93,14 +104,41 @@ async def _load(session: SessionState, name: str) -> Outputs:
         raise SessionError(f"{name} holds no conversation: {error}.") from None
     await given.store.create_thread(loaded.thread)
     try:
-        if loaded.nodes:
-            await given.store.append(loaded.nodes, results=loaded.results, refs=loaded.refs)
+        await _fill(given.store, loaded)
     except BaseException:
         # A conversation that could not be loaded must not be listed as an empty one.
         with suppress(StoreError):
             await run_shielded(given.store.delete_thread(loaded.thread.id))
         raise
     return await session.cursor.open(loaded.thread.id)
+
+
+def _contents(tree: Tree) -> Iterator[Sequence[Block]]:
+    """Yield the blocks of all nodes and results."""
+    yield from (node.content for node in tree.nodes)
+    for result in tree.results.values():
+        yield from (result.content, result.pending or ())
+
+
+async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
+    """Add everything in a loaded thread; files that are base64 in its blocks become references."""
+
+    async def stored(content: Iterable[B]) -> tuple[B, ...]:
+        return await store_files(store, loaded.thread.id, content)
+
+    if loaded.files:
+        await store.add_files(loaded.thread.id, loaded.files)
+    nodes = [replace(node, content=await stored(node.content)) for node in loaded.nodes]
+    results = [
+        replace(
+            each,
+            content=await stored(each.content),
+            pending=None if each.pending is None else await stored(each.pending),
+        )
+        for each in loaded.results
+    ]
+    if nodes:
+        await store.append(nodes, results=results, refs=loaded.refs)
 
 
 def _read_file(path: Path) -> bytes:

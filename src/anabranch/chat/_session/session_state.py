@@ -13,6 +13,7 @@ from anabranch.chat._session.session_cursor import CursorFollower, SessionCursor
 from anabranch.chat._session.session_dependencies import SessionDependencies, SessionSettings
 from anabranch.chat._session.session_output import error_text
 from anabranch.errors import StoreError
+from anabranch.messages import FileBlock
 from anabranch.tree import HEAD, Thread, TurnEnd, store_turn_end
 
 MAX_TITLE = 60
@@ -30,6 +31,7 @@ class SessionState:
         model_name: the name of that model.
         settings: the settings, limits included.
         unanswered: the message that a model was to answer last, until it has.
+        attached: files of the next message, with their bytes.
     """
 
     def __init__(self, dependencies: SessionDependencies, thread_id: str | None = None) -> None:
@@ -41,6 +43,7 @@ class SessionState:
         self.model_name: str = dependencies.model_name
         self.settings: SessionSettings = SessionSettings.of(dependencies.limits)
         self.unanswered: str | None = None
+        self.attached: list[tuple[FileBlock, bytes]] = []
         self._follower = CursorFollower(self.cursor, dependencies)
 
     @property

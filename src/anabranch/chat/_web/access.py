@@ -111,6 +111,9 @@ Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None]]
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY = 4 * 2**20
 """The most bytes of a request's body."""
+MAX_RUN_BODY = 32 * 2**20
+"""The most bytes of a request's body that begins a run, which may have files."""
+RUNS = "/agui"
 
 COOKIE = "anabranch_token"
 
@@ -188,11 +191,11 @@ class Access:
         if response is not None:
             await response(scope, receive, secured)
             return
+        most = _most(scope)
         try:
-            await self._app(scope, _bounded(receive), secured)
+            await self._app(scope, _bounded(receive, most), secured)
         except TooLargeError:
-            refused = _refused(413, f"The request is larger than {MAX_BODY} bytes.")
-            await refused(scope, receive, secured)
+            await _too_large(most)(scope, receive, secured)
 
     async def _refusal(self, request: Request) -> Response | None:
         """Return the answer to a request that is not let through, ``None`` for one that is."""
@@ -213,8 +216,9 @@ class Access:
             self._wrong_origin.warn("a request is refused: %s It has Origin %.200r.", why, origin)
             return _refused(403, why)
         length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:19]) > MAX_BODY:
-            return _refused(413, f"The request is larger than {MAX_BODY} bytes.")
+        most = _most(request.scope)
+        if not length.isdecimal() or int(length[:19]) > most:
+            return _too_large(most)
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
@@ -278,14 +282,24 @@ def _name(header: str) -> str:
     return (name if colon and port.isdecimal() else header).lower()
 
 
-def _bounded(receive: Receive) -> Receive:
+def _most(scope: Scope) -> int:
+    """Return the most bytes that the body of a request may have."""
+    is_run = scope["path"] == scope.get("root_path", "") + RUNS
+    return MAX_RUN_BODY if is_run else MAX_BODY
+
+
+def _too_large(most: int) -> Response:
+    return _refused(413, f"The request is larger than {most} bytes.")
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
     size = 0
 
     async def bounded() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > MAX_BODY:
+        if size > most:
             raise TooLargeError
         return message
 

@@ -10,7 +10,7 @@ import re
 from contextlib import ExitStack
 from typing import Any, cast
 
-from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
+from ag_ui.core import ResumeEntry, RunAgentInput
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,8 +21,9 @@ from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
+from anabranch.chat._web.message_input import GivenMessage, RunInput, given_message
 from anabranch.chat._web.requests import ThreadBody, read_body
-from anabranch.chat._web.run_input import HEAD, Message, Place
+from anabranch.chat._web.run_input import HEAD, Place
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
@@ -41,7 +42,7 @@ def agui_route(conversations: Conversations) -> Route:
     """Return the route of the AG-UI endpoint."""
 
     async def run(request: Request) -> Response:
-        wanted = await read_body(request, RunAgentInput)
+        wanted = await read_body(request, RunInput)
         if RUN_ID.fullmatch(wanted.run_id) is None:
             raise HTTPException(
                 422, f"A runId has 1 to {LONGEST_RUN_ID} characters; none is a control character."
@@ -52,12 +53,18 @@ def agui_route(conversations: Conversations) -> Route:
             await _check_backlog(conversations, wanted, caller.principal)
         follows = request.headers.get("accept") == "application/json"  # the thread, already
         with ExitStack() if follows else caller.open_stream() as place:
-            conversation = await _conversation(conversations, wanted, caller.principal)
-            if wanted.resume:
+            given = None if wanted.resume else given_message(wanted, _place(wanted))
+            conversation = await _conversation(conversations, wanted, given, caller.principal)
+            if given is None:
                 after = await _resume(conversation, wanted)
             else:
-                text = _new_message(wanted)
-                after = await conversation.say(text, wanted.run_id, at=_place(wanted))
+                if given.files:
+                    thread_id, store = conversation.thread_id, conversations.agent.store
+                    await store.add_files(thread_id, given.files)
+                said = given.message
+                after = await conversation.say(
+                    said.text, wanted.run_id, at=said.at, files=said.files
+                )
             if follows:
                 return JSONResponse({"runId": wanted.run_id}, 202)
             running, stopping = conversation.is_running, conversations.stopping
@@ -82,7 +89,10 @@ async def _check_backlog(
 
 
 async def _conversation(
-    conversations: Conversations, wanted: RunAgentInput, principal: str | None
+    conversations: Conversations,
+    wanted: RunAgentInput,
+    given: GivenMessage | None,
+    principal: str | None,
 ) -> Conversation:
     """Return the conversation of a run; a thread that does not exist is begun if its message can be said.
 
@@ -92,11 +102,12 @@ async def _conversation(
         AnabranchError: the message cannot be the first, as :meth:`TurnWork.check` says.
     """
     found = await conversations.find(wanted.thread_id, principal)
-    if found is None and not wanted.resume:
-        name, text = _new_id(wanted.thread_id), _new_message(wanted)
-        await TurnWork(conversations.agent, NEW).check(Message(text, _place(wanted)))
+    if found is None and given is not None:
+        name, message = _new_id(wanted.thread_id), given.message
+        await TurnWork(conversations.agent, NEW).check(message)
         now = conversations.agent.dependencies.clock.now()
-        new = Thread(name, now, title=text[:TITLE], owner=principal)
+        title = message.text or ", ".join(block.name for block in message.files)
+        new = Thread(name, now, title=title[:TITLE], owner=principal)
         found = await conversations.begin(new) or await conversations.find(name, principal)
     if found is None:
         raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
@@ -131,19 +142,6 @@ def _reply(entry: ResumeEntry) -> ElicitReply:
         return ElicitReply(action="accept", content=cast("dict[str, Any] | None", payload))
     declined = (entry.metadata or {}).get("action") == "decline"
     return ElicitReply(action="decline" if declined else "cancel")
-
-
-def _new_message(wanted: RunAgentInput) -> str:
-    """Return the text of the last message, which must be the person's."""
-    last = wanted.messages[-1] if wanted.messages else None
-    if not isinstance(last, UserMessage):
-        raise HTTPException(422, "A run begins with a message of the user, or with resume.")
-    if isinstance(last.content, str):
-        return last.content
-    texts = [part.text for part in last.content if part.type == "text"]
-    if len(texts) != len(last.content):
-        raise HTTPException(422, "Messages can have text only.")
-    return "\n".join(texts)
 
 
 def _place(wanted: RunAgentInput) -> Place:

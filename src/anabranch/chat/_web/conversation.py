@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from anabranch._aio import run_shielded
@@ -28,7 +28,7 @@ from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.engines import Engine, Wake
 from anabranch.errors import AnabranchError, StoreError, ToolError
-from anabranch.messages import ElicitReply
+from anabranch.messages import ElicitReply, FileBlock
 from anabranch.tree import Thread
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
@@ -107,11 +107,14 @@ class Conversation:
 
     # -- what a person does ------------------------------------------------------------------
 
-    async def say(self, text: str, run_id: str, *, at: Place = HEAD) -> int:
+    async def say(
+        self, text: str, run_id: str, *, at: Place = HEAD, files: Sequence[FileBlock] = ()
+    ) -> int:
         """Begin a turn with a message of the person; return after which event it begins.
 
         The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
-        same run again is the same message: its events are sent once more.
+        thread has its ``files`` already. The same run again is the same message: its events are sent
+        once more.
 
         Open questions are left first: their tools read that they were cancelled. A message
         ``/TOOL name=value …`` calls a tool without the model.
@@ -122,7 +125,7 @@ class Conversation:
             SessionError: the arguments of a tool cannot be read.
             InvalidArgumentsError: they do not fit.
         """
-        message = Message(text, at)
+        message = Message(text, at, tuple(files))
         await self._work.check(message)
         async with self._lock:
             turn = self._new_turn()

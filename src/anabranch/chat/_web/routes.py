@@ -3,6 +3,7 @@
 GET  /threads                  the threads, the last begun first
 POST /threads                  begin one
 GET  /threads/{id}/tree        the JSON export
+GET  /threads/{id}/files/…     a file, by its digest
 GET  /threads/{id}/pending     the open questions
 POST /threads/{id}/answers     answer one
 GET  /threads/{id}/events      what happens, as AG-UI events; Last-Event-ID says what was seen
@@ -17,6 +18,7 @@ GET  /modules/{name}           a plugin's module, which shows a question in the 
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Mapping
 
@@ -25,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from anabranch._media_types import IMAGES, media_type
 from anabranch._text import encodable
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.answer_checks import AnswerRefusedError
@@ -51,6 +54,7 @@ ANSWER_STATUS = {
     "invalid": 422,
 }
 THREADS_LISTED = 200
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Routes:
@@ -63,6 +67,7 @@ class Routes:
             Route("/threads", self.threads, methods=["GET"]),
             Route("/threads", self.begin, methods=["POST"]),
             Route("/threads/{id}/tree", self.tree, methods=["GET"]),
+            Route("/threads/{id}/files/{digest}", self.file, methods=["GET"]),
             Route("/threads/{id}/pending", self.pending, methods=["GET"]),
             Route("/threads/{id}/answers", self.answer, methods=["POST"]),
             Route("/threads/{id}/events", self.events, methods=["GET"]),
@@ -105,6 +110,23 @@ class Routes:
         named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
         beside = {"ends": ends, "position": str(last), "running": running}
         return _json({**named, **beside})
+
+    async def file(self, request: Request) -> Response:
+        """Return a file of the thread: an image to show, anything else to save."""
+        conversation, digest = await self._conversation(request), request.path_params["digest"]
+        found = None
+        if DIGEST.fullmatch(digest):
+            files = await self._agent.store.files(conversation.thread_id, [digest])
+            found = files.get(digest)
+        if found is None:
+            raise HTTPException(404, "There is no such file here.")
+        kind = media_type(found)
+        shown = "inline" if kind in IMAGES else "attachment"
+        headers = {
+            "Content-Disposition": f'{shown}; filename="{digest[:12]}"',
+            "Cache-Control": "private, max-age=31536000, immutable",
+        }
+        return Response(found, media_type=kind or "application/octet-stream", headers=headers)
 
     async def pending(self, request: Request) -> Response:
         """Return the open questions."""

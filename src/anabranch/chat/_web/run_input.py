@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -21,6 +21,8 @@ from ag_ui.core import (
     TextMessageEndEvent,
     TextMessageStartEvent,
 )
+
+from anabranch.messages import FileBlock
 
 
 class Head(Enum):
@@ -41,10 +43,12 @@ class Message:
     Attributes:
         text: the message.
         at: where it goes.
+        files: references to the files in it.
     """
 
     text: str
     at: Place = HEAD
+    files: tuple[FileBlock, ...] = ()
 
 
 def started(thread_id: str, run_id: str, message: Message | None = None) -> RunStartedEvent:
@@ -53,9 +57,11 @@ def started(thread_id: str, run_id: str, message: Message | None = None) -> RunS
     A message is in its raw event, which clients pass by: those in AG-UI's ``input`` they would add
     to the ones that they have.
     """
-    raw = None
+    raw: dict[str, Any] | None = None
     if message is not None:
         raw = {"text": message.text, **({} if message.at is HEAD else {"at": message.at})}
+        if message.files:
+            raw["files"] = [block.model_dump(mode="json") for block in message.files]
     return RunStartedEvent(
         thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, raw_event=raw
     )
@@ -70,7 +76,10 @@ def node_id(thread_id: str, run_id: str) -> str:
 def message_in(event: bytes) -> Message | None:
     """Return the message with which a run begins, ``None`` if it goes on at answers."""
     raw = RunStartedEvent.model_validate_json(event).raw_event
-    return None if raw is None else Message(raw["text"], raw.get("at", HEAD))
+    if raw is None:
+        return None
+    files = tuple(map(FileBlock.model_validate, raw.get("files", ())))
+    return Message(raw["text"], raw.get("at", HEAD), files)
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:

@@ -16,7 +16,7 @@ from anabranch.chat._session.typed_values import read_arguments
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.chat._web.shown_node import is_interrupted
 from anabranch.errors import ToolError
-from anabranch.messages import ToolUseBlock
+from anabranch.messages import Block, TextBlock, ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import HEAD as HEAD_REF
 from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
@@ -56,7 +56,7 @@ class TurnWork:
             SessionError: it calls a tool with arguments that cannot be read.
             InvalidArgumentsError: they do not fit.
         """
-        if not message.text.strip():
+        if not message.text.strip() and not message.files:
             raise ToolError("A message must not be blank.")
         if message.at is not HEAD and message.at is not None:
             node = await self._agent.store.node(message.at)
@@ -161,7 +161,8 @@ class TurnWork:
 
     async def _add(self, message: Message, name: str, at: str | None) -> Node:
         text = message.text.strip()
-        new = self._agent.dependencies.node(self._thread_id, at, "user", text)
+        content: list[Block] = [*message.files, *([TextBlock(text=text)] if text else [])]
+        new = self._agent.dependencies.node(self._thread_id, at, "user", content)
         [said] = await self._agent.add([replace(new, id=name)])
         return said
 

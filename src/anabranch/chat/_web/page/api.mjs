@@ -56,12 +56,15 @@ export const unlabel = (thread, name) =>
 export const forget = (memory) => read(`memories/${encodeURIComponent(memory)}`, { method: "DELETE" });
 export const answer = (thread, body) => post(at(thread, "answers"), body);
 
-/** Begin a run with a message. What happens is read from the thread's events. */
-export const say = (thread, text, headNodeId) =>
+/** The address of a file of a thread. */
+export const addressOf = (thread, digest) => at(thread, `files/${digest}`);
+
+/** Begin a run with a message, of a text or of parts. What happens is read from the thread's events. */
+export const say = (thread, content, headNodeId) =>
   post("agui", {
     threadId: thread,
     runId: `run_${unique()}`,
-    messages: [{ id: `message_${unique()}`, role: "user", content: text }],
+    messages: [{ id: `message_${unique()}`, role: "user", content }],
     tools: [],
     context: [],
     state: {},

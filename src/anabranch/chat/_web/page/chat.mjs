@@ -3,6 +3,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
 import { afterEvents, empty, fromTree, leafBelow, leftBy, placeOf, retriedAt, textOf, wakesAt } from "./conversation.mjs";
+import { InThread, part, readAgain } from "./files.mjs";
 import { Call, Question } from "./form.mjs";
 import { timeOrDay } from "./formats.mjs";
 import { Labels } from "./labels.mjs";
@@ -101,16 +102,17 @@ export function Chat({ address, go, links, loaded }) {
     }),
     [],
   );
-  const say = async (text, edited) => {
+  const say = async (text, edited, files = []) => {
     setProblem(null);
+    const content = files.length ? [...files.map(part), ...(text ? [{ type: "text", text }] : [])] : text;
     try {
       if (thread) {
         const at = edited ? edited.parent_id : state.cursor;
         place(at);
-        await api.say(thread, text, at);
+        await api.say(thread, content, at);
       } else {
         const name = `thread_${api.unique()}`;
-        await api.say(name, text);
+        await api.say(name, content);
         open(name);
       }
     } catch (error) {
@@ -161,7 +163,7 @@ export function Chat({ address, go, links, loaded }) {
         ${!thread
           ? html`<${Welcome} tools=${tools} onCall=${say} />`
           : state.loaded
-            ? html`<${Messages} state=${state} open=${waiting} acts=${acts} />`
+            ? html`<${InThread.Provider} value=${thread}><${Messages} state=${state} open=${waiting} acts=${acts} /><//>`
             : !failure && html`<${Skeleton} />`}
         ${questions.map(
           (each, at) => html`<${Question}
@@ -182,6 +184,8 @@ export function Chat({ address, go, links, loaded }) {
         running=${state.running}
         atLeaf=${atLeaf}
         onSend=${say}
+        filesOf=${(node) => readAgain(thread, node)}
+        onProblem=${setProblem}
         onStop=${stop}
         onLatest=${() => place(leafBelow(state, state.cursor))}
       />

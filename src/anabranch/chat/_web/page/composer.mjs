@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { textOf } from "./conversation.mjs";
+import { Attached, read } from "./files.mjs";
 import { isComposing } from "./typing.mjs";
 
 const TALLEST = 240;
@@ -11,13 +12,18 @@ const TALLEST = 240;
  * @param name of the draft, which a reload leaves as it is
  * @param leaves the names of the tools whose open questions a message leaves unanswered
  * @param wanted {text} to put into the box, or {edit: node}; a new object each time
- * @param onSend takes the text and the node whose other version it is; its promise is rejected if that fails
+ * @param onSend takes the text, the node whose other version it is, and files; its promise is rejected if that fails
+ * @param filesOf returns a promise of the files of a node that is edited
  */
-export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop, onLatest }) {
+export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop, onLatest, filesOf, onProblem }) {
   const [text, setText] = useState(() => drafts.read(name) ?? "");
   const [edited, setEdited] = useState(null);
+  const [files, setFiles] = useState([]);
   const box = useRef(null);
+  const chooser = useRef(null);
 
+  const attach = (given) =>
+    Promise.all([...given].map((file) => read(file))).then((more) => setFiles((before) => [...before, ...more]), onProblem);
   const enter = (entered) => {
     setText(entered);
     if (!edited) drafts.write(name, entered);
@@ -25,7 +31,11 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
   useEffect(() => {
     if (!wanted) return;
     setEdited(wanted.edit ?? null);
-    if (wanted.edit) setText(textOf(wanted.edit));
+    if (wanted.edit) {
+      setText(textOf(wanted.edit));
+      setFiles([]);
+      filesOf(wanted.edit).then(setFiles, onProblem);
+    }
     else if (wanted.text !== undefined) enter(wanted.text);
     box.current.focus();
   }, [wanted]);
@@ -40,18 +50,21 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
   const leave = () => {
     setEdited(null);
     setText(drafts.read(name) ?? "");
+    setFiles([]);
   };
   const send = async (event) => {
     event?.preventDefault();
     const said = text.trim();
-    if (!said || running) return;
+    if ((!said && !files.length) || running) return;
     setText("");
+    setFiles([]);
     setEdited(null);
     drafts.write(name, undefined);
     try {
-      await onSend(said, edited);
+      await onSend(said, edited, files);
     } catch {
       enter(said);
+      setFiles(files);
       setEdited(edited);
     }
   };
@@ -62,12 +75,29 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
     event.preventDefault();
     leave();
   };
-  return html`<form class="composer" onSubmit=${send}>
+  const onPaste = (event) => {
+    if (!event.clipboardData.files.length) return;
+    event.preventDefault();
+    attach(event.clipboardData.files);
+  };
+  const onDrop = (event) => {
+    if (!event.dataTransfer.files.length) return;
+    event.preventDefault();
+    attach(event.dataTransfer.files);
+  };
+  const onChosen = (event) => {
+    attach(event.target.files);
+    event.target.value = ""; // the same file can be chosen again
+  };
+  return html`<form class="composer" onSubmit=${send} onDragOver=${(event) => event.preventDefault()} onDrop=${onDrop}>
     ${edited
       ? html`<p class="place">Your message will be another version of the one you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
       : !atLeaf && html`<p class="place">You continue from here, on a branch of its own. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
     ${leaves.length > 0 && html`<p class="place leaves" id="leaves">A message leaves unanswered what <b>${leaves.join(", ")}</b> asks: the tool gets no answer, and goes on without.</p>`}
+    ${files.length > 0 && html`<${Attached} files=${files} onRemove=${(file) => setFiles(files.filter((each) => each !== file))} />`}
     <div class="box">
+      <input ref=${chooser} type="file" multiple hidden aria-label="Files" onChange=${onChosen} />
+      <button type="button" class="quiet" aria-label="Attach files" title="Attach files" onClick=${() => chooser.current.click()}>+</button>
       <textarea
         ref=${box}
         aria-label="Message"
@@ -78,6 +108,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
         value=${text}
         onInput=${(event) => enter(event.target.value)}
         onKeyDown=${onKey}
+        onPaste=${onPaste}
       ></textarea>
       ${running && html`<button type="button" class="stop" onClick=${onStop}>Stop</button>`}
       <button class=${leaves.length ? "" : "primary"} disabled=${running}>Send</button>

@@ -2,6 +2,7 @@
 // returned; and how a turn ended that has no reply.
 import { html, useMemo, useState } from "./vendor.mjs";
 import { branchesAround, branchesOf, described, hasEndedElsewhere, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
+import { Files } from "./files.mjs";
 import { Markdown } from "./markdown.mjs";
 import { ToolUse, returnedBy } from "./tools.mjs";
 import { NodeUsage } from "./usage.mjs";
@@ -126,6 +127,7 @@ function Message({ node, state, results, asking, answer, stopped, isActive, acts
       ${!isPlain && html`<span class="who">${who}</span>`}
       ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
     </header>`}
+    <${Files} node=${node} />
     ${node.kind === "answer" ? html`<${Answer} node=${node} />` : text && html`<${Markdown} text=${text} />`}
     ${node.kind === "question" && html`<${Answered} answer=${answer} state=${state} isActive=${isActive} onGo=${acts.go} />`}
     ${uses.map(use)}

@@ -1,8 +1,7 @@
 // Values as people read them: what tools returned, and what was answered to their questions.
 import { html } from "./vendor.mjs";
+import { File } from "./files.mjs";
 import { Markdown } from "./markdown.mjs";
-
-const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** A value with names, each with what it is. */
 export const Fields = ({ fields }) => html`<dl>
@@ -17,10 +16,8 @@ export const Returned = ({ blocks, forPerson = false }) => html`<div class="resu
   ${blocks.map((each, key) => html`<${Block} key=${key} ...${each} forPerson=${forPerson} />`)}
 </div>`;
 
-function Block({ type, text, mime_type, data, forPerson }) {
-  if (type === "image" && IMAGES.has(mime_type)) {
-    return html`<img src=${`data:${mime_type};base64,${data}`} alt="Returned by the tool" />`;
-  }
+function Block({ type, text, forPerson, ...file }) {
+  if (type === "file") return html`<${File} ...${file} />`;
   if (text === undefined) return html`<pre tabindex="0">(${type})</pre>`;
   const value = parsed(text);
   if (value === undefined) return forPerson ? html`<${Markdown} text=${text} />` : html`<pre tabindex="0">${text}</pre>`;

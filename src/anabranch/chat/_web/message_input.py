@@ -1,0 +1,123 @@
+"""The user's message of an AG-UI run: its text, and the files in its parts.
+
+A file arrives as base64, and is stored under its digest; its type is that of its bytes. A file that is
+an address stays one: the model's provider fetches it, and this server never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from mimetypes import guess_type
+from typing import Any, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from ag_ui.core import RunAgentInput, UserMessage
+from ag_ui.core.types import AudioPart, DataSource, DocumentPart, FileSource, ImagePart, VideoPart
+from pydantic import model_validator
+from starlette.exceptions import HTTPException
+
+from anabranch._media_types import read_base64
+from anabranch.chat._web.run_input import Message, Place
+from anabranch.messages import FileBlock
+from anabranch.tree import file_block
+
+MOST_FILES = 20
+LONGEST_URL = 2_000
+
+_FilePart: TypeAlias = ImagePart | AudioPart | VideoPart | DocumentPart
+_ANY_TYPE = {"image": "image/*", "audio": "audio/*", "document": "application/octet-stream"}
+
+
+class RunInput(RunAgentInput):
+    """The input of a run, in which files may also be the ``binary`` parts of AG-UI before 1.0."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parts(cls, given: Any) -> Any:  # noqa: ANN401 - any JSON
+        messages = given.get("messages") if isinstance(given, dict) else None
+        for message in messages if isinstance(messages, list) else ():
+            content = message.get("content") if isinstance(message, dict) else None
+            if isinstance(content, list):
+                message["content"] = [_present_part(part) for part in content]
+        return given
+
+
+def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a ``binary`` part as the part of AG-UI 1.0, any other as it is."""
+    if not isinstance(part, dict) or part.get("type") != "binary":
+        return part
+    fields = cast("dict[str, Any]", part)
+    kind = str(fields.get("mimeType")).partition("/")[0]
+    place = "data" if fields.get("data") else "url"
+    return {
+        "type": kind if kind in ("image", "audio", "video") else "document",
+        "source": {"type": place, "value": fields.get(place), "mimeType": fields.get("mimeType")},
+        "metadata": {"filename": fields.get("filename")},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GivenMessage:
+    """A message of a user, and the bytes of its files, by digest."""
+
+    message: Message
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
+    """Return the last message of a run's input, which must be the user's.
+
+    Raises:
+        HTTPException: the last message is another's, or one of its files cannot be taken.
+        ToolError: a file is too large, or no model takes its type.
+    """
+    last = wanted.messages[-1] if wanted.messages else None
+    if not isinstance(last, UserMessage):
+        raise HTTPException(422, "A run begins with a message of the user, or with resume.")
+    if isinstance(last.content, str):
+        return GivenMessage(Message(last.content, place))
+    text = "\n".join(part.text for part in last.content if part.type == "text")
+    parts = [part for part in last.content if part.type != "text"]
+    if len(parts) > MOST_FILES:
+        raise HTTPException(422, f"A message can have {MOST_FILES} files, got {len(parts)}.")
+    files: dict[str, bytes] = {}
+    blocks = tuple(_block(part, files) for part in parts)
+    return GivenMessage(Message(text, place, blocks), files)
+
+
+def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:
+    """Return the reference to the file of a part; its bytes, if it has any, are added to ``files``."""
+    if isinstance(part, VideoPart):
+        raise HTTPException(422, "Messages can have images, sounds and documents, but no video.")
+    source, name = part.source, _name(part.metadata)
+    if isinstance(source, FileSource):
+        raise HTTPException(422, "A file that is at a provider cannot be sent. Send its bytes.")
+    if not isinstance(source, DataSource) and not source.value.startswith("data:"):
+        return _address(part, source.value, source.mime_type)
+    try:
+        data = read_base64(source.value)
+    except ValueError:
+        raise HTTPException(422, f"The data of {name or 'a file'} is no base64.") from None
+    block = file_block(data, name)
+    files[block.digest or ""] = data
+    return block
+
+
+def _address(part: ImagePart | AudioPart | DocumentPart, url: str, given: str | None) -> FileBlock:
+    try:
+        where = urlsplit(url)
+    except ValueError:
+        where = urlsplit("")
+    if where.scheme not in ("http", "https") or not where.netloc or len(url) > LONGEST_URL:
+        raise HTTPException(
+            422,
+            f"The address of a file begins with https://, and has at most {LONGEST_URL} characters.",
+        )
+    return FileBlock(mime_type=given or guess_type(where.path)[0] or _ANY_TYPE[part.type], url=url)
+
+
+def _name(metadata: object) -> str:
+    """Return the name that a client has given to a file."""
+    fields = cast("dict[str, object]", metadata) if isinstance(metadata, dict) else {}
+    return next((str(fields[key]) for key in ("filename", "name") if fields.get(key)), "")

@@ -1,0 +1,109 @@
+"""Images, sounds and documents as parts of a provider's request; what a provider does not take is a text.
+
+pydantic-ai knows which files a model takes. An address is sent as one only to providers that fetch it
+themselves: for the others, pydantic-ai would fetch it in this process, from wherever a user says.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pydantic_ai import messages as ai
+from pydantic_ai.models import Model
+
+from anabranch._media_types import IMAGES, media_type, size_of
+from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, ImageBlock
+from anabranch.tree import file_line
+
+Media: TypeAlias = ImageBlock | AudioBlock | DocumentBlock | FileBlock
+"""The blocks of files."""
+
+_ANTHROPIC_URLS: Final = frozenset({"image", "application/pdf"})
+_IMAGE_URLS: Final = frozenset({"image"})
+_URLS: Final[Mapping[str, frozenset[str]]] = {
+    "anthropic": _ANTHROPIC_URLS,
+    "openai": _IMAGE_URLS,
+    "groq": _IMAGE_URLS,
+    "mistral": _IMAGE_URLS,
+}
+"""Kinds of addresses that each provider fetches, as pydantic-ai's adapters send them."""
+
+
+@dataclass(frozen=True)
+class TakenFiles:
+    """The files that a model takes.
+
+    Attributes:
+        images: whether it takes images.
+        sounds: whether it takes sounds.
+        documents: types of documents; ``None`` for any.
+        urls: kinds of files, or types, whose addresses its provider fetches.
+    """
+
+    images: bool = True
+    sounds: bool = True
+    documents: frozenset[str] | None = None
+    urls: frozenset[str] = frozenset()
+
+    def has(self, mime_type: str) -> bool:
+        """Return whether files of a type are among them; a text is sent as text."""
+        match mime_type.partition("/")[0]:
+            case "image":
+                return self.images
+            case "audio":
+                return self.sounds
+            case "text":
+                return True
+            case _:
+                return self.documents is None or mime_type in self.documents
+
+
+ANY: Final = TakenFiles()
+"""A model that takes all files, and fetches no address."""
+
+
+def taken_files(model: Model[Any]) -> TakenFiles:
+    """Return the files that ``model`` takes."""
+    profile = model.profile
+    documents = profile.get("supported_document_media_types")
+    return TakenFiles(
+        profile.get("supports_image_input", True),
+        profile.get("supports_audio_file_input", True),
+        documents if profile.get("supports_document_input", True) else frozenset(),
+        _URLS.get(model.system, frozenset()),
+    )
+
+
+def file_part(
+    block: Media, taken: TakenFiles = ANY
+) -> ai.BinaryContent | ai.ImageUrl | ai.DocumentUrl | str:
+    """Return a file as the model takes it; the name of one that the model does not take."""
+    if isinstance(block, FileBlock):
+        return _address(block, taken) or file_line(block)
+    data = base64.b64decode(block.data)
+    read = media_type(data)
+    match block:
+        case ImageBlock():
+            what, is_taken, kind = "an image:", taken.images and read in IMAGES, read
+        case AudioBlock():
+            what, is_taken, kind = "a sound:", taken.sounds, read
+        case DocumentBlock():
+            what, kind = f"a file: {block.name}," if block.name else "a file:", block.mime_type
+            is_taken = taken.has(kind)
+    if is_taken:
+        return ai.BinaryContent(data, media_type=kind or block.mime_type)
+    return f"({what} {block.mime_type}, {size_of(data)})"
+
+
+def _address(block: FileBlock, taken: TakenFiles) -> ai.ImageUrl | ai.DocumentUrl | None:
+    """Return the part of an address that the provider fetches itself, ``None`` for any other."""
+    if block.url is None:
+        return None
+    if block.kind == "image" and "image" in taken.urls:
+        return ai.ImageUrl(block.url)
+    if block.mime_type in taken.urls:
+        return ai.DocumentUrl(block.url, media_type=block.mime_type)
+    return None

@@ -1,0 +1,186 @@
+"""Files of a conversation: bytes beside the tree, to which its blocks refer by digest.
+
+A thread holds its own files. So the owner of a thread alone reads them, a digest opens nothing in another
+thread, and a file is deleted with its thread.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Protocol, TypeVar
+
+from anabranch._media_types import AUDIO, IMAGES, PDF, TEXT, file_type, read_text, size_of
+from anabranch.errors import ToolError
+from anabranch.messages import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    ResultBlock,
+    TextBlock,
+    ToolResultBlock,
+)
+
+MOST_BYTES = 20_000_000
+"""Most bytes of one file of a message; providers take requests of about 32 MB."""
+
+LONGEST_NAME = 40
+"""Most bytes of a file's name in a reference, which has at most 200."""
+
+B = TypeVar("B", Block, ResultBlock)
+_Media = ImageBlock | AudioBlock | DocumentBlock
+
+
+class FileStore(Protocol):
+    """A store of the files of threads."""
+
+    async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
+        """Store files of a thread, each under its SHA-256 in hexadecimal.
+
+        A file that the thread has already stays. An unknown thread is an error.
+        """
+        ...
+
+    async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the files that the thread has of those with ``digests``."""
+        ...
+
+
+def file_block(data: bytes, name: str = "") -> FileBlock:
+    """Return the reference to a file that a user attaches; its type is read from its bytes.
+
+    Raises:
+        ToolError: the file is empty or too large, or no model takes its type.
+    """
+    shown = name or "The file"
+    if not data:
+        raise ToolError(f"{shown} is empty. Attach another file.")
+    if len(data) > MOST_BYTES:
+        most = size_of(MOST_BYTES)
+        raise ToolError(
+            f"{shown} has {size_of(data)}; a file may have {most}. Attach a smaller one."
+        )
+    kind = file_type(data)
+    if kind not in IMAGES | AUDIO | {PDF, TEXT}:
+        raise ToolError(
+            f"{shown} is of a type that no model takes. Attach an image (PNG, JPEG, GIF, WebP), a"
+            " sound, a PDF or a text."
+        )
+    return _reference(data, kind, name)
+
+
+def _reference(data: bytes, kind: str, name: str) -> FileBlock:
+    digest = sha256(data).hexdigest()
+    return FileBlock(mime_type=kind, digest=digest, size=len(data), name=_short(name))
+
+
+def _short(name: str) -> str:
+    """Return the last part of a path, without its middle if it is long: the end has the type."""
+    plain = "".join(each if each.isprintable() else " " for each in PurePath(name).name).strip()
+    if len(plain.encode("utf-8", "replace")) <= LONGEST_NAME:
+        return plain
+    ending = PurePath(plain).suffix
+    ending = ending if len(ending.encode("utf-8", "replace")) < LONGEST_NAME // 4 else ""
+    room = LONGEST_NAME - len(f"…{ending}".encode("utf-8", "replace"))
+    return f"{plain.encode('utf-8', 'replace')[:room].decode('utf-8', 'ignore')}…{ending}"
+
+
+async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
+    """Return blocks with references in place of base64, whose bytes are stored in the thread.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    files: dict[str, bytes] = {}
+    blocks: list[B] = []
+    for block in content:
+        reference = _stored(block, files) if isinstance(block, _Media) else None
+        blocks.append(block if reference is None else reference)
+    if files:
+        await store.add_files(thread_id, files)
+    return tuple(blocks)
+
+
+def _stored(block: _Media, files: dict[str, bytes]) -> FileBlock | None:
+    """Return the reference to the bytes of a block, added to ``files``; ``None`` if it has none."""
+    try:
+        data = base64.b64decode(block.data, validate=True)
+    except ValueError:
+        return None
+    reference = _reference(
+        data, block.mime_type, block.name if isinstance(block, DocumentBlock) else ""
+    )
+    files[reference.digest or ""] = data
+    return reference
+
+
+def digests_in(contents: Iterable[Sequence[Block]]) -> set[str]:
+    """Return the digests of the stored files to which blocks refer."""
+    return {
+        block.digest
+        for content in contents
+        for outer in content
+        for block in (outer.content if outer.type == "tool_result" else (outer,))
+        if block.type == "file" and block.digest is not None
+    }
+
+
+async def load_files(
+    store: FileStore, thread_id: str, messages: Sequence[Message]
+) -> tuple[Message, ...]:
+    """Return messages with the bytes of the thread's files in place of references.
+
+    A text file becomes its text. A file that the thread does not have becomes a line that says so.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    digests = digests_in(message.content for message in messages)
+    if not digests:
+        return tuple(messages)
+    files = await store.files(thread_id, digests)
+    return tuple(_loaded(message, files) for message in messages)
+
+
+def _loaded(message: Message, files: Mapping[str, bytes]) -> Message:
+    content: list[Block] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            parts = tuple(_with_bytes(part, files) for part in block.content)
+            changed = parts != block.content
+            content.append(block.model_copy(update={"content": parts}) if changed else block)
+        else:
+            content.append(_with_bytes(block, files))
+    if all(new is old for new, old in zip(content, message.content, strict=True)):
+        return message
+    return message.model_copy(update={"content": tuple(content)})
+
+
+def _with_bytes(block: B, files: Mapping[str, bytes]) -> B | TextBlock | _Media:
+    if not isinstance(block, FileBlock) or block.digest is None:
+        return block
+    data = files.get(block.digest)
+    if data is None:
+        return TextBlock(text=f"{file_line(block)[:-1]}, which is not stored here)")
+    if block.mime_type == TEXT:
+        return TextBlock(text=f"{block.name or 'A file'}:\n\n{read_text(data)}")
+    encoded = base64.b64encode(data).decode()
+    match block.kind:
+        case "image":
+            return ImageBlock(data=encoded, mime_type=block.mime_type)
+        case "audio":
+            return AudioBlock(data=encoded, mime_type=block.mime_type)
+        case "document":
+            return DocumentBlock(data=encoded, mime_type=block.mime_type, name=block.name)
+
+
+def file_line(block: FileBlock) -> str:
+    """Return the line that stands for a file where its content cannot be shown."""
+    what = {"image": "an image", "audio": "a sound", "document": "a file"}[block.kind]
+    size = size_of(block.size) if block.size else ""
+    return f"({what}: {', '.join(filter(None, [block.name, block.url, block.mime_type, size]))})"

@@ -1,0 +1,65 @@
+"""``/attach``: a file goes with the next message, or is refused in a sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.messages import FileBlock, ImageBlock, SampleRequest
+from anabranch.tree import MOST_BYTES
+from tests.chat.sessions import session, shown, tree_of
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(400_000)
+
+
+async def test_an_attached_file_goes_with_the_next_message_alone(tmp_path: Path) -> None:
+    (tmp_path / "my shot.png").write_bytes(PNG)
+    (tmp_path / "note.txt").write_text("Graz")
+    seen: list[SampleRequest] = []
+
+    def decide(request: SampleRequest) -> str:
+        seen.append(request)
+        return "Black."
+
+    chat = session(decide)
+    said = await shown(chat, f"/attach {tmp_path}/my shot.png")
+    assert said == "Attached my shot.png (image/png, 400 kB). Your next message has it."
+    await shown(chat, f"/attach {tmp_path}/note.txt", "Which colour?", "And now?")
+    image, _, text = seen[-1].messages[0].content
+    assert isinstance(image, ImageBlock)
+    assert (text.type, seen[-1].messages[0].text) == ("text", "note.txt:\n\nGrazWhich colour?")
+    assert len(seen[-1].messages[-1].content) == 1
+    first = (await tree_of(chat)).nodes[0]
+    assert [type(block) for block in first.content[:2]] == [FileBlock, FileBlock]
+    assert "(an image: my shot.png, image/png, 400 kB)" in await shown(chat, "/tree")
+
+
+async def test_a_saved_conversation_is_loaded_with_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    chat = session()
+    await shown(chat, f"/attach {tmp_path}/a.png", "Look", f"/save {tmp_path}/saved.json")
+    await shown(chat, f"/load {tmp_path}/saved.json")
+    [block, _] = (await tree_of(chat)).nodes[0].content
+    assert isinstance(block, FileBlock)
+    store = chat.state.dependencies.store
+    assert list((await store.files(chat.cursor.thread_id, [block.digest or ""])).values()) == [PNG]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("none.png", None, "Cannot read {path}: No such file or directory."),
+        ("a.zip", b"PK\x03\x04\0", "a.zip is of a type that no model takes."),
+        ("a.png", PNG[:8] + bytes(MOST_BYTES), "a.png has 20 MB; a file may have 20 MB."),
+        ("a.mp3", b"ID3", "mock does not take audio/mpeg. Try /switch MODEL."),
+    ],
+)
+async def test_a_file_that_cannot_go_with_a_message_is_refused(
+    tmp_path: Path, name: str, data: bytes | None, why: str
+) -> None:
+    path = tmp_path / name
+    if data is not None:
+        path.write_bytes(data)
+    chat = session()
+    chat.state.model.takes = lambda mime_type: mime_type != "audio/mpeg"  # type: ignore[attr-defined]
+    assert why.format(path=path) in await shown(chat, f"/attach {path}")
+    assert await shown(chat, "/attach") == "No file is attached."

@@ -183,7 +183,7 @@ async def test_a_tool_that_was_cut_off_goes_on_by_itself(
         each["value"]["message"] for each in events if each.get("name") == "anabranch.notice"
     ]
     assert notices == ["reserved Bonn"]
-    assert types_of(events).count("TOOL_CALL_RESULT") == 1
+    assert [types_of(events).count(f"TOOL_CALL_{each}") for each in ("START", "RESULT")] == [1, 1]
     assert types_of(events)[-1] == "RUN_FINISHED"
 
 

@@ -18,8 +18,11 @@ from anabranch.messages import LogLevel
 
 FORMAT = 2
 
-AskKind = Literal["sample", "elicit", "url", "sleep"]
-"""Who answers: a model, the person (two ways), the clock; ``open_asks.py`` has the rules of the last."""
+AskKind = Literal["sample", "elicit", "url", "sleep", "call"]
+"""Who answers: a model, the user (two ways), the clock, or the application that runs a tool of its own.
+
+``open_asks.py`` has the rules of the clock. No body asks the last: the agent does, for its model.
+"""
 
 
 @dataclass(slots=True)

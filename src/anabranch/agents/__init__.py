@@ -59,6 +59,7 @@ from anabranch.agents._flows import (
     tree_of_thought,
 )
 from anabranch.agents._folding_tool import Folding
+from anabranch.agents._front_end import ContextEntry, FrontEnd
 from anabranch.agents._line_writer import QuestionAnsweredError, QuestionExpiredError
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._path_end import PathEnd
@@ -68,6 +69,7 @@ from anabranch.agents._remote_state import RemoteLimits
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_questions import (
     ErrorReply,
+    FrontEndResult,
     Given,
     Left,
     Reply,
@@ -115,11 +117,14 @@ __all__ = [
     "CalledTool",
     "Charge",
     "Clock",
+    "ContextEntry",
     "Continuation",
     "Durability",
     "ErrorReply",
     "Event",
     "Folding",
+    "FrontEnd",
+    "FrontEndResult",
     "Given",
     "Left",
     "Listener",

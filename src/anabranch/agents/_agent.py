@@ -37,6 +37,8 @@ from anabranch.agents._branch_progress import OpenFork, open_fork
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.agents._called_tool import CalledTool
 from anabranch.agents._events import Listener, ignore_event
+from anabranch.agents._front_end import FrontEnd
+from anabranch.agents._front_end_tools import FrontEndTools
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._meter import Meter
 from anabranch.agents._path_end import PathEnd
@@ -135,13 +137,18 @@ class Agent:
         """Where the threads are stored."""
         return self.dependencies.store
 
-    def of_run(self, run_id: str) -> Agent:
+    def of_run(self, run_id: str, front_end: FrontEnd | None = None) -> Agent:
         """Return this agent as it works on one run of a conversation, in whatever process.
 
-        What it adds is named after its place: so what two processes add there is the same node.
+        What it adds is named after its place: so what two processes add there is the same node. The
+        model is offered the tools of the run's ``front_end``, and reads its context: a turn ends with
+        the call of such a tool, and :meth:`answer` continues it with a :class:`FrontEndResult`.
         """
-        agent = copy(self)
-        agent.dependencies = replace(self.dependencies, run=run_id)
+        agent, given = copy(self), front_end or FrontEnd()
+        agent.tools = self.tools.beside(FrontEndTools(given.tools))
+        agent.dependencies = replace(
+            self.dependencies, run=run_id, front_end=given, tool_specs=agent.tools.specs
+        )
         return agent
 
     # -- the tree ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
 from anabranch.agents._append_queue import added_or_found
 from anabranch.agents._events import Listener, NodeAdded
+from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
@@ -77,6 +78,7 @@ class AgentDependencies:
         version: that of the tools' code, where calls are stored.
         suspension: says what an interruption means.
         run: the run for which nodes are added, in whatever process; empty where there is none.
+        front_end: that of the run.
     """
 
     store: TreeStore
@@ -94,6 +96,7 @@ class AgentDependencies:
     version: str = ""
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""
+    front_end: FrontEnd = field(default_factory=FrontEnd)
 
     def node(
         self,

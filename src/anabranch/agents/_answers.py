@@ -13,7 +13,14 @@ from anabranch.agents._line_writer import (
     surroundings_of,
 )
 from anabranch.agents._ports import Question
-from anabranch.agents._tool_questions import Reply, TimeOver, reply_of, same_reply, stored_with
+from anabranch.agents._tool_questions import (
+    Reply,
+    TimeOver,
+    is_in_front_end,
+    reply_of,
+    same_reply,
+    stored_with,
+)
 from anabranch.agents._turn import Turn
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
@@ -132,5 +139,5 @@ async def line_of(store: TreeStore, node: Node) -> Surroundings:
 def _check_tool(turn: Turn, question: Node, line: BatchLine) -> None:
     use_id = str(stored_with(question, "tool_use_id"))
     names = {use.id: use.name for use in line.caller.tool_uses}
-    if names.get(use_id) not in turn.tools:
+    if names.get(use_id) not in turn.tools and not is_in_front_end(question):
         raise ToolError(f"The tool that asked {question.id!r} is no longer available.")

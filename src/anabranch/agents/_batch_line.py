@@ -14,7 +14,9 @@ from functools import cached_property
 
 from anabranch._engine import Answer
 from anabranch.agents._tool_questions import (
+    FrontEndResult,
     TimeOver,
+    is_in_front_end,
     is_other_answer,
     question_id,
     recorded_reply,
@@ -61,6 +63,17 @@ class AskedRound:
     def unanswered(self) -> list[Node]:
         """The questions without an answer."""
         return [each for each in self.questions if each.id not in self.answers]
+
+    @property
+    def is_in_front_end(self) -> bool:
+        """Whether it is a call that is left to the front end."""
+        return is_in_front_end(self.questions[0])
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether the front end has returned the result of such a call."""
+        answer = self.answers.get(self.id)
+        return answer is not None and isinstance(reply_of(answer), FrontEndResult)
 
     @property
     def until(self) -> float:

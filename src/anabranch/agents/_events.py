@@ -94,11 +94,13 @@ class ToolEnded:
     """A tool has returned.
 
     ``result`` is in the store, unless the tool was resumed at a question that had been answered
-    before: then it is written together with the ``results`` node.
+    before: then it is written together with the ``results`` node. ``in_front_end`` says that it comes from
+    the front end, which has run the tool.
     """
 
     use: ToolUseBlock
     result: Result
+    in_front_end: bool = False
 
 
 Event: TypeAlias = (

@@ -35,6 +35,7 @@ from anabranch.agents._agent_tools import (
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.agents._called_tool import CalledTool, check_version
 from anabranch.agents._events import ToolEnded, ToolNoticed, ToolStarted, ToolSuspended
+from anabranch.agents._front_end_tools import front_end_outcome
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import Timeline
@@ -165,7 +166,8 @@ class ToolBatch:
         """
         dependencies, person = self._timeline.dependencies, self._continuation.person
         is_late = dependencies.clock.now() >= round_.until and not self._continuation.is_over
-        if person is not None and not is_late:
+        is_asked = self._continuation.is_left or not round_.is_in_front_end
+        if person is not None and is_asked and not is_late:
             await self._ask(person, round_)
             return True
         if round_.until == math.inf:
@@ -194,16 +196,16 @@ class ToolBatch:
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches | Asleep:
         """Return how the tool's next round ends; what it raises becomes an outcome."""
+        if round_ is not None and round_.is_in_front_end:
+            return front_end_outcome(round_)
         tool, here = self._tools.get(use.name), self.here(use, round_)
         try:
             if tool is None:
                 await check_version(here)
                 known = ", ".join(sorted(self._tools)) or "none"
                 return Outcome(f"There is no tool {use.name!r}. Tools: {known}.", is_error=True)
-            if _is_cut(self._line.caller, use):
-                return Outcome(CUT, is_error=True)
-            if use.malformed is not None:
-                return Outcome(refusal(use.name, use.malformed), is_error=True)
+            if (unusable := _unusable(self._line.caller, use)) is not None:
+                return Outcome(unusable, is_error=True)
             has_calls = isinstance(tool, CalledTool) or tool.placeholder is not None
             if self._continuation.is_stopped and not has_calls:
                 return Outcome.interrupted()  # it has nothing to undo
@@ -256,7 +258,9 @@ class ToolBatch:
         outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
         await self._writer.record(result)
-        await self._timeline.dependencies.listener(ToolEnded(use, result))
+        round_ = self._line.rounds.get(use.id)
+        in_front_end = round_ is not None and round_.is_returned
+        await self._timeline.dependencies.listener(ToolEnded(use, result, in_front_end))
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)
@@ -279,9 +283,12 @@ def _text(text: str) -> tuple[TextBlock, ...]:
     return (TextBlock(text=text),)
 
 
-def _is_cut(caller: Node, use: ToolUseBlock) -> bool:
-    """Whether the reply ended inside of ``use``, at its limit of tokens.
+def _unusable(caller: Node, use: ToolUseBlock) -> str | None:
+    """Return why no tool can be run with the input of ``use``, ``None`` if one can.
 
-    Its input does not show that: where nothing of it has arrived, it is empty.
+    The input does not show whether the reply ended inside of it, at its limit of tokens: where nothing
+    of it has arrived, it is empty.
     """
-    return caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use
+    if caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use:
+        return CUT
+    return None if use.malformed is None else refusal(use.name, use.malformed)

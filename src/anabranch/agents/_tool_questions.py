@@ -1,7 +1,7 @@
 """Questions of tools and their answers as nodes of the tree: written, and read back from the store.
 
-A question is what a tool asks in one round of its call: of the person, or of the client's model. The
-first question of a round holds the state from which the call is resumed once all are answered. An
+A question is what a tool asks in one round of its call: of the person, or of the client's model; or the
+call of a tool that the front end runs. The first question of a round holds the state from which the call is resumed once all are answered. An
 answer names its question; in threads of earlier releases it is the question's child instead.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -20,7 +20,14 @@ from anabranch._engine import Answer, Ask, AskKind
 from anabranch._text import encodable
 from anabranch.agents._ports import Question
 from anabranch.errors import REFUSED, StepFailed, ToolError, error_to_json
-from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    SampleReply,
+    SampleRequest,
+    Shape,
+    UrlRequest,
+)
 from anabranch.tree import Node
 
 
@@ -46,8 +53,25 @@ class Left:
 
 LEFT = Left()
 
-Reply: TypeAlias = ElicitReply | SampleReply
-"""What a question is answered with: by a person, or by the client's model."""
+IN_FRONT_END: Final = "call"
+"""The kind of a question that is the call of a tool which the front end runs."""
+
+
+class FrontEndCall(Shape):
+    """The call of a tool that the front end runs; its arguments are those of the tool use."""
+
+    tool: str
+
+
+class FrontEndResult(Shape):
+    """What a tool returned that the front end has run, or why it has failed."""
+
+    result: str
+    is_error: bool = False
+
+
+Reply: TypeAlias = ElicitReply | SampleReply | FrontEndResult
+"""What a question is answered with: by a person, by the client's model, or by the front end."""
 
 Given: TypeAlias = Reply | ErrorReply | TimeOver | Left
 """An answer as it is stored."""
@@ -82,16 +106,25 @@ def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
 
 def asked_text(ask: Ask) -> str:
     """Return the text of a question's node."""
-    request: Request = ask.request
+    request: Request | FrontEndCall = ask.request
+    if isinstance(request, FrontEndCall):
+        return f"Run {request.tool} in the application."
     return request.messages[-1].text if isinstance(request, SampleRequest) else request.message
+
+
+def is_in_front_end(question: Node) -> bool:
+    """Whether a question is the call of a tool that the front end runs."""
+    return question.data.get("kind") == IN_FRONT_END
 
 
 def request_of(node: Node) -> Request:
     """Return what the question ``node`` asks.
 
     Raises:
-        ToolError: the question is closed.
+        ToolError: the question is closed; or it is a call that the front end runs.
     """
+    if is_in_front_end(node):
+        raise ToolError("The application that offers this tool runs it, and returns its result.")
     try:
         return cast("Request", load_ask(node.data).request)
     except (KeyError, ValidationError):
@@ -102,7 +135,7 @@ def question_of(node: Node) -> Question:
     """Return what the question ``node`` asks the person.
 
     Raises:
-        ToolError: the question is closed, or it is for a model.
+        ToolError: the question is closed, or it is for a model or for the front end.
     """
     request = request_of(node)
     if isinstance(request, SampleRequest):
@@ -143,6 +176,8 @@ def answer_text(reply: Given) -> str:
         return reply.text
     if isinstance(reply, ErrorReply):
         return "error"
+    if isinstance(reply, FrontEndResult):
+        return "failed" if reply.is_error else "returned"
     if isinstance(reply, TimeOver):
         return "no answer in time"
     if isinstance(reply, Left):
@@ -170,6 +205,8 @@ def reply_of(answer: Node) -> Given:
         return LEFT
     if "error" in given:
         return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
+    if "result" in given:
+        return FrontEndResult.model_validate(given)
     model = ElicitReply if "action" in given else SampleReply
     return model.model_validate(given)
 

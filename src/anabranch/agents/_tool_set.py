@@ -56,6 +56,10 @@ class ToolSet(Mapping[str, AgentTool]):
         """Return what describes the tools to a model."""
         return tuple(tool.spec for tool in self._now().values())
 
+    def beside(self, source: ToolSource) -> ToolSet:
+        """Return these tools, and those of another source."""
+        return ToolSet([*self._own.values(), *self._sources, source])
+
     def warn_of_too_many(self, model: object) -> None:
         """Log a warning if there are more tools than a request to ``model`` can have."""
         if excess := self.excess(model):
@@ -63,8 +67,8 @@ class ToolSet(Mapping[str, AgentTool]):
 
     def excess(self, model: object) -> str | None:
         """Return a sentence if there are more tools than a request to ``model`` can have."""
-        most: object = getattr(model, "most_tools", None)
-        if not isinstance(most, int) or len(self) <= most:
+        most = most_tools(model)
+        if most is None or len(self) <= most:
             return None
         return (
             f"The model takes at most {most} tools, got {len(self)}. Choose some: --tools and"
@@ -102,3 +106,9 @@ class ToolSet(Mapping[str, AgentTool]):
         for source in self._sources:
             found |= {tool.name: tool for tool in source.tools_beside(found.keys())}
         return found
+
+
+def most_tools(model: object) -> int | None:
+    """Return the number of tools that a request to ``model`` can have, ``None`` for any."""
+    most: object = getattr(model, "most_tools", None)
+    return most if isinstance(most, int) else None

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from anabranch.chat import make_chat_app
+from anabranch.messages import SampleReply, SampleRequest
+from anabranch.testing import MockModel, calls
+from tests.agents.harness import heard, results_in
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model, reserve, serving
 
@@ -26,11 +29,13 @@ def client(request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def lead(client: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
+async def lead(
+    client: str, *turns: dict[str, Any], replies: MockModel | None = None, **given: Any
+) -> list[dict[str, Any]]:
     """Play the turns, and return what the client reports of each."""
-    app = make_chat_app(MemoryTrees(), model(), [reserve])
+    app = make_chat_app(MemoryTrees(), replies or model(), [reserve])
     async with serving(app) as url:
-        script = {"client": client, "url": f"{url}/agui", "thread": "t1", "turns": turns}
+        script = {"client": client, "url": f"{url}/agui", "thread": "t1", "turns": turns, **given}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", NODE, "agui_driver.mjs"),
             cwd=HERE,
@@ -82,3 +87,44 @@ async def test_a_question_is_cancelled_and_declined(client: str) -> None:
     )
     assert ("tool", "No seat: cancel") in said(cancelled)
     assert ("tool", "No seat: decline") in said(declined)
+
+
+PAINT = {
+    "name": "paint",
+    "description": "Paint the page.",
+    "parameters": {"type": "object", "properties": {"color": {"type": "string"}}},
+}
+
+
+def paint(request: SampleRequest) -> SampleReply | str:
+    if heard(request) == "paint":
+        return calls(("p", "paint", {"color": "blue"}), ("r", "reserve", {}))
+    returned = results_in(request.messages[-1].content)
+    return ", ".join([*returned.values(), heard(request)]).removesuffix(", ")
+
+
+async def test_a_tool_of_the_front_end_is_called_beside_one_of_the_server(client: str) -> None:
+    """The client has each call and each result once; its transcript, sent again, changes nothing."""
+    context = [{"description": "The page", "value": "It is white."}]
+    called, waits, done, last = await lead(
+        client,
+        {"say": "paint"},
+        {"resume": "resolved", "payload": {"row": 9}},
+        {"result": "It is blue."},
+        {"say": "two"},
+        replies=MockModel(paint),
+        tools=[PAINT],
+        context=context,
+    )
+    uses = [use for each in called["messages"] for use in each.get("toolCalls") or ()]
+    assert [(use["id"], json.loads(use["function"]["arguments"])) for use in uses] == [
+        ("p", {"color": "blue"}),
+        ("r", {}),
+    ]
+    assert (len(called["interrupts"]), waits["interrupts"]) == (1, [])
+    assert said(done)[1:] == [
+        ("tool", "Row 9 on AB1"),
+        ("tool", "It is blue."),
+        ("assistant", "It is blue., Row 9 on AB1"),
+    ]
+    assert said(last)[len(said(done)) :] == [("user", "two"), ("assistant", "two")]

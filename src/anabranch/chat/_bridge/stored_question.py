@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from anabranch._engine import Journal
 from anabranch.agents import request_of
-from anabranch.agents._tool_questions import stored_with
+from anabranch.agents._tool_questions import is_in_front_end, stored_with
 from anabranch.chat._bridge.plugin_request import ElicitId
 from anabranch.errors import InvalidArgumentsError
 from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
@@ -28,21 +28,23 @@ class StoredQuestion:
     Attributes:
         node: the node of the tree.
         id: names the question; its key is empty where the tool declares no elicitation for it.
-        request: what is asked.
+        request: what is asked; ``None`` for a call that the front end runs.
         values: ``params`` and ``handoff`` of the call, none of it fit to leave the server as it is.
         expires_at: when the call's time is over, ``None`` if it has no limit.
-        journal: the call when it asked, ``None`` if another server runs the tool.
+        journal: the call when it asked, ``None`` if another server, or the front end, runs the tool.
+        tool_use_id: the use of the tool.
     """
 
     node: Node
     id: ElicitId
-    request: ElicitRequest | UrlRequest | SampleRequest
+    request: ElicitRequest | UrlRequest | SampleRequest | None
     values: dict[str, Any]
     expires_at: float | None
     journal: Journal | None
+    tool_use_id: str
 
     @property
-    def kind(self) -> Literal["elicit", "url", "sample"]:
+    def kind(self) -> Literal["elicit", "url", "sample", "call"]:
         """What is asked."""
         match self.request:
             case ElicitRequest():
@@ -51,6 +53,8 @@ class StoredQuestion:
                 return "url"
             case SampleRequest():
                 return "sample"
+            case None:
+                return "call"
 
 
 def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> StoredQuestion:
@@ -61,7 +65,7 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
     Raises:
         ToolError: the question comes from a file, and is closed.
     """
-    request = request_of(node)
+    request = None if is_in_front_end(node) else request_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
     above = path.nodes[: path.nodes.index(node) + 1]
     asked = [each for each in above if each.kind == "question" and _is_of(each, caller_id, use_id)]
@@ -77,11 +81,11 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
     call_id = f"{caller_id}/{use_id}" if journal is None else journal.line
     name = ElicitId(tool_name=use.name, key=key, call_id=call_id, seq=len(asked) - 1)
     deadline = None if journal is None else journal.deadlines.get(use.name)
-    return StoredQuestion(node, name, request, values, deadline, journal)
+    return StoredQuestion(node, name, request, values, deadline, journal, use_id)
 
 
 def _journal(state: str) -> Journal | None:
-    """Return the journal of a call, ``None`` if another server runs the tool."""
+    """Return the journal of a call, ``None`` if it is not this server that runs the tool."""
     try:
         return Journal.loads(state)
     except ValueError:

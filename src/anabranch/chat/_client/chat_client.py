@@ -242,7 +242,8 @@ async def _reply_of(events: AsyncGenerator[Event]) -> ChatReply:
 
 async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt]:
     listed = await connection.request("GET", path_of(thread_id, "pending"))
-    return [each.as_interrupt() for each in read_text(RootModel[list[OpenQuestion]], listed).root]
+    found = read_text(RootModel[list[OpenQuestion]], listed).root
+    return [each.as_interrupt() for each in found if each.kind != "call"]  # another front end's
 
 
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:

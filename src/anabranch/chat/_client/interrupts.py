@@ -26,7 +26,7 @@ class OpenQuestion(BaseModel):
 
     id: ElicitId
     interrupt_id: str
-    kind: Literal["elicit", "url", "sample"] = "elicit"
+    kind: Literal["elicit", "url", "sample", "call"] = "elicit"
     message: str
     form: dict[str, Any] | None = Field(default=None, alias="schema")
     url: str | None = None

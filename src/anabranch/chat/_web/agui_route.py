@@ -1,12 +1,14 @@
-"""``POST /agui``: a run of AG-UI 1.0, begun by a new message, or by answers to its interrupts.
+"""``POST /agui``: a run of AG-UI 1.0, begun by a new message, or by answers to what the last one left open.
 
-The server's tree is the conversation. Of the messages that a client sends only the last counts, if it
-is the person's and new; the others are in the tree already.
+These are answers to its interrupts, and results of tools that the front end has run. The server's tree
+is the conversation. Of the messages that a client sends only those at the end count, if they are new:
+the person's last one, and results; the others are in the tree already.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -17,10 +19,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from anabranch.agents import FrontEnd, FrontEndResult
 from anabranch.chat._web.access import caller_of, full
+from anabranch.chat._web.call_results import all_results, ends_with_results, new_results
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
+from anabranch.chat._web.front_end_input import read_front_end
 from anabranch.chat._web.message_input import GivenMessage, RunInput, given_message
 from anabranch.chat._web.requests import ThreadBody, read_body
 from anabranch.chat._web.run_input import HEAD, Place
@@ -49,21 +54,28 @@ def agui_route(conversations: Conversations) -> Route:
             )
         caller = caller_of(request)
         caller.check_run()
-        if not wanted.resume:
+        front_end = read_front_end(wanted, conversations.agent)
+        if not _is_answer(wanted):
             await _check_backlog(conversations, wanted, caller.principal)
         follows = request.headers.get("accept") == "application/json"  # the thread, already
         with ExitStack() if follows else caller.open_stream() as place:
-            given = None if wanted.resume else given_message(wanted, _place(wanted))
+            given = None if _is_answer(wanted) else given_message(wanted, _place(wanted))
             conversation = await _conversation(conversations, wanted, given, caller.principal)
+            results = await _results(conversations, conversation, wanted)
             if given is None:
-                after = await _resume(conversation, wanted)
+                after = await _resume(conversation, wanted, results, front_end)
             else:
                 if given.files:
                     thread_id, store = conversation.thread_id, conversations.agent.store
                     await store.add_files(thread_id, given.files)
                 said = given.message
                 after = await conversation.say(
-                    said.text, wanted.run_id, at=said.at, files=said.files
+                    said.text,
+                    wanted.run_id,
+                    at=said.at,
+                    files=said.files,
+                    front_end=front_end,
+                    results=results,
                 )
             if follows:
                 return JSONResponse({"runId": wanted.run_id}, 202)
@@ -72,6 +84,23 @@ def agui_route(conversations: Conversations) -> Route:
             return EventStream(conversation.log, after, running, stopping, one_run=True, place=held)
 
     return Route("/agui", run, methods=["POST"])
+
+
+def _is_answer(wanted: RunAgentInput) -> bool:
+    """Whether a run only answers what the last one has left open."""
+    return bool(wanted.resume) or ends_with_results(wanted.messages)
+
+
+async def _results(
+    conversations: Conversations, conversation: Conversation, wanted: RunAgentInput
+) -> dict[str, FrontEndResult]:
+    """Return what the front end's tools have returned; where a run is for that, it has nothing else.
+
+    Raises:
+        AnswerRefusedError: such a run has a result that is none of the front end's.
+    """
+    read = new_results if wanted.resume or not _is_answer(wanted) else all_results
+    return await read(conversations.agent, conversation.thread_id, wanted.messages)
 
 
 async def _check_backlog(
@@ -121,14 +150,19 @@ def _new_id(thread_id: str) -> str:
         raise HTTPException(422, f"The threadId does not fit: {describe(problem)}.") from None
 
 
-async def _resume(conversation: Conversation, wanted: RunAgentInput) -> int:
-    """Answer the interrupts of a run; return after which event it begins.
+async def _resume(
+    conversation: Conversation,
+    wanted: RunAgentInput,
+    results: Mapping[str, FrontEndResult],
+    front_end: FrontEnd,
+) -> int:
+    """Answer what a run has left open; return after which event the next one begins.
 
     Raises:
         AnswerRefusedError: an answer cannot be taken.
     """
     replies = {entry.interrupt_id: _reply(entry) for entry in wanted.resume or []}
-    after = await conversation.answer(replies, wanted.run_id)
+    after = await conversation.answer({**replies, **results}, wanted.run_id, front_end)
     if after is None:  # it had these answers before: the run has nothing to do
         return await conversation.finish_empty(wanted.run_id)
     return after

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from anabranch.agents import Agent, Reply, TimeOver
+from anabranch.agents import Agent, FrontEndResult, Reply, TimeOver
 from anabranch.agents._answers import line_at_head
+from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, read_reply
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
 
+BY_MESSAGE = "The front end runs this tool: it sends the result as a tool message of a run."
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
 TOO_LATE = "The time for an answer is over: the tool goes on without one."
@@ -59,7 +61,9 @@ class AnswerChecks:
         self._questions = questions
         self._thread_id = thread_id
 
-    async def first(self, question_id: str, given: ElicitReply) -> CheckedAnswer | None:
+    async def first(
+        self, question_id: str, given: ElicitReply | FrontEndResult
+    ) -> CheckedAnswer | None:
         """Return a first answer, ``None`` if the question has this answer already.
 
         Raises:
@@ -91,7 +95,7 @@ class AnswerChecks:
             raise AnswerRefusedError("closed", UNDONE)
         return read
 
-    async def _read(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
+    async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
         """Return a question of the thread, and an answer to it that is not checked yet.
 
         Raises:
@@ -102,6 +106,8 @@ class AnswerChecks:
         node = next((each for each in nodes if each.id == question_id), None)
         if around is None or node is None or node.kind != "question":
             raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
+        if is_in_front_end(node) and not isinstance(given, FrontEndResult):
+            raise AnswerRefusedError("invalid", BY_MESSAGE)
         try:
             return CheckedAnswer(node, read_reply(node, given), around)
         except ValidationError as problem:

@@ -15,7 +15,13 @@ from contextlib import suppress
 from anabranch._aio import run_shielded
 from anabranch._durable.run_events import EventId
 from anabranch._telemetry import trace_here
-from anabranch.agents import Agent, QuestionAnsweredError, QuestionExpiredError
+from anabranch.agents import (
+    Agent,
+    FrontEnd,
+    FrontEndResult,
+    QuestionAnsweredError,
+    QuestionExpiredError,
+)
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
@@ -108,7 +114,14 @@ class Conversation:
     # -- what a person does ------------------------------------------------------------------
 
     async def say(
-        self, text: str, run_id: str, *, at: Place = HEAD, files: Sequence[FileBlock] = ()
+        self,
+        text: str,
+        run_id: str,
+        *,
+        at: Place = HEAD,
+        files: Sequence[FileBlock] = (),
+        front_end: FrontEnd | None = None,
+        results: Mapping[str, FrontEndResult] | None = None,
     ) -> int:
         """Begin a turn with a message of the person; return after which event it begins.
 
@@ -116,7 +129,8 @@ class Conversation:
         thread has its ``files`` already. The same run again is the same message: its events are sent
         once more.
 
-        Open questions are left first: their tools read that they were cancelled. A message
+        Open questions are left first: their tools read that they were cancelled. So are calls of
+        the front end's tools without ``results``, which are given by their questions. A message
         ``/TOOL name=value …`` calls a tool without the model.
 
         Raises:
@@ -130,7 +144,10 @@ class Conversation:
         async with self._lock:
             turn = self._new_turn()
             try:
-                return await turn.begin(started(self.log.shown_id, run_id, message))
+                after = await turn.begin(started(self.log.shown_id, run_id, message, front_end))
+                if turn.run is not None and results:
+                    await self._add_results(turn, results)
+                return after
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
@@ -154,7 +171,19 @@ class Conversation:
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
-    async def answer(self, replies: Mapping[str, ElicitReply], run_id: str) -> int | None:
+    async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
+        """Store results of tools that a message follows, unless there are others meanwhile."""
+        current_turn.set(turn)
+        for question_id, result in results.items():
+            with suppress(QuestionAnsweredError, QuestionExpiredError):
+                await self._agent.add_answer(question_id, result)
+
+    async def answer(
+        self,
+        replies: Mapping[str, ElicitReply | FrontEndResult],
+        run_id: str,
+        front_end: FrontEnd | None = None,
+    ) -> int | None:
         """Answer questions, all or none; return after which event their tools go on.
 
         A turn that still runs, of another tool beside them, takes the answers up. If the questions
@@ -171,7 +200,7 @@ class Conversation:
                 return await self.log.begun(run_id)
             turn = self._new_turn()
             current_turn.set(turn)
-            begins = started(self.log.shown_id, run_id)
+            begins = started(self.log.shown_id, run_id, front_end=front_end)
             try:
                 try:
                     after = await turn.begin(begins)

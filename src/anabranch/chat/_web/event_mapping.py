@@ -72,14 +72,36 @@ class EventMapping:
         """The open questions of each branch, and of those inside of it, by its id."""
         self._noticed: set[str] = set()
         """Ids of the notices that are in the log already."""
+        self._called: set[tuple[str | None, str]] = set()
+        """The calls of tools that are in the log already, by their callers and their ids."""
 
     def go_on_after(self, events: Collection[bytes]) -> None:
-        """Take note of what the log has of a run that was cut off: its notices come once more."""
+        """Take note of what the log has of a run that was cut off: its notices come once more.
+
+        So do its calls; a client would add the arguments to those that it has.
+        """
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
+        begun = (each for each in events if each.startswith(b'{"type":"TOOL_CALL_START"'))
+        calls = (ToolCallStartEvent.model_validate_json(each) for each in begun)
+        self._called.update((each.parent_message_id, each.tool_call_id) for each in calls)
 
     def map(self, event: Event) -> Iterable[Mapped]:
         """Return what ``event`` is in AG-UI."""
-        return self._text(event) if isinstance(event, TextReceived) else self._other(event)
+        if isinstance(event, TextReceived):
+            return self._text(event)
+        return () if self._is_known(event) else self._other(event)
+
+    def _is_known(self, event: Event) -> bool:
+        """Whether those who follow the run know of ``event`` already."""
+        match event:
+            case ToolStarted(caller, use):
+                return (caller, use.id) in self._called
+            case ToolNoticed(_, _, notice):
+                return notice.id in self._noticed
+            case ToolEnded(in_front_end=in_front_end):
+                return in_front_end  # whoever has run the tool would have its result twice
+            case _:
+                return False
 
     def _other(
         self,
@@ -111,8 +133,6 @@ class EventMapping:
                 )
                 yield ToolCallArgsEvent(tool_call_id=use.id, delta=shown, subagent_run_id=branch)
                 yield ToolCallEndEvent(tool_call_id=use.id, subagent_run_id=branch)
-            case ToolNoticed(_, _, notice) if notice.id in self._noticed:
-                pass
             case ToolNoticed() | ToolBranched() | ToolSuspended():
                 yield self._custom(event)
             case ToolEnded(use, result):

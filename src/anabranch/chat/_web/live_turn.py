@@ -26,12 +26,12 @@ from pydantic import BaseModel
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable.lease import RenewedLease
 from anabranch._durable.run_events import TakenRun
-from anabranch.agents import Event, NodeAdded, ToolSuspended
+from anabranch.agents import Event, FrontEnd, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.open_run import OpenRun
-from anabranch.chat._web.run_input import Message, ends_of_all_open, message_in
+from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
@@ -57,6 +57,7 @@ class LiveTurn:
         run: the run, as it was when this process took it; ``None`` while it has none.
         task: works on it.
         message: the person's, with which the run begins; ``None`` before its events were read.
+        front_end: that of the run.
         is_waiting: whether it was handed over until a time.
         times: when it goes on by itself.
         is_resumed: whether it goes on with what others have stored, and may not have reported.
@@ -68,6 +69,7 @@ class LiveTurn:
         self.run: OpenRun | None = None
         self.task: asyncio.Task[None] | None = None
         self.message: Message | None = None
+        self.front_end: FrontEnd = FrontEnd()
         self.is_waiting = False
         self.is_resumed = False
         self.suspension: Suspension = Suspension(self._is_over)
@@ -132,7 +134,7 @@ class LiveTurn:
         """
         if self._begun is not None:
             self._after, events = self._begun
-            self.message = message_in(events[0])
+            self._read_input(events[0])
             self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
             return events
         if self._taken is None or self._taken.begun is None:
@@ -140,10 +142,13 @@ class LiveTurn:
         self._after = self._taken.begun - 1
         self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
         events = await self._log.read(self._after, self._taken.last)
-        self.message = message_in(events[0])
+        self._read_input(events[0])
         self._log.add(ends_of_all_open(events), lease=self._lease)
         self._mapping.go_on_after(events)
         return events
+
+    def _read_input(self, begun: bytes) -> None:
+        self.message, self.front_end = message_in(begun), front_end_in(begun)
 
     async def _stop_when_asked(self, after: int) -> None:
         await self._right.asked_to_stop(after)
@@ -215,13 +220,18 @@ class LiveTurn:
         """Whether a call of it slept when this process took it, or later, and may sleep still."""
         return self.times.has_slept or (self.run is not None and self.run.until > 0)
 
-    async def interrupt(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
+    async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
         """Report that the run waits for the answers to these questions, which are in the store.
 
+        Without one, it waits for the front end alone, whose calls are open: AG-UI has that as a success.
         With ``until``, the thread is looked at then, if no run begins before.
         """
-        outcome = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
-        await self._finish(outcome, until)
+        if interrupts:
+            asked = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+            await self._finish(asked, until, goes_on=True)
+        else:
+            success = RunFinishedSuccessOutcome(type="success")
+            await self._finish(success, until, goes_on=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
         """Report that the turn has ended; ``is_empty`` says that nothing was to be done in it."""
@@ -270,14 +280,15 @@ class LiveTurn:
         | RunFinishedInterruptOutcome
         | RunFinishedCancelledOutcome,
         until: float = 0.0,
+        *,
+        goes_on: bool = False,
     ) -> None:
         if self.run is None:
             return
         ended = RunFinishedEvent(
             thread_id=self._log.shown_id, run_id=self.run.run_id, outcome=outcome
         )
-        interrupted = isinstance(outcome, RunFinishedInterruptOutcome)
-        await self._end(*self._mapping.end(suspended=interrupted), ended, until=until)
+        await self._end(*self._mapping.end(suspended=goes_on), ended, until=until)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
         """Report the end of the run, if one is in progress; the events release its lease.

@@ -74,7 +74,9 @@ def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
     """
     last = wanted.messages[-1] if wanted.messages else None
     if not isinstance(last, UserMessage):
-        raise HTTPException(422, "A run begins with a message of the user, or with resume.")
+        raise HTTPException(
+            422, "A run begins with a message of the user, the result of a tool, or resume."
+        )
     if isinstance(last.content, str):
         return GivenMessage(Message(last.content, place))
     text = "\n".join(part.text for part in last.content if part.type == "text")

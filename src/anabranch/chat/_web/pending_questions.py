@@ -19,9 +19,10 @@ from anabranch._durable.states import is_compensated
 from anabranch._engine.open_asks import wakes_at
 from anabranch._schemas import misfits
 from anabranch._text import number_problem
-from anabranch.agents import AgentDependencies, PathEnd, Reply, open_questions
+from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, open_questions
 from anabranch.agents._branch_states import branch_around
 from anabranch.agents._call_expiry import open_until
+from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._bridge.plugin import PluginServer
 from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, Exposure
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
@@ -48,14 +49,15 @@ class PendingQuestion(BaseModel):
 
     It can be answered until ``expires_at``. At ``goes_on_at`` its tool goes on without an answer.
     ``branch`` is the innermost branch in which it was asked: the ``id`` of its first node, which is its
-    ``subagentRunId``, and its ``description``.
+    ``subagentRunId``, and its ``description``. One of the kind ``call`` is no question to the person: the
+    front end runs a tool of its own, and sends the result for the ``tool_call_id``.
     """
 
     model_config = ConfigDict(frozen=True)
 
     id: ElicitId
     interrupt_id: str
-    kind: Literal["elicit", "url", "sample"] = "elicit"
+    kind: Literal["elicit", "url", "sample", "call"] = "elicit"
     message: str
     form: dict[str, Any] | None = Field(serialization_alias="schema")
     url: str | None = None
@@ -67,6 +69,7 @@ class PendingQuestion(BaseModel):
     expires_at: float | None = None
     goes_on_at: float | None = None
     branch: dict[str, str] | None = None
+    tool_call_id: str | None = None
 
 
 class FieldError(BaseModel):
@@ -160,13 +163,16 @@ class Questions:
         return next((found[each] for each in reversed([*lines]) if each in found), None)
 
     async def asked_at(self, end: PathEnd) -> list[Interrupt]:
-        """Return what waits for answers at the end of a path, as a run reports it.
+        """Return what waits for a person at the end of a path, as a run reports it.
+
+        A call that the front end runs is none of it: its events have said it.
 
         Raises:
             ToolError: a question is closed.
         """
         found, around, store = list[Interrupt](), end.around, self._dependencies.store
-        for node in end.questions:  # those in branches are not on the path
+        asked = [node for node in end.questions if not is_in_front_end(node)]
+        for node in asked:  # those in branches are not on the path
             path = around if node in around.nodes else await store.path(node.id)
             stored = read_question(path, node, self._tools())
             found.append(_as_interrupt(self._shown(stored, path)))
@@ -196,12 +202,15 @@ class Questions:
             expires_at=None if until > LATEST else until,
             goes_on_at=goes_on_at,
             branch=None if start is None else named_branch(start),
+            tool_call_id=stored.tool_use_id if stored.kind == "call" else None,
         )
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
         if isinstance(reply, SampleReply):
             return _wrong_numbers({"": reply.wire()})
+        if isinstance(reply, FrontEndResult):
+            return []
         return errors_in(question.form, reply)
 
 
@@ -253,12 +262,14 @@ def _as_time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def read_reply(question: Node, reply: ElicitReply) -> Reply:
+def read_reply(question: Node, reply: ElicitReply | FrontEndResult) -> Reply:
     """Return ``reply`` as the question takes it: what a model says, if that was asked.
 
     Raises:
         ValueError: the content is no reply of a model.
     """
+    if isinstance(reply, FrontEndResult):
+        return reply
     if question.data.get("kind") == "sample" and reply.action == "accept":
         return SampleReply.model_validate(reply.content or {})
     return reply

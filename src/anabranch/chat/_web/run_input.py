@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -22,7 +22,11 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
+from anabranch.agents import FrontEnd
 from anabranch.messages import FileBlock
+
+FRONT_END = "frontEnd"
+"""In the raw event of a run's beginning: the tools and the context of its front end."""
 
 
 class Head(Enum):
@@ -51,19 +55,23 @@ class Message:
     files: tuple[FileBlock, ...] = ()
 
 
-def started(thread_id: str, run_id: str, message: Message | None = None) -> RunStartedEvent:
+def started(
+    thread_id: str, run_id: str, message: Message | None = None, front_end: FrontEnd | None = None
+) -> RunStartedEvent:
     """Return the event with which a run begins.
 
     A message is in its raw event, which clients pass by: those in AG-UI's ``input`` they would add
-    to the ones that they have.
+    to the ones that they have. So is what the run has of its front end.
     """
-    raw: dict[str, Any] | None = None
+    raw: dict[str, object] = {}
     if message is not None:
         raw = {"text": message.text, **({} if message.at is HEAD else {"at": message.at})}
         if message.files:
             raw["files"] = [block.model_dump(mode="json") for block in message.files]
+    if front_end is not None and front_end != FrontEnd():
+        raw[FRONT_END] = front_end.model_dump(mode="json", exclude_defaults=True)
     return RunStartedEvent(
-        thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, raw_event=raw
+        thread_id=thread_id, run_id=run_id, protocol_version=PROTOCOL_VERSION, raw_event=raw or None
     )
 
 
@@ -75,11 +83,17 @@ def node_id(thread_id: str, run_id: str) -> str:
 
 def message_in(event: bytes) -> Message | None:
     """Return the message with which a run begins, ``None`` if it goes on at answers."""
-    raw = RunStartedEvent.model_validate_json(event).raw_event
-    if raw is None:
+    raw = RunStartedEvent.model_validate_json(event).raw_event or {}
+    if "text" not in raw:
         return None
     files = tuple(map(FileBlock.model_validate, raw.get("files", ())))
     return Message(raw["text"], raw.get("at", HEAD), files)
+
+
+def front_end_in(event: bytes) -> FrontEnd:
+    """Return what a run has of its front end."""
+    raw = RunStartedEvent.model_validate_json(event).raw_event or {}
+    return FrontEnd.model_validate(raw.get(FRONT_END, {}))
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:

@@ -193,7 +193,8 @@ class RunWork:
             await self._fail(turn, CUT_OFF)
         else:
             report = turn.show_missed if turn.is_taken_over else None
-            work = TurnWork(self._agent.of_run(run.run_id), self._thread_id, report)
+            agent = self._agent.of_run(run.run_id, turn.front_end)
+            work = TurnWork(agent, self._thread_id, report)
             last = await work.run(run.run_id, turn.message, is_new=turn.is_new)
             if turn.is_taken_over and await self._goes_on_below(last):
                 last = await work.run(run.run_id, None)
@@ -218,9 +219,11 @@ class RunWork:
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
         """End a turn that has come to ``last``, after all that can go on now: this decides how.
 
-        It ends wholly, or with a person's questions; or it waits for a time.
+        It ends wholly, or with a person's questions or calls of the front end's tools; or it waits for
+        a time.
         """
         asked, asleep, until = list[Interrupt](), Asleep(), math.inf
+        is_open = False
         await self._show_missed(turn, last)
         while last.kind in ASIDE or last.tool_uses:
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
@@ -228,14 +231,15 @@ class RunWork:
             if end is None or not (end.can_go_on or end.is_unread):
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await self._agent.end(self._thread_id, last.id)
-                asked = [] if end is None else await self._questions.asked_at(end)
-                until = math.inf if end is None else end.until
+                if end is not None:
+                    asked, until = await self._questions.asked_at(end), end.until
+                    is_open = bool(end.questions)
                 break
             last = await work.go_on(end.around)
             await self._show_missed(turn, last)
         until = min([*asleep.values(), until])
-        if asked:
-            await turn.interrupt(asked, 0.0 if until == math.inf else until)
+        if is_open:
+            await turn.ask(asked, 0.0 if until == math.inf else until)
             if until < math.inf:
                 await self._wake(OpenRun("", until=until))
         elif until < math.inf:

@@ -29,8 +29,9 @@ FIELDS = (
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return what the page shows of a node's data."""
-    return {name: node.data[name] for name in FIELDS if name in node.data}
+    """Return what the page shows of a node's data; of a question, who is asked."""
+    asks = {"asks": node.data["kind"]} if node.kind == "question" and "kind" in node.data else {}
+    return {**{name: node.data[name] for name in FIELDS if name in node.data}, **asks}
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:

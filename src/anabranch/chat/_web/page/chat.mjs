@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
-import { afterEvents, empty, fromTree, leafBelow, leftBy, placeOf, retriedAt, textOf, wakesAt } from "./conversation.mjs";
+import { afterEvents, empty, fromTree, isCall, leafBelow, leftBy, placeOf, retriedAt, textOf, wakesAt } from "./conversation.mjs";
 import { InThread, part, readAgain } from "./files.mjs";
 import { Call, Question } from "./form.mjs";
 import { timeOrDay } from "./formats.mjs";
@@ -63,6 +63,7 @@ export function Chat({ address, go, links, loaded }) {
   const [labelled, setLabelled] = useState(null);
   const [problem, setProblem] = useState(null);
   const { state, dispatch, questions, answered, connected, read } = useThread(thread, setProblem);
+  const asked = useMemo(() => questions.filter((each) => !isCall(each)), [questions]);
   const waiting = useMemo(() => new Set(questions.map((each) => each.interrupt_id)), [questions]);
 
   const list = () => api.threads().then(setThreads, setProblem);
@@ -76,8 +77,8 @@ export function Chat({ address, go, links, loaded }) {
 
   const title = threads.find(({ id }) => id === thread)?.title || thread || "New conversation";
   useEffect(() => {
-    document.title = `${questions.length ? `(${questions.length}) ` : ""}${thread ? title : "anabranch"}`;
-  }, [title, thread, questions.length]);
+    document.title = `${asked.length ? `(${asked.length}) ` : ""}${thread ? title : "anabranch"}`;
+  }, [title, thread, asked.length]);
 
   const open = (name) => {
     setDrawer("");
@@ -144,7 +145,7 @@ export function Chat({ address, go, links, loaded }) {
   };
   const relabel = (work) => work.then(read);
   const atLeaf = state.cursor === null || leafBelow(state, state.cursor) === state.cursor;
-  const announced = !connected ? "Reconnecting…" : state.running ? working(wakesAt(state)) : questions.length ? `${questions[0].id.tool_name} asks` : "";
+  const announced = !connected ? "Reconnecting…" : state.running ? working(wakesAt(state)) : asked.length ? `${asked[0].id.tool_name} asks` : "";
   const failure = problem?.message ?? state.error;
   const nodes = useMemo(() => [...state.nodes.values()], [state.nodes]);
   const leaves = useMemo(() => [...new Set(leftBy(state, questions).map(({ id }) => id.tool_name))], [state.nodes, state.head, questions]);
@@ -159,13 +160,13 @@ export function Chat({ address, go, links, loaded }) {
         <${TotalUsage} nodes=${nodes} />
         ${thread && html`<button type="button" class="toggle for-tree" aria-expanded=${drawer === "tree-open"} onClick=${() => setDrawer("tree-open")}>Tree</button>`}
       </header>
-      <${Scrolled} key=${thread} asked=${questions[0]?.interrupt_id} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
+      <${Scrolled} key=${thread} asked=${asked[0]?.interrupt_id} follow=${[state.cursor, state.live, state.tools, questions.length, state.loaded, failure]}>
         ${!thread
           ? html`<${Welcome} tools=${tools} onCall=${say} />`
           : state.loaded
             ? html`<${InThread.Provider} value=${thread}><${Messages} state=${state} open=${waiting} acts=${acts} /><//>`
             : !failure && html`<${Skeleton} />`}
-        ${questions.map(
+        ${asked.map(
           (each, at) => html`<${Question}
             key=${each.interrupt_id}
             question=${each}

@@ -180,6 +180,9 @@ export function placeOf(state, question) {
   return [...around.reverse(), ...(node.step_id?.split("/").slice(1, -1) ?? [])];
 }
 
+/** Whether a question is the call of a tool that another front end offers, and runs. */
+export const isCall = ({ kind, asks }) => kind === "call" || asks === "call";
+
 /** The open questions that a message at the head leaves: those on its path, and in the branches of its tools. */
 export function leftBy(state, questions) {
   const path = new Set(pathTo(state, state.head).map(({ id }) => id));

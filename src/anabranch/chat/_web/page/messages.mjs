@@ -1,7 +1,7 @@
 // The messages along one path: what was said, the tools that were called, what they asked, and what they
 // returned; and how a turn ended that has no reply.
 import { html, useMemo, useState } from "./vendor.mjs";
-import { branchesAround, branchesOf, described, hasEndedElsewhere, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
+import { branchesAround, branchesOf, described, hasEndedElsewhere, isCall, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
 import { Files } from "./files.mjs";
 import { Markdown } from "./markdown.mjs";
 import { ToolUse, returnedBy } from "./tools.mjs";
@@ -29,7 +29,7 @@ export function Messages({ state, open, acts }) {
   // What is said now changes with every word; what has been said is drawn again when it changes.
   const said = useMemo(() => {
     const asked = new Set(path.map(({ id }) => id));
-    const isShown = (node) => !open.has(node.id) && !(node.kind === "answer" && asked.has(questionOf(node)));
+    const isShown = (node) => !open.has(node.id) && !isCall(node) && !(node.kind === "answer" && asked.has(questionOf(node)));
     const shown = [];
     path.forEach((node, at) => {
       if (at < first) return;

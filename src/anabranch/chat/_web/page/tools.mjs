@@ -1,7 +1,7 @@
 // A use of a tool in a message: its arguments, what it reports while it runs, the branches that it has
 // opened, side by side, and what it returned.
 import { html } from "./vendor.mjs";
-import { textOf } from "./conversation.mjs";
+import { isCall, textOf } from "./conversation.mjs";
 import { moment } from "./formats.mjs";
 import { Markdown } from "./markdown.mjs";
 import { TotalUsage } from "./usage.mjs";
@@ -10,6 +10,7 @@ import { Returned } from "./values.mjs";
 const WORDS = {
   running: "running",
   waiting: "waits for you",
+  handed: "waits for its application",
   stopped: "stopped",
   elsewhere: "done on another branch",
   left: "not finished",
@@ -38,6 +39,7 @@ export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhe
     ? ((result?.is_error ?? tool?.failed) ? "failed" : "done")
     : asks ? "waiting" : tool?.interrupted || (stopped && !running) ? "stopped" : running ? "running" : elsewhere ? "elsewhere" : "left";
   const asleep = state === "running" && tool?.until * 1000 > Date.now();
+  const isHanded = state === "waiting" && asked.some(isCall);
   const forked = branches.length > 0;
   const notices = tool?.notices ?? [];
   const inner = withAsking(tool?.branches, asked);
@@ -48,7 +50,7 @@ export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhe
       <summary>
         <span class="mark" aria-hidden="true"></span>
         <span class="tool-name">${use.name}</span>${" "}
-        <span class="tool-state">${asleep ? `waits until ${moment(tool.until * 1000)}` : WORDS[state]}</span>${" "}
+        <span class="tool-state">${asleep ? `waits until ${moment(tool.until * 1000)}` : WORDS[isHanded ? "handed" : state]}</span>${" "}
         ${!forked && html`<span class="brief">${brief(use.input)}</span>`}
       </summary>
       ${reports && html`<${Report} name=${use.name} notices=${notices} branches=${inner} state=${state} asked=${asked} />`}

@@ -1,6 +1,6 @@
 // The tree beside the conversation. Only the rows in view are drawn, so a long thread stays quick.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor.mjs";
-import { branchesAround, described, pathTo, rows, textOf } from "./conversation.mjs";
+import { branchesAround, described, isCall, pathTo, rows, textOf } from "./conversation.mjs";
 
 const ROW = 32;
 const SPARE = 8;
@@ -111,7 +111,7 @@ function Row({ node, text, waits, index, count, depth, labels, selected, current
   >
     <span class="kind">${kind}</span>
     ${labels.map((label) => html`<span class="label" key=${label}>${label}</span>`)}
-    ${waits && html`<span class="waits">waits for you</span>`}
+    ${waits && html`<span class="waits">${isCall(node) ? "waits for its application" : "waits for you"}</span>`}
     <span class="preview">${text}</span>
     <button
       type="button"

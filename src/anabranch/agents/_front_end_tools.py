@@ -1,0 +1,65 @@
+"""Tools that the front end of a run executes, as tools of the agent that leads the conversation.
+
+Such a call waits in the way in which a question waits: it is a node of the tree, no process has to be
+alive, and its answer is what the front end returned. The tool's definition is not needed for that: the
+run that brings the result may offer other tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from anabranch._engine import Ask
+from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
+from anabranch.agents._batch_line import AskedRound
+from anabranch.agents._tool_questions import (
+    IN_FRONT_END,
+    FrontEndCall,
+    FrontEndResult,
+    TimeOver,
+    reply_of,
+)
+from anabranch.messages import ToolSpec
+
+NO_RESULT_IN_TIME = "The application has returned no result in time."
+
+
+class FrontEndTool:
+    """An :class:`~anabranch.agents.AgentTool` whose calls are left to the front end."""
+
+    placeholder: str | None = None
+
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.spec.name
+
+    async def use(self, here: ToolUse) -> Asked:
+        """Return what the front end is asked to do."""
+        return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")
+
+
+class FrontEndTools:
+    """A :class:`~anabranch.agents.ToolSource` of the tools that a front end offers."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        self._tools = [FrontEndTool(spec) for spec in specs]
+
+    def tools_beside(self, taken: Collection[str], /) -> Sequence[FrontEndTool]:
+        """Return the tools whose names are not ``taken``: no tool of the agent is replaced."""
+        return [tool for tool in self._tools if tool.name not in taken]
+
+
+def front_end_outcome(round_: AskedRound) -> Outcome:
+    """Return how a call has ended that was left to the front end, and has an answer."""
+    reply = reply_of(round_.answers[round_.id])
+    match reply:
+        case FrontEndResult():
+            return Outcome(reply.result, reply.is_error)
+        case TimeOver():
+            return Outcome(NO_RESULT_IN_TIME, is_error=True)
+        case _:
+            return Outcome.interrupted()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
+from anabranch import BranchContext, tool
 from anabranch.agents import TurnLimits
 from anabranch.chat._web.event_mapping import NODE
-from anabranch.messages import SampleReply, TextBlock, Usage
-from anabranch.testing import MockModel
+from anabranch.messages import ImageBlock, SampleReply, SampleRequest, TextBlock, Usage
+from anabranch.models import ModelError
+from anabranch.testing import MockModel, calls
+from anabranch.tree import media_places
 from tests.chat.web import browsing, message, run
+
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 
 
 def priced(request: Any) -> SampleReply:
@@ -28,6 +34,27 @@ async def test_a_node_has_its_tokens_and_its_cost_in_the_tree_and_as_it_happens(
     for node in (happened[-1], tree["nodes"][-1]):
         assert node["usage"]["input_tokens"] == 30
         assert (node["cost"], node["model"]) == (0.5, "m-1")
+
+
+@tool
+async def look(_: BranchContext) -> list[ImageBlock]:
+    """Look."""
+    return [ImageBlock(data=PIXEL, mime_type="image/png")]
+
+
+async def test_a_reply_names_the_image_that_its_provider_refused() -> None:
+    def decide(request: SampleRequest) -> SampleReply | str:
+        if media_places(request.messages):
+            raise ModelError("This model takes text only.", refused=True)
+        return "A hill." if len(request.messages) > 1 else calls(("use", "look", {}))
+
+    async with browsing(tools=[look], replies=MockModel(decide)) as client:
+        await run(client, message("Look"))
+        tree = (await client.get("/threads/t1/tree")).json()
+    [_, _, results, reply] = tree["nodes"]
+    assert results["content"][0]["content"][0]["type"] == "image"
+    line = "(an image that the model's provider refused: image/png)"
+    assert reply["refused"] == [{"node": results["id"], "block": 0, "part": 0, "line": line}]
 
 
 async def test_a_label_is_set_and_removed() -> None:

@@ -241,6 +241,7 @@ def chat_faults(body: Body) -> list[str]:
 
 def _chat_faults(body: Body) -> Iterator[str]:
     messages: Sequence[Body] = body["messages"]
+    yield from _wide_faults(messages, "messages")
     yield from _tool_faults([tool["function"] for tool in body.get("tools", ())], "parameters")
     waiting: list[str] = []
     for number, message in enumerate(messages):
@@ -301,7 +302,20 @@ def _part_says(part: Body) -> bool:
     if part["type"] == "text":
         return bool(part["text"].strip())
     url: str = part["image_url"]["url"] if part["type"] == "image_url" else ""
-    return url.startswith("data:image/") and not is_too_wide(url.partition(",")[2])
+    return url.startswith("data:image/")
+
+
+def _wide_faults(value: object, where: str) -> Iterator[str]:
+    """Name images as OpenAI does: by their place in the request."""
+    if isinstance(value, str) and value.startswith("data:image/"):
+        if is_too_wide(value.partition(",")[2]):
+            yield f"Invalid '{where}': the image is too wide"
+    elif isinstance(value, Mapping):
+        for key, held in cast("Body", value).items():
+            yield from _wide_faults(held, f"{where}.{key}")
+    elif isinstance(value, list):
+        for number, held in enumerate(cast("list[object]", value)):
+            yield from _wide_faults(held, f"{where}[{number}]")
 
 
 def _call_faults(call_id: object, function: Body) -> Iterator[str]:
@@ -333,6 +347,7 @@ def responses_faults(body: Body) -> list[str]:
 
 def _responses_faults(body: Body) -> Iterator[str]:
     items: Sequence[Body] = body["input"]
+    yield from _wide_faults(items, "input")
     yield from _tool_faults(body.get("tools", ()), "parameters")
     if not items:
         yield "input is empty"

@@ -14,7 +14,7 @@ from anabranch.tree import media_places
 from tests.agents.harness import set_up
 from tests.agents.memory import MemoryTrees
 from tests.models.provider_server import Call, Provider, Refuse, Say
-from tests.models.test_wire import ANTHROPIC, OLLAMA
+from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI
 
 
 def png(width: int) -> ImageBlock:
@@ -31,14 +31,15 @@ async def look(_: BranchContext, *, first: bool = True) -> list[ImageBlock]:
     return [WIDE, SMALL] if first else [SMALL, WIDE]
 
 
-@pytest.mark.parametrize(("model", "first"), [(ANTHROPIC, True), (OLLAMA, False)])
+@pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, OLLAMA])
+@pytest.mark.parametrize("first", [True, False])
 async def test_a_turn_and_the_next_work_without_a_block_that_the_provider_refuses(
     provider: Provider, model: str, first: bool
 ) -> None:
-    """Anthropic's error names the block; OpenAI's format names none: the newest is left out."""
+    """Each numbers the blocks in a way of its own: OpenAI's system prompts and results are items."""
     store = MemoryTrees()
     agent = Agent(store, open_model(model), tools=[look])
-    thread = await agent.begin()
+    thread = await agent.begin(system_prompt="Be brief.")
     refused = Say("never sent")
     provider.will(Say("", (Call("c1", "look", {"first": first}),)), refused, Say("A hill."))
     assert (await agent.say(thread.id, "Look")).text == "A hill."
@@ -50,6 +51,50 @@ async def test_a_turn_and_the_next_work_without_a_block_that_the_provider_refuse
     for sent in taken:
         assert (WIDE.data in sent, SMALL.data in sent) == (False, True)
         assert "an image that the model's provider refused: image/png" in sent
+
+
+@tool
+async def read(_: BranchContext) -> str:
+    """Read."""
+    return "the secret word"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (ANTHROPIC, "messages.2.content.0.tool_result.content: flagged"),
+        (OPENAI, "Invalid 'input[2].output': flagged"),
+        (OLLAMA, "Invalid 'messages[2].content': flagged"),
+    ],
+)
+async def test_a_turn_works_without_a_text_that_the_provider_refuses(
+    provider: Provider, model: str, name: str
+) -> None:
+    agent = Agent(MemoryTrees(), open_model(model), tools=[read])
+    thread = await agent.begin()
+    provider.will(Say("", (Call("c1", "read"),)), Refuse(400, name), Say("I may not say."))
+    assert (await agent.say(thread.id, "Read")).text == "I may not say."
+    provider.will(Say("No."))
+    await agent.say(thread.id, "Really?")
+    for sent in map(json.dumps, provider.bodies[2:]):
+        assert "the secret word" not in sent
+        assert "a text that the model's provider refused" in sent
+
+
+@pytest.mark.parametrize("named", ["messages.0.content.0: flagged", "flagged"])
+async def test_a_message_that_is_refused_fails_its_turn_and_is_left_out_of_the_next(
+    provider: Provider, named: str
+) -> None:
+    agent = Agent(MemoryTrees(), open_model(ANTHROPIC))
+    thread = await agent.begin()
+    provider.will(Refuse(400, named), Refuse(400, named), Say("Hello."))
+    with pytest.raises(ProviderError, match="refused the request"):
+        await agent.say(thread.id, "the secret word")
+    assert len(provider.bodies) == 1
+    assert (await agent.say(thread.id, "Hi")).text == "Hello."
+    last = json.dumps(provider.bodies[-1])
+    assert "the secret word" not in last
+    assert "a text that the model's provider refused" in last
 
 
 async def test_a_request_that_is_refused_without_media_fails_at_once(provider: Provider) -> None:

@@ -1,4 +1,4 @@
-"""A request of a turn whose provider may refuse some of its images and sounds, or its reasoning."""
+"""A request of a turn whose provider may refuse some of its blocks, or its reasoning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
-from anabranch.tree import Place, media_places, reasoning_places, without
+from anabranch.tree import Place, media_places, reasoning_places, text_places, without
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -14,9 +14,10 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 class RefusableRequest:
     """A request that is repeated without the blocks that its provider refuses.
 
-    The block that the provider names is left out; if it names none, the newest one that no reply has
-    followed yet. If replies have followed all of them, the reasoning is left out, which another key or
-    model may have made; at last, all of them are.
+    The block that the provider names is left out, unless it is the newest message of the user. If the
+    provider names none, the first of these that there are is left out: the newest image or sound that no
+    reply has followed; the reasoning, which another key or model may have made; all images and sounds; the
+    texts that no reply has followed, except the newest.
 
     Attributes:
         request: the next one to send.
@@ -29,7 +30,7 @@ class RefusableRequest:
 
     def leave_out(self, error: ModelError) -> bool:
         """Leave out of the next request what ``error`` is about; return whether there is something."""
-        refused = self._refused(error)
+        refused = self._refused(error) if error.refused else []
         if refused:
             self.left_out += refused
             messages = without(self.request.messages, refused)
@@ -38,15 +39,21 @@ class RefusableRequest:
         return bool(refused)
 
     def _refused(self, error: ModelError) -> list[Place]:
-        if not error.refused:
-            return []
-        places = media_places(self.request.messages)
-        if error.at is not None:
-            named = [place for place in places if place[: len(error.at)] == error.at]
-            near = [place for place in places if place[0] == error.at[0]]
+        messages = self.request.messages
+        media, reasoning = media_places(messages), reasoning_places(messages)
+        texts = [place for place in text_places(messages) if place not in self.left_out]
+        if (at := error.at) is not None:
+            named = [place for place in (*media, *reasoning, *texts) if place[: len(at)] == at]
+            near = [place for place in media if place[0] == at[0]]
             if named or near:
                 return named or near[-1:]
-        replies = [n for n, each in enumerate(self.request.messages) if each.role == "assistant"]
+        replies = [n for n, each in enumerate(messages) if each.role == "assistant"]
         last = replies[-1] if replies else -1
-        newest = [place for place in places if place[0] > last][-1:]
-        return newest or reasoning_places(self.request.messages) or places
+        newest = [place for place in media if place[0] > last][-1:]
+        return newest or reasoning or media or self._unanswered(texts, last)
+
+    def _unanswered(self, texts: list[Place], last: int) -> list[Place]:
+        """Return the ``texts`` after the message ``last``, except one that ends the request."""
+        end = len(self.request.messages) - 1
+        newest = (end, len(self.request.messages[end].content) - 1)
+        return [place for place in texts if place[0] > last and place[:2] != newest]

@@ -6,15 +6,16 @@ message is quoted, shortened; the exception of its client is the cause.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 from pydantic_ai import exceptions as ai
 
+from anabranch.messages import Message
 from anabranch.models._model_errors import ModelError, ProviderError
+from anabranch.models._refused_place import refused_place
 
 SHOWN = 300
 
@@ -34,8 +35,6 @@ _UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True
 _REFUSED = _Kind("refused the request", "Asking the same again will not help.")
 TOO_LARGE = 413
 """The status for a request with too many bytes, as of large images."""
-_PLACE = re.compile(r"\bmessages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?(?=[.: ])")
-"""The place that Anthropic's errors name; the indices of OpenAI's are of other lists than ours."""
 _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestTimeout, _SLOW),
     (ai.ModelTimeoutError, _SLOW),
@@ -57,12 +56,17 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
 
 
 @contextmanager
-def mapped_errors(model: str) -> Generator[None]:
-    """Map the exceptions of a provider's client to ``ProviderError``, misuse to ``ModelError``."""
+def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[None]:
+    """Map the exceptions of a provider's client to ``ProviderError``, misuse to ``ModelError``.
+
+    Args:
+        model: the name of the model.
+        messages: the conversation that it is sent.
+    """
     try:
         yield
     except ai.ModelAPIError as error:
-        raise _as_ours(model, error) from error
+        raise _as_ours(model, error, messages) from error
     except ai.UnexpectedModelBehavior as error:
         message = f"{model} {_UNREADABLE.happened}: {_short(error.message)}. {_UNREADABLE.remedy}"
         raise ProviderError(message, passing=_UNREADABLE.passing) from error
@@ -77,36 +81,35 @@ def incomplete_reply(model: str) -> ProviderError:
     return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
-def _as_ours(model: str, error: ai.ModelAPIError) -> ProviderError:
+def _as_ours(model: str, error: ai.ModelAPIError, messages: Sequence[Message]) -> ProviderError:
     kind = next(kind for fault, kind in _KINDS if isinstance(error, fault))
     status = error.status_code if isinstance(error, ai.ModelHTTPError) else None
     number = f" ({status})" if status is not None else ""
     remedy = kind.remedy
     if error.retry_after is not None and kind.passing:
         remedy = f"Ask again in {error.retry_after:g} s."
-    message = _provider_message(error)
-    named = _PLACE.search(message)
+    fields = _fields(error)
+    message = _short(fields["message"] or error.message)
+    refused = kind is _REFUSED or status == TOO_LARGE
+    said = [fields["param"], fields["message"], error.message] if refused else []
     return ProviderError(
         f"{model} {kind.happened}{number}: {message}. {remedy}",
         status=status,
         retry_after=error.retry_after,
         passing=kind.passing,
-        refused=kind is _REFUSED or status == TOO_LARGE,
-        at=tuple(int(each) for each in named.groups() if each) if named else None,
+        refused=refused,
+        at=refused_place(error.__cause__, said, messages) if error.__cause__ else None,
     )
 
 
-def _provider_message(error: ai.ModelAPIError) -> str:
-    """Return the message in the response's body, in the usual place; else the client's."""
-    body = error.body
-    if isinstance(body, dict):
-        fields = cast("Mapping[str, object]", body)
-        inner = fields.get("error", fields)
-        if isinstance(inner, dict):
-            inner = cast("Mapping[str, object]", inner).get("message")
-        if isinstance(inner, str) and inner:
-            return _short(inner)
-    return _short(error.message)
+def _fields(error: ai.ModelAPIError) -> Mapping[str, str]:
+    """Return the message and the parameter in the response's body, in the usual place, or empty."""
+    given: object = error.body
+    body = cast("Mapping[str, object]", given if isinstance(given, dict) else {})
+    inner = body.get("error", body)
+    found = {"message": inner} if isinstance(inner, str) else inner
+    fields = cast("Mapping[str, object]", found if isinstance(found, dict) else {})
+    return {name: str(fields.get(name) or "") for name in ("message", "param")}
 
 
 def _short(text: str) -> str:

@@ -127,7 +127,7 @@ class ProviderModel:
                 (``ProviderError``) the provider did not answer.
         """
         asked = self._prepared(request)
-        with mapped_errors(asked.name):
+        with mapped_errors(asked.name, asked.asked.messages):
             response = await model_request(
                 asked.model,
                 asked.messages,
@@ -150,7 +150,7 @@ class ProviderModel:
             model_settings=asked.settings,
             model_request_parameters=asked.parameters,
         )
-        with mapped_errors(asked.name):
+        with mapped_errors(asked.name, asked.asked.messages):
             response = await opening.__aenter__()
         # Not one `async with`: exceptions of the caller's own code are not the provider's.
         try:
@@ -210,7 +210,7 @@ class _ProviderStream:
         return self
 
     async def __anext__(self) -> str:
-        with mapped_errors(self._asked.name):
+        with mapped_errors(self._asked.name, self._asked.asked.messages):
             async for event in self._events:
                 if text := _text_of(event):
                     return text

@@ -7,6 +7,7 @@ behind the protocol ``TreeStore``, and ``tests/suites`` the checks that each mus
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
     _files.py          files of a thread, and the references to them
     _left_out.py       blocks and reasoning that a provider has refused
+    _refused_blocks.py which blocks of a path a reply came without
     _open_turn.py      the reasoning that the next reply continues
     _tree_store.py     the protocol of stores
     _branch_names.py   what branches are called
@@ -45,7 +46,14 @@ from anabranch.tree._finding import (
     match_id,
     short_ids,
 )
-from anabranch.tree._left_out import LEFT_OUT, Place, media_places, reasoning_places, without
+from anabranch.tree._left_out import (
+    LEFT_OUT,
+    Place,
+    media_places,
+    reasoning_places,
+    text_places,
+    without,
+)
 from anabranch.tree._navigator import Navigator, cut, glimpse
 from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
 from anabranch.tree._open_turn import with_reasoning_of_open_turn
@@ -71,6 +79,7 @@ from anabranch.tree._projection import (
     provider_blocks,
     wire_name,
 )
+from anabranch.tree._refused_blocks import RefusedBlock, refused_blocks
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._tree_store import Path, RefusedError, Surroundings, Tree, TreeStore
 
@@ -97,6 +106,7 @@ __all__ = [
     "Path",
     "Place",
     "Ref",
+    "RefusedBlock",
     "RefusedError",
     "Result",
     "Results",
@@ -129,12 +139,14 @@ __all__ = [
     "project_each",
     "provider_blocks",
     "reasoning_places",
+    "refused_blocks",
     "results_preview",
     "short_ids",
     "state_of",
     "store_files",
     "store_turn_end",
     "text_for_person",
+    "text_places",
     "thread_from_json",
     "thread_to_json",
     "to_markdown",

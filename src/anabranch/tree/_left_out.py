@@ -61,6 +61,22 @@ def media_places(messages: Sequence[Message]) -> list[Place]:
     return places
 
 
+def text_places(messages: Sequence[Message]) -> list[Place]:
+    """Return the places of the texts before the newest message of the user, in their order.
+
+    Texts in results of tools are among them, also in the newest message.
+    """
+    places: list[Place] = []
+    for number, message in enumerate(messages):
+        for at, block in enumerate(message.content):
+            if isinstance(block, TextBlock):
+                places.append((number, at))
+            elif isinstance(block, ToolResultBlock):
+                inner = enumerate(block.content)
+                places += [(number, at, n) for n, b in inner if isinstance(b, TextBlock)]
+    return places[:-1] if places and len(places[-1]) == 2 else places  # noqa: PLR2004 - its own
+
+
 def reasoning_places(messages: Sequence[Message]) -> list[Place]:
     """Return the places of the reasoning that a provider is sent, in their order."""
     return [
@@ -72,7 +88,7 @@ def reasoning_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def without(messages: Sequence[Message], places: Iterable[Place]) -> tuple[Message, ...]:
-    """Return ``messages`` with a line of text in place of each image, sound or file at ``places``.
+    """Return ``messages`` with a line of text in place of each image, sound, file or text at ``places``.
 
     Reasoning at ``places`` is left out without a line.
     """
@@ -102,7 +118,11 @@ def _replaced(message: Message, number: int, places: frozenset[Place]) -> Messag
 
 
 def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that is given
-    if not isinstance(block, ImageBlock | AudioBlock | DocumentBlock | FileBlock):
-        return block
-    what = _NAMES[block.kind if isinstance(block, FileBlock) else block.type]
-    return TextBlock(text=f"({what} that the model's provider refused: {block.mime_type})")
+    match block:
+        case ImageBlock() | AudioBlock() | DocumentBlock() | FileBlock():
+            what = _NAMES[block.kind if isinstance(block, FileBlock) else block.type]
+            return TextBlock(text=f"({what} that the model's provider refused: {block.mime_type})")
+        case TextBlock():
+            return TextBlock(text="(a text that the model's provider refused)")
+        case _:
+            return block

@@ -102,6 +102,20 @@ def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[
     return blocks
 
 
+def placed_blocks(
+    path: Iterable[Node], results: Results
+) -> Iterator[tuple[Node, tuple[int, int], tuple[Block, ...]]]:
+    """Yield the nodes of ``path`` that a provider is sent, each with its place and its blocks.
+
+    The place has the numbers of the message and of the first block in it, as :func:`project` makes them.
+    """
+    projection = _Projection(results)
+    for node in path:
+        blocks = projection.add(node)
+        if node.kind not in ASIDE:
+            yield node, projection.place(blocks), blocks
+
+
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
@@ -130,6 +144,7 @@ class _Projection:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._closed: _Closed | None = None
+        self._number = 0  # of closed messages
         self._role: Role = "user"
         self._started = False
         self._blocks: list[Block] = []
@@ -145,7 +160,7 @@ class _Projection:
         They must therefore be used depth first: each to its end before an earlier one continues.
         """
         copied = _Projection(self._results)
-        copied._closed = self._closed
+        copied._closed, copied._number = self._closed, self._number
         copied._role, copied._started = self._role, self._started
         copied._blocks = list(self._blocks)
         copied._unanswered = list(self._unanswered)
@@ -171,6 +186,10 @@ class _Projection:
         ]
         self._blocks += own
         return (*answers, *own) if role == "user" else tuple(own)
+
+    def place(self, blocks: Sequence[Block]) -> tuple[int, int]:
+        """Return the numbers of the open message and of the first of ``blocks``, its last ones."""
+        return self._number, len(self._blocks) - len(blocks)
 
     def answer(self) -> None:
         """Answer the tool uses at the end of the path."""
@@ -205,8 +224,9 @@ class _Projection:
         if not self._started and not self._blocks:
             return
         if self._closed is None and self._role == "assistant":
-            self._closed = (None, _message("user", ()))
+            self._closed, self._number = (None, _message("user", ())), 1
         self._closed = (self._closed, _message(self._role, self._blocks))
+        self._number += 1
         self._started, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:

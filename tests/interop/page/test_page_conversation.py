@@ -1,4 +1,4 @@
-"""The state of a conversation in the page: an error is shown once, where it is, or below all."""
+"""The state of a conversation in the page: its errors, and what its tools returned."""
 
 from __future__ import annotations
 
@@ -34,10 +34,34 @@ BUSY: dict[str, str] = {"error": "Busy."}
 def test_an_error_is_below_all_unless_it_is_shown_at_the_head(
     ends: Any, cursor: str, shown: str, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program.mjs"
-    program.write_text(PROGRAM, encoding="utf-8")
+    about = {"ends": ends, "cursor": cursor}
+    assert printed(PROGRAM, about, tmp_path) == f"{shown}\n"
+
+
+RESULTS = """
+const { resultsOn } = await import(process.argv[2]);
+const { before, after } = JSON.parse(process.argv[3]);
+console.log(JSON.stringify([before, after].map((path) => resultsOn(path).get("u1").content)));
+"""
+
+
+def test_a_line_is_in_the_place_of_an_image_that_the_provider_refused(tmp_path: Path) -> None:
+    """Only below the reply that came without it."""
+    parts = [{"type": "text", "text": "two"}, {"type": "image", "data": "", "mime_type": "x"}]
+    used = {"type": "tool_result", "tool_use_id": "u1", "content": parts}
+    before = [{"id": "n1", "content": [used]}]
+    refused = {"node": "n1", "block": 0, "part": 1, "line": "(an image)"}
+    after = [*before, {"id": "n2", "content": [], "refused": [refused]}]
+    shown = json.loads(printed(RESULTS, {"before": before, "after": after}, tmp_path))
+    assert shown == [parts, [parts[0], {"type": "text", "text": "(an image)"}]]
+
+
+def printed(program: str, given: object, folder: Path) -> str:
+    """Return the output of a program over the page's ``conversation.mjs``."""
+    file = folder / "program.mjs"
+    file.write_text(program, encoding="utf-8")
     with as_file(files("anabranch.chat") / "_web" / "page") as page:
-        about = json.dumps({"ends": ends, "cursor": cursor})
-        arguments = [str(program), (page / "conversation.mjs").as_uri(), about]
+        arguments = [str(file), (page / "conversation.mjs").as_uri(), json.dumps(given)]
         done = node(arguments, return_completed_process=True, capture_output=True, encoding="utf-8")
-    assert (done.stdout, done.stderr) == (f"{shown}\n", "")
+    assert done.stderr == ""
+    return str(done.stdout)

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from anabranch.agents._branch_states import branches_in
 from anabranch.messages import ResultBlock
-from anabranch.tree import SHOWN, Node, Tree, is_no_result
+from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, is_no_result, refused_blocks
 
 FIELDS = (
     "model",
@@ -35,10 +35,19 @@ def shown_data(node: Node) -> dict[str, JsonValue]:
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield that of each node of a thread, in their order; a first node of a branch has the branch."""
+    """Yield that of each node of a thread, in their order.
+
+    A first node of a branch has the branch, and a reply the blocks that its provider refused.
+    """
     branches = branches_in(tree)
+    walk = Navigator(tree)
     for node in tree.nodes:
-        own = {"branch": asdict(branches[node.id])} if node.id in branches else {}
+        own: dict[str, JsonValue] = {}
+        if node.id in branches:
+            own["branch"] = asdict(branches[node.id])
+        if LEFT_OUT in node.data:
+            refused = refused_blocks(walk.path(node.id), tree.results)
+            own["refused"] = [asdict(each) for each in refused]
         yield {**shown_data(node), **own}
 
 

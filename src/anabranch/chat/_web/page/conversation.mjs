@@ -208,14 +208,20 @@ export function hasEndedElsewhere(state, node, use) {
 export const textOf = (node) =>
   node.content.filter((block) => block.type === "text").map((block) => block.text).join("\n");
 
-/** What each tool on a path returned, by the id of its use; nothing for one that did not end there. */
+/**
+ * What each tool on a path returned, by the id of its use; nothing for one that did not end there.
+ * A line is in the place of what the model's provider refused.
+ */
 export function resultsOn(path) {
   const results = new Map();
+  const refused = path.flatMap((node) => node.refused ?? []);
   for (const node of path) {
-    for (const block of node.content) {
-      if (block.type !== "tool_result" || node.interrupted?.includes(block.tool_use_id)) continue;
-      results.set(block.tool_use_id, block);
-    }
+    node.content.forEach((block, at) => {
+      if (block.type !== "tool_result" || node.interrupted?.includes(block.tool_use_id)) return;
+      const lines = new Map(refused.filter((each) => each.node === node.id && each.block === at).map(({ part, line }) => [part, line]));
+      const content = block.content.map((each, part) => (lines.has(part) ? { type: "text", text: lines.get(part) } : each));
+      results.set(block.tool_use_id, lines.size ? { ...block, content } : block);
+    });
   }
   return results;
 }

@@ -1,0 +1,279 @@
+"""The page *What is accepted*: each row of its tables is run, or names the test that runs it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from html import unescape
+from pathlib import Path
+from typing import Any, Literal
+
+import mcp_types as types
+import pytest
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from anabranch import (
+    AnabranchError,
+    BranchContext,
+    NonDeterminismError,
+    run_tool,
+    tool,
+)
+from anabranch._schemas import Form
+from anabranch.chat._terminal_session.live_replies import read_markdown
+from anabranch.memory import Draft, ReasoningBank, Scopes
+from anabranch.messages import ImageBlock, SampleRequest, ToolResultBlock
+from anabranch.stores import open_memory_store
+from anabranch.testing import MockClient, calls
+from tests.agents.harness import set_up
+from tests.docs.pages import ROOT
+
+PAGE = (ROOT / "docs" / "accepted.md").read_text(encoding="utf-8")
+RUN: list[str] = []
+"""The heads of the tables whose rows are run."""
+
+
+def rows(*head: str) -> list[Any]:
+    """The rows of the table with these heads, each cell without its back quotes."""
+    lines = PAGE.splitlines()
+    RUN.append(f"| {' | '.join(head)} |")
+    begin = lines.index(RUN[-1]) + 2
+    found: list[Any] = []
+    for line in lines[begin:]:
+        if not line.startswith("|"):
+            break
+        cells = re.split(r"(?<!\\)\|", line)[1:-1]
+        plain = [each.strip().replace(r"\|", "|") for each in cells]
+        found.append(pytest.param(*[_unquoted(each) for each in plain], id=line[:70]))
+    assert found
+    return found
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:-1] if cell[:1] == cell[-1:] == "`" else cell
+
+
+class Place(BaseModel):
+    city: str
+
+
+class Ok(BaseModel):
+    ok: bool
+
+
+class Payment(BaseModel):
+    total: int
+
+
+class Card(Payment):
+    number: str
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Connection:
+    pass
+
+
+NAMES: dict[str, Any] = {
+    "BranchContext": BranchContext,
+    "Card": Card,
+    "Colour": Colour,
+    "Connection": Connection,
+    "Decimal": Decimal,
+    "Literal": Literal,
+    "Path": Path,
+    "Payment": Payment,
+    "Place": Place,
+    "date": date,
+    "datetime": datetime,
+}
+
+
+def value_of(written: str) -> Any:
+    return eval(written, dict(NAMES))  # noqa: S307 - of our own page
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "received"), rows("parameters", "arguments", "the tool receives")
+)
+async def test_arguments_are_read_as_the_page_says(
+    parameters: str, arguments: str, received: str
+) -> None:
+    made: dict[str, Any] = {**NAMES, "seen": {}}
+    source = f"async def ask(ctx: BranchContext, *, {parameters}) -> str:\n    'Ask.'\n"
+    exec(f"{source}    seen.update(locals())\n    return ''", made)  # noqa: S102 - of our own page
+    run = run_tool(tool(made["ask"]), json.loads(arguments), MockClient())
+    if received == "refused":
+        with pytest.raises(AnabranchError, match="Invalid arguments for tool 'ask'"):
+            await run
+        return
+    await run
+    seen = {name: value for name, value in made["seen"].items() if name != "ctx"}
+    assert to_jsonable_python(seen) == json.loads(received)
+
+
+async def paid(step: Callable[..., Any], log: list[str], given: Iterable[Any] = ()) -> list[Any]:
+    """Run a tool with the step and a question after it; return the values that each round got."""
+    got: list[Any] = []
+    arguments = iter([*given])
+
+    @tool
+    async def pay(ctx: BranchContext) -> str:
+        """Pay."""
+        left = [next(arguments)] if given else []
+        got.append(await ctx.step(step, *left, undo=lambda _: log.append("undo")))
+        await ctx.elicit(Ok, "Go on?")
+        return "paid"
+
+    await run_tool(pay, {}, MockClient(elicits=[{"ok": True}]))
+    return got
+
+
+@pytest.mark.parametrize(
+    ("written", "annotation", "back"),
+    rows("a step returns", "its annotation", "the tool gets back"),
+)
+async def test_values_of_steps_come_back_as_the_page_says(
+    written: str, annotation: str, back: str
+) -> None:
+    value, log = value_of(written), list[str]()
+
+    def step() -> Any:
+        log.append("effect")
+        return value
+
+    step.__annotations__ = {} if annotation == "none" else {"return": value_of(annotation)}
+    if back.startswith("an error"):
+        with pytest.raises(AnabranchError):
+            await paid(step, log)
+        assert log == ([] if back == "an error, before the effect" else ["effect", "undo"])
+        return
+    got = await paid(step, log)
+    expected = value if back == "the same" else value_of(back)
+    assert got == [expected] * 2
+    assert (type(got[-1]), log) == (type(expected), ["effect"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome"),
+    rows("in the first round", "in the second round", "the step"),
+)
+async def test_arguments_of_steps_are_compared_as_the_page_says(
+    first: str, second: str, outcome: str
+) -> None:
+    given = [value_of(first), value_of(second)]
+    if outcome == "fails":
+        with pytest.raises(NonDeterminismError):
+            await paid(lambda _: "receipt", [], given)
+        return
+    assert outcome == "returns its record"
+    assert await paid(lambda _: "receipt", [], given) == ["receipt"] * 2
+
+
+FILES: Mapping[str, bytes] = {
+    "a PNG": b"\x89PNG\r\n\x1a\n",
+    "a JPEG": b"\xff\xd8\xff\xe0",
+    "an SVG": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    "a PDF": b"%PDF-1.7\n" + b"x" * 400_000,
+    "the text `café`": "café".encode(),
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "declared", "read"), rows("a tool returns", "declared as", "the model reads")
+)
+async def test_files_in_results_are_read_as_the_page_says(
+    file: str, declared: str, read: str
+) -> None:
+    blob = base64.b64encode(FILES[file]).decode()
+    held = types.BlobResourceContents(uri="file:///a", mime_type=declared, blob=blob)
+
+    @tool
+    async def look(_: BranchContext) -> types.EmbeddedResource:
+        """Look."""
+        return types.EmbeddedResource(type="resource", resource=held)
+
+    def decide(request: SampleRequest) -> Any:
+        last = request.messages[-1].content[0]
+        return "done" if isinstance(last, ToolResultBlock) else calls(("u1", "look", {}))
+
+    here = await set_up(decide, tools=[look])
+    await here.say("Look")
+    [result] = here.model.requests[-1].messages[-1].content
+    assert isinstance(result, ToolResultBlock)
+    [block] = result.content
+    kind = f"an image of type `{block.mime_type}`" if isinstance(block, ImageBlock) else ""
+    assert read == (kind or getattr(block, "text", ""))
+
+
+@pytest.mark.parametrize(("schema", "asked"), rows("a field of a form", "a user is asked for"))
+def test_forms_are_read_as_the_page_says(schema: str, asked: str) -> None:
+    sizes = {"Size": {"type": "string", "enum": ["s", "m"]}}
+    form = {"type": "object", "properties": {"f": json.loads(schema)}, "$defs": sizes}
+    if asked == "an error":
+        with pytest.raises(ValueError, match="f"):
+            Form.model_validate(form)
+        return
+    assert Form.model_validate(form).properties["f"].in_words(required=True) == asked
+
+
+@pytest.mark.parametrize(("reply", "parsed"), rows("a model replies", "`parsed`"))
+async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> None:
+    client = MockClient(samples=[json.loads(reply), '{"city": "Wels"}'])
+
+    @tool
+    async def ask(ctx: BranchContext) -> Place:
+        """Ask."""
+        found = (await ctx.sample("Where?", schema=Place)).parsed
+        assert found is not None
+        return found
+
+    place = await run_tool(ask, {}, client, replay=False)
+    if parsed == "the model is asked again":
+        assert (place.city, len(client.sample_calls)) == ("Wels", 2)
+    else:
+        assert (place.model_dump(), len(client.sample_calls)) == (json.loads(parsed), 1)
+
+
+@pytest.mark.parametrize(("message", "shown"), rows("a message", "shown as"))
+def test_emphasis_is_read_as_the_page_says(message: str, shown: str) -> None:
+    """The page reads alike: tests/interop/page/test_emphases.py."""
+    tags = {"strong_open": "<strong>", "strong_close": "</strong>"}
+    tokens = read_markdown(message)[1].children or []
+    assert "".join(tags.get(each.type, unescape(each.content)) for each in tokens) == shown
+
+
+@pytest.mark.parametrize(("note", "question", "found"), rows("a note", "a question", "found"))
+async def test_notes_are_found_as_the_page_says(note: str, question: str, found: str) -> None:
+    bank = ReasoningBank(open_memory_store("memory:"), scopes=Scopes(project="web"))
+    await bank.record(Draft(title=note, description=note, content=note))
+    assert bool(await bank.search(question)) is (found == "yes")
+
+
+def test_every_other_row_names_a_test_that_exists() -> None:
+    table = PAGE.partition("| input | becomes |\n|---|---|\n")[2].partition("\n\n")[0]
+    for row in table.splitlines():
+        [(path, name)] = re.findall(r"<!-- (tests/[\w/]+/test_\w+\.py)::(test_\w+) -->", row)
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        defined = [
+            each.name
+            for each in tree.body
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        assert name in defined, row
+
+
+def test_every_table_of_the_page_is_run() -> None:
+    lines = PAGE.splitlines()
+    heads = {lines[at - 1] for at, line in enumerate(lines) if line.startswith("|---")}
+    assert heads == {*RUN, "| input | becomes |"}

@@ -26,7 +26,7 @@ def tool_use(use_id: str, name: str, arguments: str | Mapping[str, Any] | None) 
 
 
 def refusal(use: str, malformed: str) -> str:
-    """Return what the model reads of its call of the tool ``use``, which was not run."""
+    """Return the model's answer to a call of the tool ``use`` with ``malformed`` arguments, which did not run."""
     shown = malformed if len(malformed) <= _SHOWN else f"{malformed[:_SHOWN]}…"
     return (
         f"{use} was not run: its arguments must be one JSON object, and these are not: {shown}"

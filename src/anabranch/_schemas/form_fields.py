@@ -89,7 +89,7 @@ class Field(Options):
         return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
     def in_words(self, *, required: bool, titled: bool = True) -> str:
-        """Return what the field takes, with its title, if it has one and that is wanted."""
+        """Return the values of the field in words, after its title if ``titled``."""
         options = [
             option.text if option.title is None else f"{option.text} ({option.title})"
             for option in self.options or self.items.options

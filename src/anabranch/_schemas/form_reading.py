@@ -105,7 +105,7 @@ class FormReader:
         return schema
 
     def _choices(self, schema: Schema) -> list[Choice]:
-        """Return what a flattened schema offers to choose from; empty if nothing but null."""
+        """Return the choices of a flattened schema, without null."""
         if "const" in schema:
             found = [{"const": schema["const"], "title": schema.get("title")}]
         elif "enum" in schema:

@@ -99,7 +99,7 @@ def _nested(said: str) -> Iterator[str]:
 
 
 def _after_fault(said: str, end: int) -> int:
-    """Return where to go on after what is no token: after the line, if a text is not closed in it."""
+    """Return the position after an invalid token: the end of the line, if a text is not closed in it."""
     space = _SPACE.match(said, end)
     fault = space.end() if space else end
     if not said.startswith('"', fault):

@@ -160,7 +160,7 @@ class ReasoningBank:
         provenance: Provenance | None = None,
         scope: Scope | None = None,
     ) -> Memory:
-        """Return what would be stored for ``draft``: without secrets, with an id.
+        """Return the memory that would be stored for ``draft``: without secrets, with an id.
 
         ``scope`` is another caller's, for those who learn on behalf of all.
 

@@ -158,7 +158,7 @@ class Distiller:
         )
 
     async def _known_to(self, queued: QueuedBranch) -> list[Memory]:
-        """Return what the caller knows of the branch's subject: what the branch was given, first."""
+        """Return the caller's memories of the branch's subject; those that the branch was given come first."""
         branch, visible = queued.branch, queued.scopes.visible
         given = [await self._store.find(memory_id) for memory_id in branch.injected]
         words = words_of(f"{branch.description} {branch.prompt} {branch.message}")
@@ -169,7 +169,7 @@ class Distiller:
     async def _compared(
         self, lesson: Lesson, queued: QueuedBranch, known: Sequence[Memory]
     ) -> tuple[Relation, Memory | None]:
-        """Return what a lesson is to what is known: as the model says, or else by its words."""
+        """Return the relation of a lesson to known memories: the model's, or else that of its words."""
         about = lesson.known
         if lesson.relation is not None and about is not None:
             # What is shared with others is not theirs to replace.

@@ -39,7 +39,7 @@ class FinishedBranch(Shape):
     injected: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
-        """Return what can hold secrets, by the names of the fields."""
+        """Return the texts that can hold secrets, by the names of the fields."""
         return {name: getattr(self, name) for name in _TEXTS}
 
 

@@ -130,7 +130,7 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesso
 
 
 def _compared(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
-    """Return what an item says of what is known; nothing if it is not in the form asked for."""
+    """Return the relation and the memory that an item names; ``None`` for each if it has no valid form."""
     try:
         compared = _Compared.model_validate(item)
     except ValidationError:

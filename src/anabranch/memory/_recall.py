@@ -63,7 +63,7 @@ class Recall(Shape):
 
 
 def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
-    """Return those that fit, in their order: one that is too large does not keep out the next.
+    """Return the memories that fit, in their order: one that is too large does not keep out the next.
 
     Of memories that are nearly the same only the newest that fits is returned.
     """

@@ -33,7 +33,7 @@ class RecordedMemory(FoundMemory):
 
 
 def shown(memory: Memory) -> FoundMemory:
-    """Return what is shown of a memory."""
+    """Return the fields of a memory that the model reads."""
     names = ("id", "title", "description", "content", "recorded")
     fields = {name: getattr(memory, name) for name in names}
     return FoundMemory(**fields, scope=memory.scope.level, confidence=round(memory.confidence, 3))

@@ -213,7 +213,7 @@ class _Fold:
 
 
 def _both(one: Schema, other: Schema) -> Schema:
-    """Return what fits both; a property that only one has is taken, whatever the other forbids."""
+    """Return the schema of objects that fit both; it takes a property that only one of them has."""
     made = one | {key: value for key, value in other.items() if key not in one}
     if properties := {**other.get("properties", {}), **one.get("properties", {})}:
         for name in one.get("properties", {}).keys() & other.get("properties", {}).keys():
@@ -228,7 +228,7 @@ def _both(one: Schema, other: Schema) -> Schema:
 
 
 def _either(parts: Sequence[Schema]) -> Schema:
-    """Return what takes each of ``parts``."""
+    """Return the schema of objects that fit one of ``parts``."""
     if len(parts) == 1:
         return dict(parts[0])
     schemas: dict[str, list[Any]] = {}

@@ -10,8 +10,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai import messages as ai
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from anabranch import AnabranchError, BranchContext, Capabilities, run_tool, tool
+from anabranch.adapters.pydantic_ai import as_tool, questions, results
 from anabranch.mcp import SagaClient, as_fastmcp_tool
 from anabranch.messages import ElicitReply, ToolResultBlock, text_of
 from anabranch.rounds import Asked, Rounds
@@ -112,6 +116,29 @@ async def over_saga(arguments: dict[str, Any]) -> str:
         return said(shown(await SagaClient(client, person).call_tool("travel", arguments)))
 
 
+async def over_a_framework(arguments: dict[str, Any]) -> str:
+    """Pydantic AI's agent stands for all that call tools by the adapters, whose rounds are the same."""
+
+    def decide(history: list[ai.ModelMessage], _: AgentInfo) -> ai.ModelResponse:
+        if len(history) == 1:
+            return ai.ModelResponse([ai.ToolCallPart("travel", arguments, "call-1")])
+        [result] = history[-1].parts
+        return ai.ModelResponse([ai.TextPart(str(getattr(result, "content", "")))])
+
+    rounds, output = Rounds(keys=[KEY]), [str, DeferredToolRequests]
+    tools = [as_tool(travel, rounds)]
+    agent: Any = Agent(FunctionModel(decide), tools=tools, output_type=output)
+    ended = await agent.run("Go.")
+    while isinstance(ended.output, DeferredToolRequests):
+        [(call_id, asked)] = questions(ended.output).items()
+        answer = {"action": "accept", "content": {"ok": True}}
+        answers = {call_id: {each.id: answer for each in asked.questions}}
+        given = results(ended.output, answers)
+        history = ended.all_messages()
+        ended = await agent.run(message_history=history, deferred_tool_results=given)
+    return str(ended.output)
+
+
 async def over_an_agent(arguments: dict[str, Any]) -> str:
     def decide(request: Any) -> Any:
         last = request.messages[-1].content[0]
@@ -135,6 +162,7 @@ async def test_every_edge_reads_arguments_alike(arguments: dict[str, Any]) -> No
     assert await by_rounds(arguments) == expected
     assert await over_saga(arguments) == expected
     assert await over_an_agent(arguments) == expected
+    assert await over_a_framework(arguments) == expected
     for era in ERAS:
         assert await over_mcp(serving(travel), era, arguments) == expected
         assert await over_fastmcp(era, arguments) == expected

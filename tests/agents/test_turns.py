@@ -51,7 +51,7 @@ from anabranch.tree import (
     tree_to_json,
     turn_ends_in,
 )
-from tests.agents.harness import Answering, faults, heard, results_in, set_up
+from tests.agents.harness import Answering, Setting, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
 from tests.masking import with_any_id
 from tests.patience import PATIENCE
@@ -530,8 +530,10 @@ async def test_the_validator_of_these_tests_sees_what_is_wrong() -> None:
     assert faults(messages[:-1])
 
 
-async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_of_it() -> None:
-    """Limits of tokens cut arguments anywhere, also before the first one."""
+async def noting_twice(
+    change: Callable[[SampleReply], SampleReply],
+) -> tuple[Setting, Mapping[str, str], list[str]]:
+    """Let a model call `note` twice in one reply; return the results, and the texts that were noted."""
     ran: list[str] = []
 
     @tool
@@ -542,44 +544,35 @@ async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_o
 
     def decide(request: SampleRequest) -> SampleReply | str:
         if results_in(request.messages[-1].content):
-            return "shorter, then"
-        reply = calls(("u1", "note", {"text": "whole"}), ("u2", "note", {}))
-        return reply.model_copy(update={"stop_reason": "maxTokens"})
+            return "otherwise, then"
+        return change(calls(("u1", "note", {"text": "whole"}), ("u2", "note", {})))
 
     here = await set_up(decide, tools=[note])
-    assert (await here.say("note")).text == "shorter, then"
-    results = results_in(here.model.requests[-1].messages[-1].content)
-    assert results["u1"] == "noted"
-    assert "was cut" in results["u2"]
-    assert ran == ["whole"]
+    assert (await here.say("note")).text == "otherwise, then"
     await here.check()
+    return here, results_in(here.model.requests[-1].messages[-1].content), ran
+
+
+async def test_a_reply_that_is_cut_inside_a_tool_call_says_so_and_runs_no_half_of_it() -> None:
+    """Limits of tokens cut arguments anywhere, also before the first one."""
+    _, results, ran = await noting_twice(
+        lambda reply: reply.model_copy(update={"stop_reason": "maxTokens"})
+    )
+    assert (results["u1"], ran) == ("noted", ["whole"])
+    assert "was cut" in results["u2"]
 
 
 async def test_a_call_whose_arguments_are_no_object_is_answered_and_not_run() -> None:
-    """The calls beside it run, and the thread can be read again as it was."""
-    ran: list[str] = []
+    """The calls next to it run, and the thread can be read again as it was."""
+    malformed = '{"text": "a"}{"text": "b"}'
 
-    @tool
-    async def note(ctx: BranchContext, text: str = "all") -> str:
-        """Note something."""
-        ran.append(text)
-        return "noted"
+    def broken(reply: SampleReply) -> SampleReply:
+        last = reply.content[-1].model_copy(update={"malformed": malformed})
+        return reply.model_copy(update={"content": (*reply.content[:-1], last)})
 
-    def decide(request: SampleRequest) -> SampleReply | str:
-        if results_in(request.messages[-1].content):
-            return "one by one, then"
-        reply = calls(("u1", "note", {"text": "whole"}), ("u2", "note", {}))
-        broken = reply.content[-1].model_copy(update={"malformed": '{"text": "a"}{"text": "b"}'})
-        return reply.model_copy(update={"content": (*reply.content[:-1], broken)})
-
-    here = await set_up(decide, tools=[note])
-    assert (await here.say("note")).text == "one by one, then"
-    results = results_in(here.model.requests[-1].messages[-1].content)
+    here, results, ran = await noting_twice(broken)
     assert (results["u1"], ran) == ("noted", ["whole"])
     assert "must be one JSON object" in results["u2"]
-    assert '{"text": "a"}{"text": "b"}' in results["u2"]
-    assert [each.malformed for node in (await here.tree()).nodes for each in node.tool_uses] == [
-        None,
-        '{"text": "a"}{"text": "b"}',
-    ]
-    await here.check()
+    assert malformed in results["u2"]
+    stored = [each.malformed for node in (await here.tree()).nodes for each in node.tool_uses]
+    assert stored == [None, malformed]

@@ -32,6 +32,7 @@ from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool
+from examples.deploy import deploy
 from tests.masking import with_any_id
 from tests.mcp.harness import (
     ERAS,
@@ -48,7 +49,6 @@ from tests.mcp.harness import (
 )
 from tests.mcp.tools import ANSWERED, Report, journey, traveller
 from tests.patience import PATIENCE
-from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import call_saga, resume_saga
 from tests.sagas.harness import text_in as text_of_saga
 
@@ -467,11 +467,11 @@ async def test_limits_and_the_servers_own_model_hold_for_a_tool(era: str) -> Non
 # -- sagas -------------------------------------------------------------------------------------
 
 TARGET = {
-    "stepId": "step-elicitation-A",
+    "stepId": "target",
     "result": {"action": "accept", "content": {"target": "production"}},
 }
 GREEN = {
-    "stepId": "step-sampling-B",
+    "stepId": "safety",
     "result": {
         "role": "assistant",
         "content": {"type": "text", "text": "Yes, all systems are green."},
@@ -484,21 +484,21 @@ GREEN = {
 @HOW
 async def test_a_saga_runs_to_its_result(transport: str, era: str) -> None:
     server = serving()
-    install_fastmcp(server, complex_tool, keys=[KEY])
+    install_fastmcp(server, deploy, keys=[KEY])
     async with over(transport, server) as there, connected(there, era) as client:
-        first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        first = await call_saga(client, "deploy", {"version": "value"})
         second = await resume_saga(client, first["sagaToken"], TARGET)
         done = await resume_saga(client, second["sagaToken"], TARGET, GREEN)
-    text = "Deployment to production initiated successfully based on confirmation."
+    text = "Version value runs on production."
     assert done == {"content": [{"type": "text", "text": text}]}
 
 
 @ERA
 async def test_a_tampered_saga_token_is_refused(era: str) -> None:
-    server = serving(as_fastmcp_tool(complex_tool))
+    server = serving(as_fastmcp_tool(deploy))
     server.add_extension(fastmcp_sagas(keys=[KEY]))
     async with called(server, era, Answers()) as client:
-        first = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        first = await call_saga(client, "deploy", {"version": "value"})
         token = first["sagaToken"]
         with pytest.raises(MCPError) as refused:
             await resume_saga(client, spoiled_in_one_place(token), TARGET)
@@ -520,13 +520,13 @@ async def test_a_saga_gets_the_log_level_of_its_server(era: str) -> None:
 
 async def test_a_saga_calls_only_what_the_server_shows() -> None:
     """A tool that is disabled does not come back by another method."""
-    server = serving(as_fastmcp_tool(ask), as_fastmcp_tool(complex_tool))
+    server = serving(as_fastmcp_tool(ask), as_fastmcp_tool(deploy))
     server.add_extension(fastmcp_sagas(keys=[KEY]))
 
     async with called(server, MODERN, Answers()) as client:
-        began = await call_saga(client, "complex_tool", {"initial_arg": "value"})
-        server.disable(names={"complex_tool"})
-        for name in ("complex_tool", "nowhere"):
+        began = await call_saga(client, "deploy", {"version": "value"})
+        server.disable(names={"deploy"})
+        for name in ("deploy", "nowhere"):
             with pytest.raises(MCPError, match=f"name: there is no tool '{name}'"):
                 await call_saga(client, name, {})
         with pytest.raises(MCPError, match="Invalid or expired sagaToken"):
@@ -547,10 +547,10 @@ async def test_two_tools_of_one_name_are_refused() -> None:
 async def test_what_is_installed_later_is_directas_saga_as_well() -> None:
     server = serving()
     install_fastmcp(server, ask, keys=[KEY])
-    install_fastmcp(server, complex_tool, keys=[KEY])
+    install_fastmcp(server, deploy, keys=[KEY])
     async with called(server, MODERN, Answers()) as client:
         assert (await call_saga(client, "ask", {}))["state"] == "suspended"
-        begun = await call_saga(client, "complex_tool", {"initial_arg": "value"})
+        begun = await call_saga(client, "deploy", {"version": "value"})
     assert begun["state"] == "suspended"
 
 

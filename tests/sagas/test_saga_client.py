@@ -14,9 +14,9 @@ from anabranch import AnswerError, BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_server
 from anabranch.mcp._client import connect
 from anabranch.mcp._saga_shapes import LooseParams
+from examples.deploy import deploy
 from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
-from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import WAYS, Person, reached
 
 
@@ -51,13 +51,13 @@ IN_PROCESS = [way for way in WAYS if way[0] != "stdio"]
 
 @pytest.mark.parametrize("way", IN_PROCESS, ids=" ".join)
 async def test_a_saga_is_driven_to_its_result(way: tuple[str, str]) -> None:
-    person = Person(lambda step, _: "Yes." if "sampling" in step else {"target": "production"})
-    server = create_server("deployer", [complex_tool], keys=[KEY])
-    async with reached(way, server, ROOT / "tests" / "sagas" / "deployer.py") as client:
-        result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
-    assert text_of(result).startswith("Deployment to production initiated")
+    person = Person(lambda step, _: "Yes." if step == "safety" else {"target": "production"})
+    server = create_server("deployer", [deploy], keys=[KEY])
+    async with reached(way, server, ROOT / "examples" / "deploy.py") as client:
+        result = await SagaClient(client, person).call_tool("deploy", {"version": "v"})
+    assert text_of(result).startswith("Version v runs on production")
     assert not result.is_error
-    assert person.asked == ["step-elicitation-A", "step-sampling-B"]
+    assert person.asked == ["target", "safety"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -80,10 +80,10 @@ async def test_everything_a_tool_can_do_works(era: str, tmp_path: Any) -> None:
 
 
 async def test_log_messages_arrive_where_the_connection_sends_them() -> None:
-    person = Person(lambda step, _: "No." if "sampling" in step else {"target": "x"})
-    server = create_server("deployer", [complex_tool], keys=[KEY])
+    person = Person(lambda step, _: "No." if step == "safety" else {"target": "x"})
+    server = create_server("deployer", [deploy], keys=[KEY])
     async with connect(server, person, era="modern") as client:
-        result = await SagaClient(client, person).call_tool("complex_tool", {"initial_arg": "v"})
+        result = await SagaClient(client, person).call_tool("deploy", {"version": "v"})
     assert result.is_error
     assert person.notices == [("info", "Deployment of v requested")]
 

@@ -12,8 +12,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import METHOD_NOT_FOUND
 
 from anabranch.mcp import create_server
+from examples.deploy import deploy
 from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
-from tests.sagas.deployer import complex_tool
 from tests.sagas.harness import WAYS, call_saga, raw, reached, refusal, resume_saga
 
 TARGET = {"action": "accept", "content": {"target": "production"}}
@@ -22,17 +22,17 @@ GREEN = {
     "content": {"type": "text", "text": "Yes, all systems are green."},
     "model": "client-side-llm-v2",
 }
-FIRST: dict[str, Any] = {"stepId": "step-elicitation-A", "result": TARGET}
-SECOND: dict[str, Any] = {"stepId": "step-sampling-B", "result": GREEN}
-DONE = "Deployment to production initiated successfully based on confirmation."
+FIRST: dict[str, Any] = {"stepId": "target", "result": TARGET}
+SECOND: dict[str, Any] = {"stepId": "safety", "result": GREEN}
+DONE = "Version value runs on production."
 MESSAGE_2: dict[str, Any] = {
     "state": "suspended",
     "steps": [
         {
             "type": "elicitation",
-            "stepId": "step-elicitation-A",
+            "stepId": "target",
             "params": {
-                "message": "Please provide the deployment target:",
+                "message": "Where to?",
                 "requestedSchema": {
                     "type": "object",
                     "properties": {"target": {"type": "string"}},
@@ -48,7 +48,7 @@ MESSAGE_4: dict[str, Any] = {
     "steps": [
         {
             "type": "sampling",
-            "stepId": "step-sampling-B",
+            "stepId": "safety",
             "params": {"messages": [{"role": "user", "content": QUESTION}], "maxTokens": 100},
         }
     ],
@@ -58,16 +58,14 @@ MESSAGE_6 = {"content": [{"type": "text", "text": DONE}]}
 
 @pytest.fixture(params=WAYS, ids=" ".join)
 async def client(request: pytest.FixtureRequest) -> AsyncGenerator[Client]:
-    server = create_server("deployer", [complex_tool], keys=[KEY])
-    async with reached(
-        request.param, server, ROOT / "tests" / "sagas" / "deployer.py"
-    ) as connection:
+    server = create_server("deployer", [deploy], keys=[KEY])
+    async with reached(request.param, server, ROOT / "examples" / "deploy.py") as connection:
         yield connection
 
 
 async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> None:
     """Required: messages 1 to 6, over everything that carries requests from client to server."""
-    one = {"name": "complex_tool", "arguments": {"initial_arg": "value"}}
+    one = {"name": "deploy", "arguments": {"version": "value"}}
     two = await raw(client, "tools/callSaga", one)
     first = two.pop("sagaToken")
     three = {"sagaToken": first, "completedSteps": [FIRST]}
@@ -83,20 +81,20 @@ async def test_the_six_messages_are_those_of_the_proposal(client: Client) -> Non
 
 async def test_the_order_of_completed_steps_does_not_matter() -> None:
     """Chosen: a step is known by its id."""
-    server = create_server("deployer", [complex_tool], keys=[KEY])
+    server = create_server("deployer", [deploy], keys=[KEY])
     async with connected(server, MODERN, Answers()) as connection:
-        one = await call_saga(connection, "complex_tool", {"initial_arg": "value"})
+        one = await call_saga(connection, "deploy", {"version": "value"})
         two = await resume_saga(connection, one["sagaToken"], FIRST)
         assert await resume_saga(connection, two["sagaToken"], SECOND, FIRST) == MESSAGE_6
 
 
 async def test_arguments_may_be_left_out() -> None:
     """Required: they are optional. What is missing then is reported as by ``tools/call``."""
-    server = create_server("deployer", [complex_tool], keys=[KEY])
+    server = create_server("deployer", [deploy], keys=[KEY])
     async with connected(server, MODERN, Answers()) as connection:
-        result = await raw(connection, "tools/callSaga", {"name": "complex_tool"})
+        result = await raw(connection, "tools/callSaga", {"name": "deploy"})
     assert result["isError"] is True
-    assert "initial_arg: Field required" in result["content"][0]["text"]
+    assert "version: Field required" in result["content"][0]["text"]
 
 
 @pytest.mark.long
@@ -105,10 +103,10 @@ async def test_a_server_can_be_started_without_them() -> None:
         "-m",
         "anabranch",
         "serve",
-        str(ROOT / "tests" / "sagas" / "deployer.py"),
+        str(ROOT / "examples" / "deploy.py"),
         "--no-sagas",
     ]
     process = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT)
     async with connected(process, MODERN, Answers()) as connection:
-        error = await refusal(connection, "tools/callSaga", {"name": "complex_tool"})
+        error = await refusal(connection, "tools/callSaga", {"name": "deploy"})
     assert error.code == METHOD_NOT_FOUND

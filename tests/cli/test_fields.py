@@ -12,7 +12,8 @@ from anabranch._schemas import LEAVE_OUT, Field
         ({"type": "integer", "minimum": 1, "maximum": 5}, "x (1 to 5):"),
         ({"type": "number", "maximum": 0.5}, "x (at most 0.5):"),
         ({"format": "email"}, "x (email):"),
-        ({"type": "array", "minItems": 1, "maxItems": 2}, "x (1 to 2 choices):"),
+        ({"type": "array", "minItems": 1, "maxItems": 2}, "x (1 to 2 entries):"),
+        ({"type": "array", "minItems": 1, "items": {"enum": ["a"]}}, "x (at least 1 choices):"),
     ],
 )  # fmt: skip
 def test_a_label_tells_what_a_field_takes(schema: dict[str, object], label: str) -> None:
@@ -52,10 +53,32 @@ def test_a_whole_number_may_be_longer_than_any_float() -> None:
 
 @pytest.mark.parametrize("values", [[], ["a", "b", "c"]])
 def test_too_few_or_too_many_choices_are_reported(values: list[str]) -> None:
-    field = Field(type="array", min_items=1, max_items=2)
+    items = {"enum": ["a", "b", "c"]}
+    field = Field.model_validate({"type": "array", "minItems": 1, "maxItems": 2, "items": items})
     assert field.chosen(["a"], required=True) == ["a"]
     with pytest.raises(ValueError, match="choose 1 to 2 choices"):
         field.chosen(values, required=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries", "value"),
+    [
+        ("string", [" a b ", "", "c"], ["a b", "c"]),
+        ("integer", ["1", "2"], [1, 2]),
+        ("number", ["1.5"], [1.5]),
+        ("integer", ["1.5"], "not a whole number: 1.5"),
+        ("string", ["a", "b", "c"], "give at most 2 entries"),
+    ],
+)
+def test_the_entries_of_a_list_are_read_by_their_type(
+    kind: str, entries: list[str], value: object
+) -> None:
+    field = Field.model_validate({"type": "array", "items": {"type": kind}, "maxItems": 2})
+    if isinstance(value, str):
+        with pytest.raises(ValueError, match=value):
+            field.listed(entries, required=True)
+    else:
+        assert field.listed(entries, required=True) == value
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,12 @@ class Options(_Schema):
         return self.one_of or self.any_of or tuple(Option(const=each) for each in self.enum)
 
 
+class Items(Options):
+    """The entries of a list: choices, or values of a type that are typed, in forms of servers."""
+
+    type: Literal["string", "integer", "number"] = "string"
+
+
 class Field(Options):
     """One field's schema. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
 
@@ -79,8 +85,13 @@ class Field(Options):
     max_length: int | None = None
     min_items: int | None = None
     max_items: int | None = None
-    items: Options = Options()
+    items: Items = Items()
     default: JsonValue = None
+
+    @property
+    def is_typed_list(self) -> bool:
+        """Whether this is a list whose entries are typed."""
+        return self.type == "array" and not self.items.options
 
     def label(self, name: str, *, required: bool) -> str:
         """Return the text of the prompt: the title, and in brackets what to know about the field."""
@@ -95,6 +106,8 @@ class Field(Options):
             for option in self.options or self.items.options
         ]
         kind = _KINDS.get(self.format or "", _KINDS[self.type])
+        if self.is_typed_list:
+            kind = "a list of texts" if self.items.type == "string" else "a list of numbers"
         if options:
             kind = f"{'any' if self.type == 'array' else 'one'} of: {', '.join(options)}"
         default = None if self.default is None else f"default {json.dumps(self.default)}"
@@ -108,7 +121,7 @@ class Field(Options):
         for least, most, unit in (
             (self.minimum, self.maximum, ""),
             (self.min_length, self.max_length, " characters"),
-            (self.min_items, self.max_items, " choices"),
+            (self.min_items, self.max_items, " entries" if self.is_typed_list else " choices"),
         ):
             if least is not None and most is not None:
                 return f"{least} to {most}{unit}"
@@ -145,8 +158,22 @@ class Field(Options):
             return LEAVE_OUT
         few = self.max_items is None or len(values) <= self.max_items
         if len(values) < (self.min_items or 0) or not few:
-            raise ValueError(f"choose {self.range()}")
+            raise ValueError(f"{'give' if self.is_typed_list else 'choose'} {self.range()}")
         return list(values)
+
+    def listed(self, entries: Sequence[str], *, required: bool) -> list[Any] | LeaveOut:
+        """Return the answer of a list of which ``entries`` were typed; blank ones do not count.
+
+        Raises:
+            ValueError: one of them is no such value, or there are too few or too many.
+        """
+        typed = [each.strip() for each in entries if each.strip()]
+        kind = self.items.type
+        if kind == "string":
+            return self.chosen(typed, required=required)
+        read, words = (int, "a whole number") if kind == "integer" else (float, "a number")
+        values = [_number(each, read, f"{words}: {each}") for each in typed]
+        return self.chosen(values, required=required)
 
     def _in_range(self, number: float) -> float:
         if self.minimum is not None and number < self.minimum:

@@ -77,8 +77,9 @@ class FormReader:
         if not isinstance(field, dict):
             return given
         items = cast("dict[str, Any]", field)
-        titled = items.get("oneOf")
-        return {"anyOf": titled} if titled else {"enum": items.get("enum", [])}
+        if titled := items.get("oneOf"):
+            return {"anyOf": titled}
+        return {"enum": items["enum"]} if items.get("enum") else {"type": items["type"]}
 
     def _flattened(self, given: object) -> dict[str, Any]:
         """Return a schema without references, ``allOf``, null, and all but one of its variants.

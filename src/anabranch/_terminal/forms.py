@@ -133,6 +133,8 @@ async def _ask_field(
     field: Field, name: str, *, required: bool, begins: bool
 ) -> JsonValue | LeaveOut:
     label = printable(field.label(name, required=required))
+    if field.is_typed_list:
+        return await _ask_list(field, label, required=required, begins=begins)
     if field.type == "array":
         ticked = await _run(_checkbox(field, label, required=required), begins=begins)
         return field.chosen(cast("list[Value]", ticked), required=required)
@@ -162,6 +164,25 @@ async def _ask_field(
     prefilled = "" if field.default is None else printable(str(field.default))
     typed = await _run(questionary.text(label, prefilled, validate=verdict), begins=begins)
     return field.read(cast("str", typed), required=required)
+
+
+async def _ask_list(
+    field: Field, label: str, *, required: bool, begins: bool
+) -> JsonValue | LeaveOut:
+    """Ask for the entries of a list in one line."""
+
+    def verdict(typed: str) -> bool | str:
+        try:
+            field.listed(typed.split(","), required=required)
+        except ValueError as error:
+            return printable(str(error))
+        return True
+
+    given = field.default if isinstance(field.default, list) else []
+    prefilled = printable(", ".join(map(str, given)))
+    question = questionary.text(f"{label} separated by commas:", prefilled, validate=verdict)
+    typed = cast("str", await _run(question, begins=begins))
+    return field.listed(typed.split(","), required=required)
 
 
 def _checkbox(field: Field, label: str, *, required: bool) -> Question:

@@ -42,7 +42,7 @@ fieldset.field { padding: .5rem 1rem; }
 label.name, legend { font-weight: bold; }
 .message, legend, label, .hint, .error { unicode-bidi: plaintext; }
 label.name { display: block; }
-input:not([type=checkbox]), select { display: block; width: 100%; box-sizing: border-box; font: inherit; padding: .4rem; }
+input:not([type=checkbox]), select, textarea { display: block; width: 100%; box-sizing: border-box; font: inherit; padding: .4rem; }
 .hint { color: #555; }
 .error { color: #a00; font-weight: bold; }
 button { font: inherit; padding: .4rem 1rem; margin-right: .5rem; }
@@ -103,6 +103,8 @@ def read_form(form: Form, given: Given) -> tuple[dict[str, JsonValue], dict[str,
 
 def _value(field: Field, given: Sequence[str], *, required: bool) -> JsonValue | LeaveOut:
     choices = _choices(field)
+    if field.is_typed_list:
+        return field.listed("\n".join(given).splitlines(), required=required)
     if field.type == "array":
         if not {*given} <= {*choices}:
             raise ValueError("choose from these")
@@ -135,7 +137,7 @@ def _field(
     title = f"{_text(field.title or name)}{'' if required else ' (optional)'}"
     notes = f'<div class="hint" id="{_text(sent)}:hint">{_text(hint)}'
     notes += f'<div class="error">{_text(error)}</div></div>' if error else "</div>"
-    if field.type == "array":
+    if field.type == "array" and not field.is_typed_list:
         boxes = "".join(
             f'<div dir="auto"><label><input type="checkbox" name="{_text(sent)}" value="{_text(value)}"'
             f"{' checked' if value in values else ''}> {_text(option.label)}</label></div>"
@@ -151,6 +153,11 @@ def _field(
             for each, label in options.items()
         )
         control = f"<select {attributes}>{control}</select>"
+    elif field.is_typed_list:
+        lines = _text("\n".join(values))
+        control = (
+            f'<textarea {attributes} rows="4" placeholder="one entry a line">{lines}</textarea>'
+        )
     else:
         control = f'<input {attributes} {_TYPED.get(field.format or field.type, "")} value="{_text(value)}">'
     label = f'<label class="name" for="{_text(sent)}">{title}</label>'

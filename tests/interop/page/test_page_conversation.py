@@ -1,4 +1,4 @@
-"""The state of a conversation in the page: its errors, and what its tools returned."""
+"""The page's state without a browser: errors, results of tools, and lists in forms."""
 
 from __future__ import annotations
 
@@ -56,12 +56,37 @@ def test_a_line_is_in_the_place_of_an_image_that_the_provider_refused(tmp_path: 
     assert shown == [parts, [parts[0], {"type": "text", "text": "(an image)"}]]
 
 
-def printed(program: str, given: object, folder: Path) -> str:
-    """Return the output of a program over the page's ``conversation.mjs``."""
+FIELDS = """
+const { content, initial, problems } = await import(process.argv[2]);
+const { schema, typed } = JSON.parse(process.argv[3]);
+const form = { elements: [] };
+console.log(JSON.stringify([initial(schema, true), content({ x: schema }, { x: typed }, ["x"]), problems(form, { x: schema }, { x: typed }, ["x"])]));
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "value", "wrong"),
+    [
+        ("string", "a b\n\n c ", ["a b", "c"], {}),
+        ("integer", "1\n2", [1, 2], {}),
+        ("string", "a", ["a"], {"x": "Give at least 2."}),
+    ],
+)
+def test_a_list_is_typed_one_entry_a_line(
+    kind: str, typed: str, value: list[Any], wrong: dict[str, str], tmp_path: Path
+) -> None:
+    schema = {"type": "array", "items": {"type": kind}, "minItems": 2, "default": ["p", "q"]}
+    given = {"schema": schema, "typed": typed}
+    shown = json.loads(printed(FIELDS, given, tmp_path, "fields.mjs"))
+    assert shown == ["p\nq", {"x": value}, wrong]
+
+
+def printed(program: str, given: object, folder: Path, module: str = "conversation.mjs") -> str:
+    """Return the output of a program over a module of the page."""
     file = folder / "program.mjs"
     file.write_text(program, encoding="utf-8")
     with as_file(files("anabranch.chat") / "_web" / "page") as page:
-        arguments = [str(file), (page / "conversation.mjs").as_uri(), json.dumps(given)]
+        arguments = [str(file), (page / module).as_uri(), json.dumps(given)]
         done = node(arguments, return_completed_process=True, capture_output=True, encoding="utf-8")
     assert done.stderr == ""
     return str(done.stdout)

@@ -17,6 +17,16 @@ function choices(schema) {
 
 /** Whether a yes or no is a box to tick; without a default, one that may be left out is a choice. */
 const isTicked = ({ type, default: preset }, required) => type === "boolean" && (required || typeof preset === "boolean");
+/** Whether a field is a list whose entries are typed, one a line. */
+const isTyped = ({ type, items }) => type === "array" && !choices(items ?? {})?.length;
+
+/** The entries of a list: those that are chosen, or those of the lines that were typed. */
+function entries(schema, value) {
+  if (!isTyped(schema)) return value;
+  const lines = value.split("\n").map((line) => line.trim()).filter(Boolean);
+  return isNumber(schema.items ?? {}) ? lines.map((line) => (Number.isNaN(Number(line)) ? line : Number(line))) : lines;
+}
+
 const isNumber = ({ type }) => type === "integer" || type === "number";
 const isLong = (schema) =>
   schema.maxLength >= LONG || (typeof schema.default === "string" && schema.default.includes("\n"));
@@ -56,6 +66,7 @@ export function flat({ properties = {}, required = [], $defs = {} }) {
 /** What a field shows before anything is entered. */
 export function initial(schema, required) {
   if (isTicked(schema, required)) return schema.default ?? false;
+  if (isTyped(schema)) return (schema.default ?? []).join("\n");
   if (schema.type === "array") return schema.default ?? [];
   if (schema.default === undefined || schema.default === null) return "";
   return schema.format === "date-time" ? localTime(schema.default) : String(schema.default);
@@ -77,7 +88,8 @@ export function content(properties, values, required) {
   for (const [name, schema] of Object.entries(properties)) {
     const value = values[name];
     if (isLeftOut(schema, value, required.includes(name))) continue;
-    if (schema.type === "array" || typeof value === "boolean") answer[name] = value;
+    if (schema.type === "array") answer[name] = entries(schema, value);
+    else if (typeof value === "boolean") answer[name] = value;
     else if (choices(schema)) answer[name] = choices(schema).find(([each]) => String(each) === value)[0];
     else if (isNumber(schema)) answer[name] = Number(value);
     else if (schema.format === "date-time") answer[name] = new Date(value).toISOString();
@@ -98,20 +110,23 @@ export function problems(form, properties, values, required) {
   for (const [name, schema] of Object.entries(properties)) {
     const { type, minItems = 0, maxItems = Infinity } = schema;
     if (isLeftOut(schema, values[name], required.includes(name))) continue;
-    const number = type === "array" ? values[name].length : minItems;
-    if (number < minItems) found[name] = `Choose at least ${minItems}.`;
-    if (number > maxItems) found[name] = `Choose at most ${maxItems}.`;
+    const number = type === "array" ? entries(schema, values[name]).length : minItems;
+    const verb = isTyped(schema) ? "Give" : "Choose";
+    if (number < minItems) found[name] = `${verb} at least ${minItems}.`;
+    if (number > maxItems) found[name] = `${verb} at most ${maxItems}.`;
   }
   return found;
 }
 
 /** What a field accepts, in words; empty where that is plain. */
-function bounds({ type, minimum, maximum, minLength, maxLength, minItems, maxItems }) {
+function bounds(schema) {
+  const { type, minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
   const range = (from, to, what) => {
     if (from !== undefined && to !== undefined) return from === to ? `${from}${what}` : `${from} to ${to}${what}`;
     return from !== undefined ? `at least ${from}${what}` : to !== undefined ? `at most ${to}${what}` : "";
   };
   if (type === "integer" || type === "number") return range(minimum, maximum, "");
+  if (isTyped(schema)) return ["one entry a line", range(minItems || undefined, maxItems, " entries")].filter(Boolean).join(" · ");
   if (type === "array") return range(minItems || undefined, maxItems, " choices");
   return range(minLength > 1 ? minLength : undefined, maxLength < LONG ? maxLength : undefined, " characters");
 }
@@ -133,7 +148,7 @@ export function Field({ id, name, schema, required, value, error, onValue }) {
     ${!required && !ticked && html`<span class="optional" aria-hidden="true">optional</span>`}`;
   const around = html`${error && html`<p class="error" id=${`${id}-error`}>${error}</p>`}
     ${hint && html`<p class="hint" id=${`${id}-hint`}>${hint}</p>`}`;
-  if (schema.type === "array") {
+  if (schema.type === "array" && !isTyped(schema)) {
     const choose = (each, chosen) => onValue(chosen ? [...value, each] : value.filter((one) => one !== each));
     return html`<fieldset class="field" dir="auto" aria-describedby=${described || undefined}>
       <legend>${title}</legend>
@@ -179,7 +194,7 @@ function control(schema, common, required, value, onInput) {
     return html`<input type="number" ...${common} ...${limits} value=${value} onInput=${onInput} />`;
   }
   const lengths = { minlength: schema.minLength, maxlength: schema.maxLength };
-  if (isLong(schema)) return html`<textarea rows="4" ...${common} ...${lengths} value=${value} onInput=${onInput}></textarea>`;
+  if (isLong(schema) || isTyped(schema)) return html`<textarea rows="4" ...${common} ...${lengths} value=${value} onInput=${onInput}></textarea>`;
   const type = FORMATS[schema.format] ?? "text";
   return html`<input type=${type} step=${type === "datetime-local" ? 1 : undefined} autocomplete="off" ...${common} ...${lengths} value=${value} onInput=${onInput} />`;
 }

@@ -249,6 +249,7 @@ async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> Non
 def test_emphasis_is_read_as_the_page_says(message: str, shown: str) -> None:
     """The page reads alike: tests/interop/page/test_emphases.py."""
     tags = {"strong_open": "<strong>", "strong_close": "</strong>"}
+    tags |= {"s_open": "<del>", "s_close": "</del>"}
     tokens = read_markdown(message)[1].children or []
     assert "".join(tags.get(each.type, unescape(each.content)) for each in tokens) == shown
 

@@ -29,19 +29,26 @@ READ = {
     "**note:** please": "<strong>note:</strong> please",
     "**note:**please": "**note:**please",
     "a**b**c": "a<strong>b</strong>c",
+    "~~注意：~~请": "<del>注意：</del>请",
+    "请看~~「注意」~~后继续": "请看<del>「注意」</del>后继续",
+    "~~한국어(韓)~~은": "<del>한국어(韓)</del>은",
+    "他~~删除~~了": "他<del>删除</del>了",
+    "甲 ~~ 乙 ~~ 丙": "甲 ~~ 乙 ~~ 丙",
+    "大约~10：~二十": "大约~10：~二十",
+    "~~note:~~please": "~~note:~~please",
 }
 PROGRAM = """
 const { tokens } = await import(process.argv[2]);
 const written = (found) => found.map(({ type, tokens, raw }) =>
-  ["strong", "em"].includes(type) ? `<${type}>${written(tokens)}</${type}>` : tokens ? written(tokens) : raw).join("");
+  ["strong", "em", "del"].includes(type) ? `<${type}>${written(tokens)}</${type}>` : tokens ? written(tokens) : raw).join("");
 console.log(JSON.stringify(JSON.parse(process.argv[3]).map((text) => written(tokens({ type: "markdown", text })))));
 """
 
 
 def written(tokens: list[Token]) -> str:
-    tags = {"strong_open", "strong_close", "em_open", "em_close"}
+    tags = {"strong": "strong", "em": "em", "s": "del"}
     return "".join(
-        f"<{'/' * (each.nesting < 0)}{each.tag}>" if each.type in tags else each.content
+        f"<{'/' * (each.nesting < 0)}{tags[each.tag]}>" if each.tag in tags else each.content
         for each in tokens
     )
 

@@ -12,11 +12,11 @@ const CLOSED = /^ {0,3}(`{3,}|~{3,})\s*$/;
 const PARAGRAPH = /^(?![-*+]\s|\d+[.)]\s)\S/; // it belongs to no list that is above it
 
 const CJK = "[\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}\\p{scx=Hang}]";
-const BEFORE_CJK = new RegExp(`(?![*_~\`])[\\p{P}\\p{S}](?=\\*+${CJK})`, "gu");
+const BEFORE_CJK = new RegExp(`(?![*_~\`])[\\p{P}\\p{S}](?=(?:\\*+|~~)${CJK})`, "gu");
 const IS_CJK = new RegExp(`${CJK}$`, "u");
 
 /**
- * Reads emphasis in Chinese, Japanese and Korean, which have no spaces around it: CommonMark takes the
+ * Reads emphasis and struck text in Chinese, Japanese and Korean, which have no spaces around it: CommonMark takes the
  * stars of `**注意：**请` for text, since punctuation is inside them and a letter outside
  * (commonmark-spec#650).
  */
@@ -25,11 +25,20 @@ class CjkTokenizer extends Tokenizer {
   eased = "";
 
   emStrong(text, masked, before = "") {
+    return super.emStrong(text, this.ease(masked), text[0] === "*" && IS_CJK.test(before) ? "" : before);
+  }
+
+  del(text, masked, before = "") {
+    return super.del(text, this.ease(masked), text.startsWith("~~") && IS_CJK.test(before) ? "" : before);
+  }
+
+  /** The masked text with letters in place of the punctuation before marks that a letter follows. */
+  ease(masked) {
     if (masked !== this.masked) {
       this.masked = masked;
       this.eased = masked.replace(BEFORE_CJK, (mark) => "a".repeat(mark.length));
     }
-    return super.emStrong(text, this.eased, text[0] === "*" && IS_CJK.test(before) ? "" : before);
+    return this.eased;
   }
 }
 

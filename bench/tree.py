@@ -10,6 +10,8 @@ transaction of its own, into the same table of another file that is as durable: 
 disk once. The store also finds the parent, refuses a node in the wrong place, and settles pending
 results. It works in a thread, since an event loop cannot wait for a disk; so the bare ``INSERT`` is
 also measured in a thread.
+
+Size: what a node, and the stored event that begins its run, have of an image of 400 kB.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ import asyncio
 import json
 import sqlite3
 import tempfile
+from base64 import b64encode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from anabranch.messages import Block, TextBlock, ToolUseBlock, Usage
+from anabranch.chat._web.run_input import Message, started
+from anabranch.messages import Block, FileBlock, ImageBlock, TextBlock, ToolUseBlock, Usage
 from anabranch.stores import open_tree_store
 from anabranch.stores._tree_queries import PATH
 from anabranch.stores._tree_rows import node_row
-from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project
+from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project, store_files
 from bench.measure import Row, Times, time_in_turns
 
 NAME = "tree"
@@ -129,6 +133,21 @@ async def writing(store: TreeStore, file: Path) -> Times:
     return times
 
 
+async def image_bytes() -> dict[str, int]:
+    """Return the bytes that a node and a run's event have of an image."""
+    store = open_tree_store("memory:")
+    await store.create_thread(Thread("t", 1e9))
+    data = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(400_000)).decode()
+    given: Sequence[Block] = [ImageBlock(data=data, mime_type="image/png")]
+    content = await store_files(store, "t", given)
+    await store.close()
+    files = tuple(block for block in content if isinstance(block, FileBlock))
+    said, bare = (started("t", "r", Message("", files=each)) for each in (files, ()))
+    sizes = [len(each.model_dump_json()) for each in (said, bare)]
+    row = node_row(Node("n", "t", None, "user", content, 1e9))
+    return {"node": len(row["new_content"]), "run's event": sizes[0] - sizes[1]}
+
+
 def _rest(node: Node) -> tuple[Kind, tuple[Block, ...], float, Usage | None]:
     return node.kind, node.content, node.created_at, node.usage
 
@@ -144,6 +163,7 @@ async def rows() -> list[Row]:
         await stores[1].close()
         written = await writing(stores[0], files[1])
         await stores[0].close()
+    held = await image_bytes()
     path, appended = "a path of 1,000 nodes among 100,000 as messages", "one node appended"
     return [
         Row(NAME, f"{path} / its rows", read.ratio("messages", "rows"), goal=1.5),
@@ -152,6 +172,10 @@ async def rows() -> list[Row]:
         Row(NAME, f"{appended} / a bare insert in a thread", written.ratio("append", "in_thread")),
         Row(NAME, path, read.best("messages") * 1e3, "ms"),
         Row(NAME, appended, written.best("append") / AT_ONCE * 1e3, "ms"),
+        *(
+            Row(NAME, f"an image of 400 kB in a {each}", size, "bytes", goal=200)
+            for each, size in held.items()
+        ),
     ]
 
 

@@ -5,10 +5,18 @@ from pathlib import Path
 import pytest
 
 from anabranch.messages import FileBlock, ImageBlock, SampleRequest
+from anabranch.testing import MockModel
 from anabranch.tree import MOST_BYTES
 from tests.chat.sessions import session, shown, tree_of
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(400_000)
+
+
+class Deaf(MockModel):
+    """A model that takes no sounds."""
+
+    def takes(self, mime_type: str) -> bool:
+        return not mime_type.startswith("audio/")
 
 
 async def test_an_attached_file_goes_with_the_next_message_alone(tmp_path: Path) -> None:
@@ -60,6 +68,6 @@ async def test_a_file_that_cannot_go_with_a_message_is_refused(
     if data is not None:
         path.write_bytes(data)
     chat = session()
-    chat.state.model.takes = lambda mime_type: mime_type != "audio/mpeg"  # type: ignore[attr-defined]
+    chat.state.model = Deaf(lambda _: "")
     assert why.format(path=path) in await shown(chat, f"/attach {path}")
     assert await shown(chat, "/attach") == "No file is attached."

@@ -102,7 +102,7 @@ def _address(block: FileBlock, taken: TakenFiles) -> ai.ImageUrl | ai.DocumentUr
     """Return the part of an address that the provider fetches itself, ``None`` for any other."""
     if block.url is None:
         return None
-    if block.kind == "image" and "image" in taken.urls:
+    if block.kind == "image" and taken.images and "image" in taken.urls:
         return ai.ImageUrl(block.url)
     if block.mime_type in taken.urls:
         return ai.DocumentUrl(block.url, media_type=block.mime_type)

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from anabranch._media_types import AUDIO, IMAGES, PDF, TEXT, file_type, read_text, size_of
 from anabranch.errors import ToolError
@@ -100,7 +100,7 @@ async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) ->
     blocks: list[B] = []
     for block in content:
         reference = _stored(block, files) if isinstance(block, _Media) else None
-        blocks.append(block if reference is None else reference)
+        blocks.append(block if reference is None else cast("B", reference))
     if files:
         await store.add_files(thread_id, files)
     return tuple(blocks)

@@ -35,19 +35,25 @@ class RunInput(RunAgentInput):
     @model_validator(mode="before")
     @classmethod
     def _parts(cls, given: Any) -> Any:  # noqa: ANN401 - any JSON
-        messages = given.get("messages") if isinstance(given, dict) else None
-        for message in messages if isinstance(messages, list) else ():
-            content = message.get("content") if isinstance(message, dict) else None
-            if isinstance(content, list):
-                message["content"] = [_present_part(part) for part in content]
+        for message in map(_object, _list(_object(given).get("messages"))):
+            if parts := _list(message.get("content")):
+                message["content"] = [_present_part(part) for part in parts]
         return given
+
+
+def _object(given: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+
+
+def _list(given: object) -> list[Any]:
+    return cast("list[Any]", given) if isinstance(given, list) else []
 
 
 def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return a ``binary`` part as the part of AG-UI 1.0, any other as it is."""
-    if not isinstance(part, dict) or part.get("type") != "binary":
+    fields = _object(part)
+    if fields.get("type") != "binary":
         return part
-    fields = cast("dict[str, Any]", part)
     kind = str(fields.get("mimeType")).partition("/")[0]
     place = "data" if fields.get("data") else "url"
     return {
@@ -121,5 +127,5 @@ def _address(part: ImagePart | AudioPart | DocumentPart, url: str, given: str | 
 
 def _name(metadata: object) -> str:
     """Return the name that a client has given to a file."""
-    fields = cast("dict[str, object]", metadata) if isinstance(metadata, dict) else {}
+    fields = _object(metadata)
     return next((str(fields[key]) for key in ("filename", "name") if fields.get(key)), "")

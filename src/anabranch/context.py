@@ -37,6 +37,7 @@ from anabranch._asking.sampling import (
     SampleResult,
     as_spec,
     check_options,
+    needs_of,
     request_of,
     run_sample,
 )
@@ -54,6 +55,7 @@ from anabranch._text import checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import CapabilityError
 from anabranch.messages import (
+    Block,
     IncludedContext,
     Message,
     MessageLike,
@@ -154,7 +156,7 @@ class BranchContext:
 
     @overload
     def sample(
-        self, prompt: str | None = None, *, schema: type[T],
+        self, prompt: str | Iterable[Block] | None = None, *, schema: type[T],
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, model_preferences: Mapping[str, Any] | None = None,
         temperature: float | None = None, stop_sequences: Iterable[str] | None = None,
@@ -163,7 +165,7 @@ class BranchContext:
     ) -> Op[SampleResult[T]]: ...  # fmt: skip
     @overload
     def sample(
-        self, prompt: str | None = None, *,
+        self, prompt: str | Iterable[Block] | None = None, *,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
@@ -173,7 +175,7 @@ class BranchContext:
     ) -> Op[SampleResult[None]]: ...  # fmt: skip
 
     def sample(  # noqa: PLR0913 - the options of a model request, all by keyword
-        self, prompt: str | None = None, *, schema: type[Any] | None = None,
+        self, prompt: str | Iterable[Block] | None = None, *, schema: type[Any] | None = None,
         messages: Iterable[MessageLike] | None = None, system_prompt: str | None = None,
         max_tokens: int | None = None, tools: Iterable[Runnable[Any] | ToolSpec] | None = None,
         tool_choice: ToolChoiceMode | None = None, model_preferences: Mapping[str, Any] | None = None,
@@ -183,8 +185,8 @@ class BranchContext:
     ) -> Op[SampleResult[Any]]:  # fmt: skip
         """Ask the model.
 
-        With a ``prompt`` the conversation so far goes along, and prompt and reply are appended
-        to it on success. With ``messages`` exactly those are sent and the conversation stays as
+        The ``prompt`` is a text, or blocks, such as images and documents. The conversation so far
+        goes along with it, and prompt and reply are appended on success. With ``messages`` exactly those are sent and the conversation stays as
         it is. With ``schema``, a model or a type such as ``list[str]``, the reply is parsed; with
         ``tool_choice="required"`` a tool call is insisted on; arguments of a tool must be a JSON
         object. An unfitting reply is retried twice with the reason fed back. The parameters of the
@@ -218,8 +220,7 @@ class BranchContext:
             self._call, self._host, scope, step_id, request, form, place,
             answers_calls=self._is_conversing,
         )  # fmt: skip
-        needs = ["sampling", *(["sampling.tools"] if bound else [])]
-        return self._asking(run_sample(job, self._conversation), step_id, *needs)
+        return self._asking(run_sample(job, self._conversation), step_id, *needs_of(request))
 
     append = append
     converse = converse

@@ -21,9 +21,14 @@ from anabranch import (
 )
 from anabranch._asking.host import Capabilities
 from anabranch.messages import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
     Message,
     SampleReply,
     SampleRequest,
+    TextBlock,
     ToolCall,
     ToolResultBlock,
     ToolUseBlock,
@@ -449,3 +454,39 @@ async def test_a_prompt_that_differs_from_run_to_run_is_noticed_under_replay() -
 
     with pytest.raises(NonDeterminismError, match=r"ask/sample\.1.*ctx\.random"):
         await run_tool(ask, {}, MockClient(samples=lambda _: "x"))
+
+
+PDF = DocumentBlock(data="JVBERi0=", mime_type="application/pdf")
+MEDIA: tuple[Block, ...] = (
+    ImageBlock(data="iVBORw0KGgo=", mime_type="image/png"),
+    AudioBlock(data="SUQz", mime_type="audio/mpeg"),
+    TextBlock(text="What is this?"),
+)
+
+
+async def test_a_prompt_may_have_images_sounds_and_documents(replay: bool) -> None:
+    @tool
+    async def look(ctx: BranchContext) -> int:
+        await ctx.sample([PDF, *MEDIA])
+        return len(ctx.messages)
+
+    client = MockClient(samples=["A hill."])
+    assert await run_tool(look, {}, client, replay=replay) == 2
+    [request] = client.sample_calls
+    assert request.messages[-1].content == (PDF, *MEDIA)
+
+
+async def test_a_document_is_refused_before_anything_is_sent_to_a_client_of_mcp(
+    replay: bool,
+) -> None:
+    """MCP carries images and sounds to the client's model, and no documents."""
+
+    @tool
+    async def read(ctx: BranchContext) -> str:
+        seen = await ctx.sample(MEDIA)
+        return seen.text + (await ctx.sample([PDF])).text
+
+    client = MockClient(samples=["A hill."], capabilities=Capabilities(sampling_documents=False))
+    with pytest.raises(CapabilityError, match="MCP carries none to the client's model"):
+        await run_tool(read, {}, client, replay=replay)
+    assert len(client.sample_calls) == 1

@@ -12,7 +12,13 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, CapabilityError, ToolSpec, tool
 from anabranch.mcp._protocol import capabilities_of
-from anabranch.messages import SampleReply, SampleRequest
+from anabranch.messages import (
+    DocumentBlock,
+    ImageBlock,
+    SampleReply,
+    SampleRequest,
+    TextBlock,
+)
 from anabranch.tool import Tool
 from tests.mcp.harness import (
     ERAS,
@@ -23,6 +29,7 @@ from tests.mcp.harness import (
     connected,
     echo,
     http,
+    say,
     serving,
     text_of,
 )
@@ -87,6 +94,28 @@ async def test_no_one_is_asked_beside_a_question_that_is_known_to_be_impossible(
     async with connected(serving(several), era, answers) as client:
         assert text_of(await client.call_tool("several")) == "sampling"
     assert answers.asked == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_images_reach_the_clients_model_and_documents_are_refused_before(era: str) -> None:
+    """The protocol's content of a sampling message is text, image and audio."""
+    image = ImageBlock(data="iVBORw0KGgo=", mime_type="image/png")
+    pdf = DocumentBlock(data="JVBERi0=", mime_type="application/pdf")
+
+    @tool
+    async def look(ctx: BranchContext, *, reads: bool) -> str:
+        """Look, or read."""
+        return (await ctx.sample([pdf if reads else image, TextBlock(text="And?")])).text
+
+    answers = Answers(sample=lambda _: say("A hill."))
+    async with connected(serving(look), era, answers) as client:
+        assert text_of(await client.call_tool("look", {"reads": False})) == "A hill."
+        refused = await client.call_tool("look", {"reads": True})
+    assert refused.is_error
+    assert "MCP carries none to the client's model" in text_of(refused)
+    [params] = answers.prompted
+    content: Any = params.messages[-1].content
+    assert [part.type for part in content] == ["image", "text"]
 
 
 @pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}])

@@ -83,7 +83,7 @@ def append(
 
 
 def converse(
-    self: _Context, prompt: str, *, tools: Iterable[Runnable[Any]] | None = None,
+    self: _Context, prompt: str | Iterable[Block], *, tools: Iterable[Runnable[Any]] | None = None,
     max_rounds: int = 10, **options: Unpack[SampleOptions],
 ) -> Op[SampleResult[None]]:  # fmt: skip
     """Ask the model, run the tools that it calls, and go on until it answers without a call.

@@ -31,6 +31,7 @@ class Capabilities:
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
     ``sampling_context`` says that the context of MCP servers can be added to a model request.
+    ``sampling_documents`` says that a model request can have documents: MCP's cannot.
     ``concurrent_elicits`` and ``elicits_in_branches`` say whether several questions may be open at
     a time, and whether others than the tool itself may ask.
     """
@@ -38,6 +39,7 @@ class Capabilities:
     sampling: bool = True
     sampling_tools: bool = True
     sampling_context: bool = False
+    sampling_documents: bool = True
     elicitation: bool = True
     elicitation_url: bool = True
     concurrent_elicits: bool = True
@@ -48,8 +50,9 @@ class Capabilities:
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
-        """Whether ``name`` is in :meth:`names`."""
-        return name in _NAMES and getattr(self, _NAMES[name])
+        """Whether ``name`` is in :meth:`names`, or is :data:`DOCUMENTS` and can be sent."""
+        field = "sampling_documents" if name == DOCUMENTS else _NAMES.get(name)
+        return field is not None and getattr(self, field)
 
 
 _NAMES = {
@@ -61,7 +64,9 @@ _NAMES = {
 }
 CAPABILITIES = frozenset(_NAMES)
 """The names of all capabilities."""
-_SAMPLING = {"sampling", "sampling.tools"}
+DOCUMENTS = "sampling.documents"
+"""The name of what no client declares: a model request with documents, or with addresses of files."""
+_SAMPLING = {"sampling", "sampling.tools", DOCUMENTS}
 _EVERYTHING = Capabilities()
 
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from anabranch._asking.conversation import Conversation, IdentityMemo
-from anabranch._asking.host import Host, Runnable, Sampler
+from anabranch._asking.host import DOCUMENTS, Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._asking.tool_arguments import refusal
 from anabranch._asking.wanted_form import SCHEMA_TOOL, WantedForm
@@ -23,7 +23,9 @@ from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
+    DocumentBlock,
     Exchange,
+    FileBlock,
     Message,
     SampleReply,
     SampleRequest,
@@ -44,6 +46,7 @@ __all__ = [
     "as_spec",
     "check_options",
     "count_answers",
+    "needs_of",
     "request_of",
     "run_sample",
 ]
@@ -144,6 +147,14 @@ def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
+def needs_of(request: SampleRequest) -> list[str]:
+    """Return the names of what a model must be able to do to answer ``request``."""
+    blocks = (block for message in request.messages for block in message.content)
+    has_documents = any(isinstance(block, DocumentBlock | FileBlock) for block in blocks)
+    needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
+    return ["sampling", *(name for name, is_needed in needs.items() if is_needed)]
+
+
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
     """Ask until the reply fits, three times at the most.
 
@@ -153,7 +164,7 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         CapabilityError: no model can be asked.
         StepFailed: the model could not answer.
     """
-    needs = ["sampling", *(["sampling.tools"] if job.request.tools else [])]
+    needs = needs_of(job.request)
     job.host.require(*needs)
     own = job.host.asks_own_model(*needs)
     messages, attempt, refused = job.request.messages, 0, 0

@@ -180,4 +180,5 @@ def offered(asked: Capabilities, model: Model) -> Capabilities:
         sampling=samples.sampling,
         sampling_tools=samples.sampling_tools,
         sampling_context=samples.sampling_context,
+        sampling_documents=samples.sampling_documents,
     )

@@ -160,6 +160,11 @@ class CapabilityError(AnabranchError):
     unreachable: bool = False
 
     def __str__(self) -> str:
+        if self.capability == "sampling.documents":
+            return (
+                "This tool asks a model about a document, and MCP carries none to the client's"
+                " model. Give the server a sampler of its own, or send the document's text."
+            )
         reason = "which the client did not declare. Call it from a client that supports it"
         if self.unreachable:
             reason = (

@@ -19,6 +19,7 @@ from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
+from anabranch._asking.host import CAPABILITIES
 from anabranch._engine import as_error, error_instead
 from anabranch._text import encodable
 from anabranch.elicitation import describe
@@ -141,7 +142,7 @@ def _require_encodable(error: Exception) -> None:
 def _mapped(
     error: AnabranchError, *, is_modern: bool, token: tuple[str, str] | None
 ) -> MCPError | CallFailedError:
-    if isinstance(error, CapabilityError) and is_modern:
+    if isinstance(error, CapabilityError) and is_modern and error.capability in CAPABILITIES:
         data: dict[str, Any] = required_capabilities(error.capability)
         text = encodable(str(error))
         return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)

@@ -124,7 +124,11 @@ def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
     """Return what a client has declared. ``elicitation: {}`` means forms only."""
     if declared is None:
         return Capabilities(
-            sampling=False, sampling_tools=False, elicitation=False, elicitation_url=False
+            sampling=False,
+            sampling_tools=False,
+            sampling_documents=False,
+            elicitation=False,
+            elicitation_url=False,
         )
     sampling, elicitation = declared.sampling, declared.elicitation
     url = elicitation is not None and elicitation.url is not None
@@ -132,6 +136,7 @@ def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
         sampling=sampling is not None,
         sampling_tools=sampling is not None and sampling.tools is not None,
         sampling_context=sampling is not None and sampling.context is not None,
+        sampling_documents=False,
         elicitation=elicitation is not None and (elicitation.form is not None or not url),
         elicitation_url=url,
     )

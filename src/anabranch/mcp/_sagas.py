@@ -276,5 +276,5 @@ def _capabilities(request: McpRequest) -> Capabilities:
     """What the client declared; a client that declares nothing can answer every step."""
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
-        return Capabilities()
+        return Capabilities(sampling_documents=False)
     return capabilities_of(declared)  # a step is no request: every connection carries it

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
 from anabranch.mcp import _tool_link
-from anabranch.messages import ImageBlock, ResultBlock, SampleRequest, ToolResultBlock
+from anabranch.messages import FileBlock, ResultBlock, SampleRequest, ToolResultBlock
 from anabranch.testing import calls as calling
 from tests.agents.harness import Setting, set_up
 from tests.mcp.harness import ROOT, asgi, http, serving
@@ -169,7 +170,9 @@ async def test_a_result_is_what_a_model_can_be_sent(era: Any) -> None:
             "a file",
             "b: file:///b\nB",
         ]
-        assert content[1] == ImageBlock(data=PIXEL, mime_type="image/png")
+        pixel = base64.b64decode(PIXEL)
+        digest = sha256(pixel).hexdigest()
+        assert content[1] == FileBlock(mime_type="image/png", digest=digest, size=len(pixel))
         assert await outcome_of(remote, "data") == ('{\n  "n": 1\n}', False)
         assert await outcome_of(remote, "failing") == ("no such place", True)
 

@@ -270,7 +270,8 @@ async def test_a_call_in_a_branch_waits_with_the_branch(shared: bool) -> None:
         assert ends[start["subagentRunId"]] == "suspended"
         [waits] = await chat.pending()
         assert waits["branch"]["id"] == start["subagentRunId"]
-        assert "It is blue." in text_of(await chat.give(result()))
+        other = {"id": "a2", "role": "assistant", "content": "two"}  # what the other branch said
+        assert "It is blue." in text_of(await chat.give(result(), other))
         assert await chat.pending() == []
 
 

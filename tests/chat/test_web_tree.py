@@ -52,7 +52,7 @@ async def test_a_reply_names_the_image_that_its_provider_refused() -> None:
         await run(client, message("Look"))
         tree = (await client.get("/threads/t1/tree")).json()
     [_, _, results, reply] = tree["nodes"]
-    assert results["content"][0]["content"][0]["type"] == "image"
+    assert results["content"][0]["content"][0]["type"] == "file"
     line = "(an image that the model's provider refused: image/png)"
     assert reply["refused"] == [{"node": results["id"], "block": 0, "part": 0, "line": line}]
 

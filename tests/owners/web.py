@@ -284,9 +284,9 @@ def sample_of(schema: Mapping[str, Any], person: Person) -> dict[str, Any]:
     }
 
 
-def said(thread: str, run: str, text: str, **more: Any) -> dict[str, Any]:
+def said(thread: str, run: str, content: str | list[Any], **more: Any) -> dict[str, Any]:
     """The body of a run that begins with a message."""
-    message = {"id": f"m-{run}", "role": "user", "content": text}
+    message = {"id": f"m-{run}", "role": "user", "content": content}
     return {**body_of(thread, run), "messages": [message], **more}
 
 

@@ -19,6 +19,8 @@ from tests.owners.web import MOUNTED, Gates, WebSurface, body_of, chatting, said
 
 __all__ = ["STORY", "TwoPeople", "WebStory", "two_people"]
 
+PNG = "iVBORw0KGgoA"
+"""The beginning of every PNG, in base64."""
 STORY = "tests/owners/web_story.py"
 SHARED = "regatta"
 """A thread's id that both choose: the second one's is stored under another, which no one learns."""
@@ -89,11 +91,12 @@ class WebStory:
         await self._answer()
         await self._run()
         await self._remember()
+        await self._attach()
         await self._look()
 
-    async def say(self, thread: str, text: str, **more: Any) -> str:
+    async def say(self, thread: str, content: str | list[Any], **more: Any) -> str:
         """Say something in a thread; return the events."""
-        body = said(thread, self.person.fresh("run"), text, **more)
+        body = said(thread, self.person.fresh("run"), content, **more)
         return str(await self.do("POST /agui", body=body))
 
     async def pending(self, thread: str) -> list[dict[str, Any]]:
@@ -211,6 +214,17 @@ class WebStory:
         await self.say(thread, self._using("memory_feedback", memory_id=first, helpful=True))
         await self.do("GET /memories/{id}", path={"id": first})
         await self.do("DELETE /memories/{id}", path={"id": second})
+
+    async def _attach(self) -> None:
+        thread = self.person.new("thread")
+        pixels = PNG + self.person.word * 4  # base64: with the word, another's file is no id
+        source = {"type": "data", "value": pixels, "mimeType": "image/png"}
+        text = {"type": "text", "text": self.person.text("See the regatta.")}
+        await self.say(thread, [text, {"type": "image", "source": source}])
+        blocks = [block for node in (await self.tree(thread))["nodes"] for block in node["content"]]
+        [digest] = {block["digest"] for block in blocks if block["type"] == "file"}
+        path = {"id": thread, "digest": digest}
+        await self.do("GET /threads/{id}/files/{digest}", path=path)
 
     async def _look(self) -> None:
         await self.do("GET /threads")

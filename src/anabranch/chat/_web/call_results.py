@@ -1,12 +1,14 @@
 """The results of tools that the front end has run, among the messages of a run of AG-UI.
 
-A client sends its whole transcript with each run. Only the tool messages at its end can be new: those
-after the last reply, before what the user says then. The others are in the tree already.
+A client sends its whole transcript with each run. Only tool messages of the last turn can be new: those
+after what the user has said before, and before what the user says now. Clients put a result after its
+call, which other messages may follow. The results of earlier turns are in the tree already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ag_ui.core import Message, ToolMessage
 from starlette.exceptions import HTTPException
@@ -24,8 +26,8 @@ NONE_WAITS = "No tool of the front end waits for a result."
 
 
 def ends_with_results(messages: Sequence[Message]) -> bool:
-    """Whether the last message is the result of a tool: the run brings nothing that the user says."""
-    return bool(messages) and isinstance(messages[-1], ToolMessage)
+    """Whether a run brings results of tools, and nothing that the user says."""
+    return bool(messages) and messages[-1].role != "user" and bool(_given(messages))
 
 
 async def new_results(
@@ -50,8 +52,8 @@ async def all_results(
 ) -> dict[str, FrontEndResult]:
     """Return the results with which a run goes on, by the questions that are their calls.
 
-    They may have been given before. A message that repeats what a tool of the server has returned is
-    no result.
+    If none of these calls is open, the results may have been given before. A message that repeats what
+    the server, or an earlier run, has sent is no result.
 
     Raises:
         AnswerRefusedError: one is for no call, or for one of the server's tools; or two are for one.
@@ -60,45 +62,55 @@ async def all_results(
     end = await agent.end(thread_id)
     if end is None:
         raise AnswerRefusedError("unknown", NONE_WAITS)
-    nodes = (*end.around.nodes, *end.questions)  # an open call comes last, and wins
-    calls = {_use_id(node): node for node in nodes if is_in_front_end(node)}
-    found: dict[str, FrontEndResult] = {}
-    for each in _given(messages):
-        call = calls.get(each.tool_call_id)
-        if call is None:
-            await _check_repeated(agent, end, each)
-        elif call.id in found:
+    open_calls, found = _open_calls(end), dict[str, FrontEndResult]()
+    before = {_use_id(node): node for node in end.around.nodes if is_in_front_end(node)}
+    given = _given(messages)
+    for each in given:
+        call = open_calls.get(each.tool_call_id)
+        if call is None and each.tool_call_id not in before:
+            await _check_known(agent, end, each)
+        elif call is not None and call.id in found:
             raise AnswerRefusedError("invalid", f"Two results are for {each.tool_call_id!r}.")
-        else:
+        elif call is not None:
             found[call.id] = _result(each)
+    if not found:
+        again = (each for each in given if each.tool_call_id in before)
+        found = {before[each.tool_call_id].id: _result(each) for each in again}
     if not found:
         raise AnswerRefusedError("unknown", NONE_WAITS)
     return found
 
 
-async def _check_repeated(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
-    """Check that a message only repeats what a tool of the server has returned."""
+async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
+    """Check that a message is for a call of the conversation, and answers no open one of the server.
+
+    Raises:
+        AnswerRefusedError: it is for none, or says what the server's tool has not returned.
+    """
     use_id, around = given.tool_call_id, end.around
-    uses = [use for node in around.nodes for use in node.tool_uses if use.id == use_id]
-    if uses:
+    callers = [node for node in around.nodes if node.tool_uses]
+    use = next((use for node in callers[-1:] for use in node.tool_uses if use.id == use_id), None)
+    if use is not None:
         result = result_at(around, use_id)
-        text = "" if result is None else text_of(result.pending or result.content)
-        if result is None or given.content != text:
-            raise AnswerRefusedError("invalid", OURS.format(uses[-1].name))
-        return
-    tree = await agent.store.tree(around.thread.id)  # it may have been called in a branch
-    if not any(use.id == use_id for node in tree.nodes for use in node.tool_uses):
-        raise AnswerRefusedError("unknown", UNKNOWN.format(use_id))
+        if result is None or given.content != text_of(result.pending or result.content):
+            raise AnswerRefusedError("invalid", OURS.format(use.name))
+    elif not _is_called(callers, use_id):
+        tree = await agent.store.tree(around.thread.id)  # it may have been called in a branch
+        if not _is_called(tree.nodes, use_id):
+            raise AnswerRefusedError("unknown", UNKNOWN.format(use_id))
+
+
+def _is_called(nodes: Sequence[Node], use_id: str) -> bool:
+    return any(use.id == use_id for node in nodes for use in node.tool_uses)
 
 
 def _given(messages: Sequence[Message]) -> list[ToolMessage]:
-    """Return the tool messages at the end of a transcript, before what the user says there."""
-    left, found = list(messages), list[ToolMessage]()
+    """Return the tool messages of the last turn of a transcript, before what the user says at its end."""
+    left = list(messages)
     while left and left[-1].role == "user":
         left.pop()
-    while left and isinstance(last := left.pop(), ToolMessage):
-        found.append(last)
-    return found[::-1]
+    turn = takewhile(lambda each: each.role != "user", reversed(left))
+    return [each for each in turn if isinstance(each, ToolMessage)][::-1]
 
 
 def _open_calls(end: PathEnd) -> dict[str, Node]:

@@ -104,7 +104,8 @@ def _problem(schema: object) -> str | None:
     """Return why no tool can have these parameters, ``None`` if one can."""
     if not isinstance(schema, dict):
         return "they are no JSON Schema of an object"
-    return number_problem(schema) or _schema_problem(to_json(encodable(schema)))
+    given = cast("dict[str, JsonValue]", schema)
+    return number_problem(given) or _schema_problem(to_json(encodable(given)))
 
 
 @lru_cache(maxsize=500)

@@ -6,7 +6,7 @@ an address stays one: the model's provider fetches it, and this server never doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from mimetypes import guess_type
 from typing import Any, TypeAlias, cast
@@ -45,8 +45,8 @@ def _object(given: object) -> dict[str, Any]:
     return cast("dict[str, Any]", given) if isinstance(given, dict) else {}
 
 
-def _list(given: object) -> list[Any]:
-    return cast("list[Any]", given) if isinstance(given, list) else []
+def _list(given: object) -> Sequence[Any]:
+    return cast("Sequence[Any]", given) if isinstance(given, list) else []
 
 
 def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -83,7 +83,7 @@ def node_id(thread_id: str, run_id: str) -> str:
 
 def message_in(event: bytes) -> Message | None:
     """Return the message with which a run begins, ``None`` if it goes on at answers."""
-    raw = RunStartedEvent.model_validate_json(event).raw_event or {}
+    raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     if "text" not in raw:
         return None
     files = tuple(map(FileBlock.model_validate, raw.get("files", ())))
@@ -92,7 +92,7 @@ def message_in(event: bytes) -> Message | None:
 
 def front_end_in(event: bytes) -> FrontEnd:
     """Return what a run has of its front end."""
-    raw = RunStartedEvent.model_validate_json(event).raw_event or {}
+    raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     return FrontEnd.model_validate(raw.get(FRONT_END, {}))
 
 

@@ -47,7 +47,7 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
         person.type("/hel\t")
         person.wait_until(lambda screen: "> /help" in screen)
         person.type("\r")
-        person.wait_until(lambda screen: "/help GROUP" in screen and "/up" in screen)
+        person.wait_until(lambda screen: "/help GROUP" in screen and "at the beginning" in screen)
         person.store("chat-help")
         assert len(person.screen.splitlines()) <= 24
         person.type("/book pl\t")

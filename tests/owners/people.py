@@ -34,6 +34,8 @@ __all__ = [
 Parameter: TypeAlias = tuple[str | int, ...]
 """Where a text is in what an operation is given."""
 
+CODE = re.compile(r"[A-Z]{3,}[0-9]{3}")
+"""The code of an error, which anybody may read."""
 FRESH = re.compile(r"\bfresh-[a-z]+-\d+\b")
 TOKEN = re.compile(r"[\w@~:.+=/-]{8,}")
 QUOTED = 100
@@ -242,7 +244,7 @@ def ids_of(owner: Person, others: Sequence[Use]) -> dict[str, list[str]]:
         if word in seen or owner.word in word or word.isalpha():
             continue
         seen.add(word)
-        if not TIMES.fullmatch(word) and not FRESH.search(word):
+        if not any(each.fullmatch(word) for each in (TIMES, CODE)) and not FRESH.search(word):
             begins = KIND.match(word)
             kinds.setdefault(begins[0] if begins else name, []).append(word)
     return kinds

@@ -139,8 +139,17 @@ def _color(name: str) -> str | None:
     return {"brown": "yellow"}.get(name, re.sub("^bright(?=[a-z])", "bright_", name))
 
 
+def refund(folder: Path) -> ScreenedTerminal:
+    """The README's tool: the user approves a refund in a form."""
+    with at_work(folder, "call", "refund.py", "refund", "order=A1", "amount=20") as terminal:
+        terminal.wait_for("approve")
+        terminal.type("y\r")
+        terminal.rest()
+    return terminal
+
+
 def call(folder: Path) -> ScreenedTerminal:
-    """The README's tool: its question is a form, and the person replies for the model, too."""
+    """A tool whose question is a form, and whose model is the user."""
     with at_work(folder, "call", "wizard.py", "plan_trip", "days=2") as terminal:
         terminal.wait_for("city:")
         terminal.type("Vienna\r")
@@ -166,7 +175,12 @@ def inspect(folder: Path) -> ScreenedTerminal:
     return terminal
 
 
-SCENES = {"call-terminal": call, "demo-terminal": demo, "inspect-terminal": inspect}
+SCENES = {
+    "refund-terminal": refund,
+    "call-terminal": call,
+    "demo-terminal": demo,
+    "inspect-terminal": inspect,
+}
 
 
 def main() -> None:

@@ -4,16 +4,16 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.docs.pages import workplace
-from tests.docs.terminal_pictures import PICTURES, SCENES, call, draw
+from tests.docs.terminal_pictures import PICTURES, SCENES, draw, refund
 
 
 def words(svg: str) -> str:
     return " ".join("".join(ET.fromstring(svg).itertext()).replace("\xa0", " ").split())  # noqa: S314 - our own
 
 
-def test_the_readmes_tool_is_asked_in_a_terminal_and_drawn(tmp_path: Path) -> None:
-    svg = draw(call(workplace(tmp_path)), "anabranch")
-    for shown in ("Where do you want to spend 2 days?", "Vienna", '"VIE-2: Walk the Ring."'):
+def test_a_picture_of_a_terminal_has_the_question_and_the_result(tmp_path: Path) -> None:
+    svg = draw(refund(workplace(tmp_path)), "anabranch")
+    for shown in ("Refund 20.00 for order A1?", '"Paid 20.00 for order A1."'):
         assert shown in words(svg)
 
 

@@ -65,10 +65,18 @@ def test_the_files_that_the_design_page_names_exist() -> None:
         assert any(path.endswith(f"/{named}") for path in files), named
 
 
-def test_the_readme_shows_the_wizard_as_it_is() -> None:
-    wizard = (ROOT / "examples" / "wizard.py").read_text(encoding="utf-8")
+def test_the_readme_shows_an_example_file_unchanged() -> None:
+    refund = (ROOT / "examples" / "refund.py").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert ("python", wizard) in blocks(readme)
+    assert ("python", refund) in blocks(readme)
+
+
+def test_the_readme_has_at_most_650_words_of_prose() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    without_code = re.sub(
+        r"```.*?```|^\|.*?$|\]\([^)]*\)", "", readme, flags=re.DOTALL | re.MULTILINE
+    )
+    assert len(without_code.split()) <= 650
 
 
 def configured_servers() -> list[Any]:

@@ -1,4 +1,4 @@
-"""The short tool that the README shows."""
+"""The short tool that most pages of the documentation use."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ from anabranch.cli._chat_parts import game
 from anabranch.cli._web_models import DemoModel
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_memory_store
-from examples.wizard import plan_trip
+from examples.refund import refund
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model, serving
 from tests.cli.test_dev import developing
@@ -61,15 +61,15 @@ async def game_served() -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def wizard_served() -> AsyncGenerator[str]:
+async def refund_served() -> AsyncGenerator[str]:
     """Serve the README's tool as ``anabranch web`` does."""
-    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [plan_trip])) as address:
+    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [refund])) as address:
         yield f"{address}/"
 
 
 @asynccontextmanager
 async def developed() -> AsyncGenerator[str]:
-    """Serve the README's tool as ``anabranch dev`` does."""
+    """Serve a tool that asks the user and a model, as ``anabranch dev`` does."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "tools.py").write_text((EXAMPLES / "wizard.py").read_text("utf-8"))
         with developing(Path(folder)) as address:
@@ -89,10 +89,10 @@ async def remembered() -> AsyncGenerator[str]:
     await store.close()
 
 
-async def travel(opened: Tab) -> None:
+async def approve(opened: Tab) -> None:
     """Bring the page to the question of the README's tool."""
-    await opened.say("/plan_trip days=2")
-    await opened.question(re.compile("Where do you want")).get_by_role("textbox").fill("Vienna")
+    await opened.say("/refund order=A1 amount=20")
+    await expect(opened.question(re.compile("Refund 20.00"))).to_be_visible()
 
 
 async def play(opened: Tab) -> None:
@@ -122,7 +122,7 @@ async def ask(opened: Tab) -> None:
 
 
 async def develop(opened: Tab) -> None:
-    """Call the README's tool by its form, and answer until it asks the model, who is the author."""
+    """Call the tool by its form, and answer until it asks the model, who is the author."""
     await opened.page.get_by_role("button", name="/plan_trip").click()
     await opened.page.get_by_role("button", name="Call").click()
     question = opened.question(re.compile("Where do you want"))
@@ -138,7 +138,7 @@ async def recall(opened: Tab) -> None:
 
 
 PICTURES_OF: list[tuple[str, Any, Scene, str, dict[str, int]]] = [
-    ("question-light", wizard_served, travel, "light", {"width": 900, "height": 520}),
+    ("refund-light", refund_served, approve, "light", {"width": 900, "height": 520}),
     ("game-light", game_served, play, "light", WIDE),
     ("game-dark-narrow", game_served, play, "dark", NARROW),
     ("branches-dark", scenes, fork, "dark", TALL),

@@ -93,7 +93,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
     ${edited
       ? html`<p class="place">Your message will be another version of the one you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
       : !atLeaf && html`<p class="place">You continue from here, on a branch of its own. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
-    ${leaves.length > 0 && html`<p class="place leaves" id="leaves">A message leaves unanswered what <b>${leaves.join(", ")}</b> asks: the tool gets no answer, and goes on without.</p>`}
+    ${leaves.length > 0 && html`<p class="place leaves" id="leaves">Sending a message skips the ${leaves.length > 1 ? "questions" : "question"} of <b>${leaves.join(", ")}</b>. The ${leaves.length > 1 ? "tools continue" : "tool continues"} without an answer.</p>`}
     ${files.length > 0 && html`<${Attached} files=${files} onRemove=${(file) => setFiles(files.filter((each) => each !== file))} />`}
     <div class="box">
       <input ref=${chooser} type="file" multiple hidden aria-label="Files" onChange=${onChosen} />

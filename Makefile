@@ -191,12 +191,17 @@ wheel: readme
 	$(WHEEL)/full/bin/uv pip install --quiet --python $(WHEEL)/full --offline --no-deps --reinstall dist/*.whl
 	$(WHEEL)/full/bin/python -P $(PYTEST) $(or $(ARGS),docs tests/docs tests/cli)
 
+.PHONY: hooks
+hooks: ## have git check the subject of each commit
+	git config core.hooksPath .githooks
+
 .PHONY: lint
-lint: ## check format, style and import layers
+lint: ## check format, style, import layers and commit subjects
 lint: $(DEV) $(PACKAGE)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.subjects
 
 # pyright asks the first python on PATH where packages are; --verifytypes ignores --pythonpath.
 PYRIGHT = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright

@@ -16,7 +16,14 @@ from tests.docs.pages import ROOT
 
 __all__ = ["REFERENCE", "build", "stage"]
 
-STAGED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "changelog.d/README.md")
+STAGED = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "LICENSE",
+    "changelog.d/README.md",
+)
 FOLDERS = ("docs", "examples")
 REFERENCE = "docs/reference"
 """Where the pages made of the docstrings are staged."""

@@ -56,7 +56,7 @@ UNASKABLE = "server-initiated requests"
 """Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
 RAISES = (
     "Its library has no other way to ask: call it with --era handshake, or see"
-    ' "Coming from other libraries" in the documentation.'
+    ' "Migrate from the MCP SDK or FastMCP" in the documentation.'
 )
 
 

@@ -149,7 +149,7 @@ RULES: dict[str, Rule] = {
     ),
     "foreign-spelling": Rule(
         "{} in anabranch.",
-        'Change the line; "Coming from other libraries" in the documentation has the whole list.',
+        'Change the line; "Migrate from the MCP SDK or FastMCP" in the documentation has the whole list.',
     ),
     "unknown-operation": Rule(
         "{} is not there: a context has no such operation.",

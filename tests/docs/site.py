@@ -6,6 +6,7 @@ and the same link leads somewhere on the site, in a checkout and where the repos
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ STAGED = (
     "SECURITY.md",
     "LICENSE",
     "changelog.d/README.md",
+    "bench/README.md",
 )
 FOLDERS = ("docs", "examples")
 REFERENCE = "docs/reference"
@@ -42,8 +44,35 @@ def stage(folder: Path) -> None:
     (pages / REFERENCE).mkdir()
     for module, text in reference_pages().items():
         (pages / REFERENCE / f"{module}.md").write_text(text, encoding="utf-8")
+    (pages / "llms.txt").write_text(index_for_models(), encoding="utf-8")
+    (pages / "llms-full.txt").write_text(text_for_models(), encoding="utf-8")
     if folder != ROOT:
         shutil.copy(ROOT / "zensical.toml", folder)
+
+
+def index_for_models() -> str:
+    """Return the index of the pages in the format of https://llmstxt.org, made of docs/README.md."""
+    summary = re.search(r"\*\*.*?\n\n", _text("README.md"), re.DOTALL)
+    assert summary is not None
+    lines = ["# anabranch", "", f"> {' '.join(summary[0].split())}"]
+    for line in _text("docs/README.md").splitlines():
+        row = re.fullmatch(r"\| \[(.+?)\]\(([\w-]+)\.md\) \| (.+) \|", line)
+        if line.startswith("## "):
+            lines += ["", line, ""]
+        elif row:
+            lines.append(f"- [{row[1]}](docs/{row[2]}.html): {row[3]}")
+    return "\n".join(lines) + "\n"
+
+
+def text_for_models() -> str:
+    """Return the text of all pages but the API reference, in the order of the navigation."""
+    named = re.findall(r'"([\w./-]+\.md)"', _text("zensical.toml"))
+    pages = [name for name in named if not name.startswith(REFERENCE) and name != "docs/api.md"]
+    return "\n".join(f"<!-- {name} -->\n{_text(name)}" for name in pages)
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:

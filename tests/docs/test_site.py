@@ -49,6 +49,17 @@ def test_every_page_is_on_the_site_and_in_its_navigation(site: Path) -> None:
         ).is_file()
 
 
+def test_the_index_for_models_links_to_every_page(site: Path) -> None:
+    index = (site / "llms.txt").read_text(encoding="utf-8")
+    linked = {site / target for target in re.findall(r"\]\(([^)]+)\)", index)}
+    assert linked == {
+        site / "docs" / f"{page.stem}.html" for page in PAGES if page.stem != "README"
+    } - {site / "docs" / "design.html"}
+    assert all(target.is_file() for target in linked)
+    whole = (site / "llms-full.txt").read_text(encoding="utf-8")
+    assert all(page.read_text(encoding="utf-8") in whole for page in PAGES if page.stem != "api")
+
+
 def test_the_reference_has_every_public_module_and_name(site: Path) -> None:
     navigation = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     for module in public_modules():

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from anabranch import BranchContext, ToolError, agents, tool
-from anabranch.messages import SampleReply, SampleRequest
+from anabranch import ToolError, agents
+from anabranch.messages import SampleRequest
 from anabranch.models import ModelError
-from anabranch.testing import calls
 from anabranch.tree import Node, Ref
-from tests.agents.harness import Setting, heard, results_in, set_up
+from tests.agents.harness import Setting, heard, set_up
 from tests.patience import PATIENCE
 
 
@@ -24,15 +23,6 @@ async def lines(here: Setting, ends: Sequence[Node]) -> list[list[str]]:
     """What is said on the way to each node."""
     paths = [await here.agent.store.path(end.id) for end in ends]
     return [[node.text for node in path.nodes] for path in paths]
-
-
-async def test_a_chain_says_one_thing_after_the_other() -> None:
-    here = await set_up(echo)
-    ends = await agents.chain(here.agent, here.thread_id, ["a", "b"])
-    assert (await lines(here, ends))[-1] == ["a", "re a", "b", "re b"]
-    assert [end.text for end in ends] == ["re a", "re b"]
-    assert await here.agent.head(here.thread_id) == ends[-1].id
-    await here.check()
 
 
 @pytest.mark.parametrize("flow", [agents.branch, agents.parallel])
@@ -80,40 +70,6 @@ async def test_no_prompts_are_no_branches_and_a_blank_one_adds_nothing() -> None
     assert (await here.tree()).nodes == ()
 
 
-async def test_a_tree_of_thought_continues_with_the_recombined_answers() -> None:
-    def decide(request: SampleRequest) -> str | Exception:
-        return "merged" if "Merge these" in heard(request) else echo(request)
-
-    here = await set_up(decide)
-    start = await here.say("hello")
-    end = await agents.tree_of_thought(here.agent, here.thread_id, ["a", "fail", "c"])
-    assert (await lines(here, [end])) == [["hello", "re hello", "merged", "re merged"]]
-    assert len(await here.agent.store.children(start.id)) == 4
-    assert await here.agent.head(here.thread_id) == end.id
-    await here.check()
-
-
-async def test_a_tree_of_thought_without_any_answer_says_why() -> None:
-    here = await set_up(echo)
-    with pytest.raises(ToolError, match="No branch has answered"):
-        await agents.tree_of_thought(here.agent, here.thread_id, ["fail", "fail"])
-
-
-@pytest.mark.parametrize("how", ["lmm_merge", "none"])
-async def test_a_tree_of_thought_without_a_text_recombiner_asks_no_model(how: str) -> None:
-    here = await set_up(echo)
-    with pytest.raises(ToolError, match="makes no text to continue with"):
-        await agents.tree_of_thought(here.agent, here.thread_id, ["a", "b"], recombiner=how)
-    assert here.model.requests == []
-    assert (await here.tree()).nodes == ()
-
-
-async def test_the_name_of_a_recombiner_may_be_in_upper_case() -> None:
-    here = await set_up(echo)
-    end = await agents.tree_of_thought(here.agent, here.thread_id, ["a"], recombiner="CONCATENATE")
-    assert end.text == "re 1. main: re a"
-
-
 async def test_nodes_are_combined_without_touching_the_thread() -> None:
     def decide(request: SampleRequest) -> str | Exception:
         return "Option 2: because" if "Judge" in heard(request) else echo(request)
@@ -137,42 +93,6 @@ async def test_combined_texts_go_by_the_names_of_their_branches() -> None:
     ends = [each.end for each in await agents.parallel(here.agent, here.thread_id, ["a", "b", "c"])]
     made = await agents.combine(here.agent, ends)
     assert made.text == "1. main: re a\n\n2. b1: re b\n\n3. b2: re c"
-
-
-@tool
-async def look(ctx: BranchContext) -> str:
-    """Look."""
-    return "seen"
-
-
-async def test_prompting_goes_on_until_a_turn_uses_no_tools() -> None:
-    left = 2
-
-    def decide(request: SampleRequest) -> SampleReply | str:
-        nonlocal left
-        if results_in(request.messages[-1].content):
-            return "looked"
-        left -= 1
-        return calls(("u", "look", {})) if left >= 0 else "enough"
-
-    here = await set_up(decide, tools=[look])
-    ends = await agents.prompt_while(here.agent, here.thread_id, "go")
-    assert [end.text for end in ends] == ["looked", "looked", "enough"]
-    assert [node.text for node in await here.of_kind("user")] == ["go", "ok", "ok"]
-    await here.check()
-
-
-async def test_prompting_ends_after_the_maximum_of_turns() -> None:
-    here = await set_up(echo)
-    until = agents.said("DONE")
-    ends = await agents.prompt_while(here.agent, here.thread_id, "go", until=until, max_turns=4)
-    assert len(ends) == 4
-    stop = await agents.prompt_while(here.agent, here.thread_id, "DONE", until=until)
-    assert [end.text for end in stop] == ["re DONE"]
-    once = await agents.prompt_while(
-        here.agent, here.thread_id, "go", until=lambda turn: not agents.tool_used(turn)
-    )
-    assert len(once) == 1
 
 
 async def test_a_broadcast_reaches_every_leaf_and_each_answer_hangs_there() -> None:

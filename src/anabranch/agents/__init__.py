@@ -46,17 +46,10 @@ from anabranch.agents._events import (
 )
 from anabranch.agents._flows import (
     TEXT_RECOMBINERS,
-    StopCondition,
     branch,
     broadcast_to_leaves,
-    chain,
     combine,
     parallel,
-    prompt_while,
-    said,
-    tool_not_used,
-    tool_used,
-    tree_of_thought,
 )
 from anabranch.agents._folding_tool import Folding
 from anabranch.agents._front_end import ContextEntry, FrontEnd
@@ -147,7 +140,6 @@ __all__ = [
     "Reservation",
     "SideUsage",
     "Spent",
-    "StopCondition",
     "Suspension",
     "TextReceived",
     "TimeOver",
@@ -168,20 +160,14 @@ __all__ = [
     "WorkingBranch",
     "branch",
     "broadcast_to_leaves",
-    "chain",
     "combine",
     "ignore_event",
     "open_questions",
     "parallel",
-    "prompt_while",
     "question_of",
     "random_names",
     "request_of",
     "result_at",
-    "said",
-    "tool_not_used",
-    "tool_used",
-    "tree_of_thought",
 ]
 
 

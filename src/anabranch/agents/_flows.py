@@ -1,14 +1,12 @@
-"""Flows: conversations that a program leads, one prompt after the other or several at once.
+"""Flows: say prompts in several branches of a conversation, and combine the answers.
 
-Flows are plain functions over an agent and a thread. What they add are ordinary nodes, from which a
-person can continue. ``at`` is the node at which a flow begins, by default the thread's head. Flows
-along one path move the head; flows that fork leave it where it is.
+Flows are functions over an agent and a thread. They add ordinary nodes, from which a user can
+continue, and leave the thread's head where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Sequence
 
 from anabranch.agents._agent import Agent
 from anabranch.agents._branch_progress import BranchOutcome
@@ -22,34 +20,6 @@ TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 
 MAIN = "main"
 """The name of the main stream, where branches are named."""
-
-StopCondition: TypeAlias = Callable[[Sequence[Node]], bool]
-"""Returns whether to stop, from the nodes of the last turn: its prompt first, its end last."""
-
-
-def tool_not_used(turn: Sequence[Node]) -> bool:
-    """Return whether the turn has used no tool."""
-    return not tool_used(turn)
-
-
-def tool_used(turn: Sequence[Node]) -> bool:
-    """Return whether the turn has used a tool."""
-    return any(node.tool_uses for node in turn)
-
-
-def said(word: str) -> StopCondition:
-    """Return a condition that is met when the last reply of a turn contains ``word``."""
-    return lambda turn: word in turn[-1].text
-
-
-async def chain(
-    agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
-) -> list[Node]:
-    """Say one prompt after the other; return the last node of each turn."""
-    ends: list[Node] = []
-    for prompt in prompts:
-        ends.append(await agent.say(thread_id, prompt, at=ends[-1].id if ends else at))
-    return ends
 
 
 async def branch(
@@ -89,58 +59,6 @@ async def combine(
         for node in nodes
     ]
     return await recombine(recombiner, answers, timeline.aside, judges=judges)
-
-
-async def tree_of_thought(
-    agent: Agent,
-    thread_id: str,
-    prompts: Sequence[str],
-    *,
-    recombiner: str = "llm_merge",
-    at: str | None = None,
-) -> Node:
-    """Try several prompts at once, and continue with the recombined answers.
-
-    The branches stay in the tree; the conversation continues beside them, with the recombined text
-    as the next message. Returns the last node of that turn.
-
-    Raises:
-        ToolError: no branch has answered; or ``recombiner`` makes no text, and then no branch is
-            begun.
-    """
-    if recombiner.strip().lower() not in TEXT_RECOMBINERS:
-        known = ", ".join(TEXT_RECOMBINERS)
-        raise ToolError(f"{recombiner!r} makes no text to continue with. Recombiners: {known}.")
-    at = at if at is not None else await agent.head(thread_id)
-    branches = await parallel(agent, thread_id, prompts, at=at)
-    answered = [each.end for each in branches if each.text.strip()]
-    if not answered:
-        errors = sorted({each.error for each in branches if each.error is not None})
-        raise ToolError(f"No branch has answered. {' '.join(errors)}".strip())
-    made = await combine(agent, answered, recombiner)
-    return await agent.say(thread_id, made.text, at=at)
-
-
-async def prompt_while(
-    agent: Agent,
-    thread_id: str,
-    prompt: str,
-    *,
-    go_on: str = "ok",
-    until: StopCondition = tool_not_used,
-    max_turns: int = 20,
-    at: str | None = None,
-) -> list[Node]:
-    """Say ``prompt``, then ``go_on`` until a turn meets ``until``; return each turn's last node.
-
-    There are at most ``max_turns`` turns.
-    """
-    end = await agent.say(thread_id, prompt, at=at)
-    ends = [end]
-    while len(ends) < max_turns and not until(await _last_turn(agent, end)):
-        end = await agent.say(thread_id, go_on, at=end.id)
-        ends.append(end)
-    return ends
 
 
 async def broadcast_to_leaves(
@@ -190,11 +108,6 @@ async def _say_at_each(
     ]
     await run_branches(turn, paths, outcomes, work=True, parallel=parallel)
     return [outcomes[start.id] for start in starts]
-
-
-async def _last_turn(agent: Agent, end: Node) -> Sequence[Node]:
-    nodes = (await agent.store.path(end.id)).nodes
-    return nodes[max(at for at, node in enumerate(nodes) if node.kind == "user") :]
 
 
 def _prompt(navigator: Navigator, node: Node) -> str:

@@ -13,7 +13,7 @@ from tests.chat.sessions import feed, session
 
 async def completed(typed: str) -> list[str]:
     chat = session()
-    await feed(chat, "hello", "/label start", "fork one two", "/s greeting good day")
+    await feed(chat, "hello", "/label start", "fork one two")
     found = LineCompleter(partial(candidates, chat)).get_completions_async(
         Document(typed), CompleteEvent()
     )
@@ -29,7 +29,6 @@ async def completed(typed: str) -> list[str]:
         ("/label ", ["start"]),
         ("/unlabel s", ["start"]),
         ("/thread la", ["last"]),
-        ("/p ", ["greeting"]),
         ("/call ad", ["add"]),
         ("/call add ", ["a=", "b="]),
         ("/add a=1 ", ["b="]),

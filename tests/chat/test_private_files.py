@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from anabranch.chat._commands.thread_commands import write_thread_file
-from anabranch.chat._session.saved_prompts import SavedPrompts
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +19,3 @@ def test_a_saved_conversation_is_its_owners(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     write_thread_file(path, b"{}")
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_saved_prompts_are_their_owners(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.json"
-    SavedPrompts(path).write({"a": "secret"})
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert SavedPrompts(path).read() == {"a": "secret"}

@@ -1,11 +1,10 @@
-"""Help, settings, models, threads, prompts: the commands about the session and its files."""
+"""Help, settings, models, threads: the commands about the session and its files."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from anabranch.chat import COMMANDS, SavedPrompts, SessionError
+from anabranch.chat import COMMANDS
 from anabranch.models import ModelError
 from anabranch.testing import MockModel
 from anabranch.tree import local_time
@@ -30,9 +29,9 @@ async def test_help_of_a_terminal_fits_on_its_screen_by_groups() -> None:
     )
     helped = " ".join(lines)
     assert all(command.call in helped for command in COMMANDS.values())
-    lines = (await shown(session(), "/help prompts")).splitlines()
-    assert lines[0] == "/p [NAME]        Say a saved prompt; without a name, list them."
-    assert len(lines) == 3
+    lines = (await shown(session(), "/help threads")).splitlines()
+    assert lines[0] == "/tree         Draw the whole conversation, with its branches and labels."
+    assert len(lines) == 5
 
 
 async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
@@ -46,7 +45,6 @@ async def test_all_familiar_commands_exist() -> None:
     familiar = (
         "help clear exit verbose quiet config save load up down left right root lastfork nextfork"
         " label leaf combine_leaves broadcast undo auto tree fork threads thread models switch"
-        " p s d"
     )
     assert set(familiar.split()) <= set(COMMANDS)
 
@@ -218,45 +216,3 @@ async def test_the_tree_is_drawn_with_branches_labels_and_the_place_where_one_is
     ]
     await feed(chat, "/config set width 10")
     assert "n5  You said:…  (best, head)  ← you are here" in await shown(chat, "/tree")
-
-
-# -- prompts ---------------------------------------------------------------------------------
-
-
-async def test_prompts_are_saved_listed_said_and_deleted() -> None:
-    chat = session()
-    assert "No prompts are saved." in await shown(chat, "/p")
-    await feed(chat, "what now?", "/s now", "/s other say  something")
-    assert await shown(chat, "/p") == "now: what now?\nother: say something"
-    assert await shown(chat, "/p other") == "You said: say  something"
-    await feed(chat, "/d other")
-    assert await shown(chat, "/p") == "now: what now?"
-    assert "There is no saved prompt 'other'" in await shown(chat, "/p other")
-    assert "There is no saved prompt 'other'" in await shown(chat, "/d other")
-
-
-async def test_without_a_text_there_must_be_something_that_was_said() -> None:
-    chat = session()
-    assert "Nothing has been said here yet." in await shown(chat, "/s x")
-    assert "Nothing has been said here yet." in await shown(chat, "hello", "/up", "/s x")
-
-
-def test_prompts_are_stored_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "prompts.json"
-    SavedPrompts(path).write({"a": "ä"})
-    assert SavedPrompts(path).read() == {"a": "ä"}
-    assert [each.name for each in path.parent.iterdir()] == ["prompts.json"]
-
-
-def test_a_file_that_holds_no_prompts_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.json"
-    path.write_text("[1]")
-    with pytest.raises(SessionError, match=r"Cannot read the saved prompts in .*prompts\.json"):
-        SavedPrompts(path).read()
-    assert path.read_text() == "[1]"
-
-
-def test_an_error_when_prompts_are_written_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SessionError, match="Cannot store prompts in"):
-        SavedPrompts(tmp_path / "file" / "prompts.json").write({"a": "b"})

@@ -31,7 +31,6 @@ from anabranch.chat._bridge.plugin_request import ElicitHandler, ElicitId, Expos
 from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._commands.command_table import COMMANDS
-from anabranch.chat._session.saved_prompts import SavedPrompts
 from anabranch.chat._session.session_cursor import SessionCursor
 from anabranch.chat._session.session_dependencies import (
     ModelCatalogue,
@@ -74,7 +73,6 @@ __all__ = [
     "PluginServer",
     "RateLimits",
     "SampleHandler",
-    "SavedPrompts",
     "Session",
     "SessionCursor",
     "SessionDependencies",

@@ -23,7 +23,7 @@ from anabranch._terminal.interrupts import run_command
 from anabranch._terminal.respondent import Respondent
 from anabranch.agents import Folding, TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
-from anabranch.chat import Plugin, SavedPrompts, Session, SessionDependencies
+from anabranch.chat import Plugin, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer, ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
 from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
@@ -32,7 +32,6 @@ from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_parts import (
     ChatOptions,
     command_to_go_on,
-    data_folder,
     lines_of,
     replies_to,
 )
@@ -230,7 +229,6 @@ def _dependencies(
         person=ChatAnswerer(console, respondent, lines, screen.place_of),
         listener=ignore_event if options.prompt else screen.on_event,
         models=models,
-        prompts=SavedPrompts(data_folder() / "prompts.json"),
         calls=calls,
         limits=TurnLimits.of(options.limits),
         tool_limits=of_tools(options.limits),

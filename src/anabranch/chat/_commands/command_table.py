@@ -9,7 +9,6 @@ from anabranch.chat._commands.command import Command, Outputs, unknown_command
 from anabranch.chat._commands.conversation_commands import CONVERSATION_COMMANDS
 from anabranch.chat._commands.file_commands import FILE_COMMANDS
 from anabranch.chat._commands.navigation_commands import NAVIGATION_COMMANDS
-from anabranch.chat._commands.prompt_commands import PROMPT_COMMANDS
 from anabranch.chat._commands.settings_commands import SETTINGS_COMMANDS
 from anabranch.chat._commands.thread_commands import THREAD_COMMANDS
 from anabranch.chat._session.session_output import Output
@@ -62,7 +61,6 @@ GROUPS: Mapping[str, Sequence[Command]] = {
     "move": NAVIGATION_COMMANDS,
     "talk": (*CONVERSATION_COMMANDS, *FILE_COMMANDS),
     "threads": THREAD_COMMANDS,
-    "prompts": PROMPT_COMMANDS,
     "session": (_HELP, *SETTINGS_COMMANDS),
 }
 """The commands by what they are about."""

@@ -6,6 +6,7 @@ Conversations that have an owner do not exist here: they belong to the users of 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +18,6 @@ from anyio import to_thread
 from anabranch._aio import run_shielded
 from anabranch.agents import random_names
 from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._session.private_file import replace_file
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 from anabranch.errors import StoreError
@@ -146,7 +146,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def write_thread_file(path: Path, text: bytes) -> None:
-    """Write a file atomically; an existing file is replaced only if it is a saved conversation.
+    """Write a file atomically, with mode 0600; only a saved conversation is replaced.
 
     Raises:
         SessionError: it cannot be written, or something else is there.
@@ -155,9 +155,17 @@ def write_thread_file(path: Path, text: bytes) -> None:
     try:
         if path.exists() and not _is_thread_file(path):
             raise SessionError(f"{path} exists and is no saved conversation. Choose another name.")
-        replace_file(path, text)
+        _replace_file(path, text)
     except OSError as error:
         raise SessionError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    draft.replace(path)
 
 
 def _is_thread_file(path: Path) -> bool:

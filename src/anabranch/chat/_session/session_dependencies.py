@@ -1,4 +1,4 @@
-"""The dependencies of a session: a store, a model, tools, a person, limits, saved prompts, time."""
+"""The dependencies of a session: a store, a model, tools, a person, limits, time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from anabranch.agents import (
     ignore_event,
     random_names,
 )
-from anabranch.chat._session.saved_prompts import SavedPrompts
 from anabranch.chat._session.session_output import SessionError
 from anabranch.elicitation import describe
 from anabranch.tool import Tool
@@ -120,7 +119,6 @@ class SessionDependencies:
         tool_limits: of each call of a tool, in addition to the tool's own.
         listener: receives the events of each turn.
         models: the models that the session can switch to, if there are others.
-        prompts: the prompts that the person has saved.
         clock: gives the time.
         naming: names threads and nodes.
         capabilities: what tools may ask for; by default, what ``person`` and the model can answer.
@@ -138,7 +136,6 @@ class SessionDependencies:
     tool_limits: Limits = UNLIMITED
     listener: Listener = ignore_event
     models: ModelCatalogue | None = None
-    prompts: SavedPrompts = field(default_factory=SavedPrompts)
     clock: Clock = field(default_factory=SystemClock)
     naming: Naming = random_names
     capabilities: Capabilities | None = None

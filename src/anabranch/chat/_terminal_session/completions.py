@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from anyio import to_thread
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -89,8 +88,6 @@ async def _names(  # noqa: PLR0911 - a case for each command
                 LATEST,
                 *(each.id for each in await dependencies.store.threads_of(None, MAX_THREADS)),
             ]
-        case "p" | "d":
-            return sorted(await to_thread.run_sync(dependencies.prompts.read))
         case "switch" | "models":
             return list(dependencies.models.names()) if dependencies.models is not None else []
         case "help":

@@ -6,20 +6,17 @@ Each step of these conversations is taken by an agent of its own, as another pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Capabilities, StepFailed, tool
-from anabranch.agents import Agent, CallStore, QuestionAnsweredError, request_of
+from anabranch import Accepted, BranchContext, Capabilities, tool
+from anabranch.agents import Agent, CallStore, QuestionAnsweredError
 from anabranch.messages import (
     ElicitReply,
     SampleReply,
     SampleRequest,
-    TextBlock,
     ToolResultBlock,
 )
 from anabranch.testing import MockModel, calls
@@ -253,50 +250,6 @@ async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() ->
     kinds = await here.check(done)
     assert kinds.count("results") == 1
     assert names() == ["A begins", "A 1+2"]
-
-
-# -- samples that are asked ----------------------------------------------------------------------
-
-
-@tool
-async def ponder(ctx: BranchContext) -> str:
-    """Ask the model of the client."""
-    try:
-        return (await ctx.sample("What is it?")).text
-    except StepFailed as error:
-        return f"refused: {error}"
-
-
-@asynccontextmanager
-async def pondering(**options: Any) -> AsyncGenerator[Agent]:
-    model = replying(("p", "ponder", {}))
-    yield Agent(MemoryTrees(), model, tools=[ponder], samples_asked=True, **options)
-
-
-async def test_a_sample_can_be_asked_like_a_question() -> None:
-    async with pondering() as agent:
-        end = await agent.say((await agent.begin()).id, "Go")
-        request = request_of(end)
-        assert isinstance(request, SampleRequest)
-        assert (end.kind, request.messages[-1].text) == ("question", "What is it?")
-        reply = SampleReply(content=(TextBlock(text="A dream"),), model="theirs")
-        assert (await agent.answer(end.id, reply)).text == "A dream"
-
-
-async def test_a_sample_that_is_left_is_refused() -> None:
-    async with pondering() as agent:
-        end = await agent.say((await agent.begin()).id, "Go")
-        end = await agent.go_on(await agent.cancel_questions(end))
-        assert end.text.startswith("refused: ")
-
-
-async def test_a_live_answerer_answers_samples_too() -> None:
-    class Dreaming(Answering):
-        async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-            return SampleReply(content=(TextBlock(text=f"A {len(request.messages)}"),), model="m")
-
-    async with pondering(person=Dreaming(lambda _: number(1))) as agent:
-        assert (await agent.say((await agent.begin()).id, "Go")).text == "A 1"
 
 
 async def test_an_answerer_that_fails_is_an_answer() -> None:

@@ -38,12 +38,6 @@ async def visit(ctx: BranchContext) -> str:
     return (await ctx.elicit_url("Please.", "https://pay.example/1")).action
 
 
-@tool
-async def ponder(ctx: BranchContext) -> str:
-    """Ask the client's model."""
-    return (await ctx.sample("Why?")).text
-
-
 def written(body: dict[str, Any], number: str) -> str:
     return json.dumps(body).replace(str(PLACE), number)
 
@@ -54,17 +48,12 @@ def written(body: dict[str, Any], number: str) -> str:
         pytest.param("/pay", {"amount": PLACE}, id="field"),
         pytest.param("/pay", {"amount": 1, "more": {"deep": [PLACE]}}, id="within"),
         pytest.param("/visit", {"more": PLACE}, id="visit"),
-        pytest.param(
-            "/ponder",
-            {"content": [{"type": "tool_use", "id": "u", "name": "n", "input": {"x": PLACE}}]},
-            id="sample",
-        ),
     ],
 )
 async def test_a_number_that_json_does_not_have_is_refused(
     said: str, content: dict[str, Any]
 ) -> None:
-    async with browsing(tools=[pay, visit, ponder], samples_asked=True) as client:
+    async with browsing(tools=[pay, visit]) as client:
         await run(client, message(said))
         [question] = (await client.get("/threads/t1/pending")).json()
         name = question["interrupt_id"]

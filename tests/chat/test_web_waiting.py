@@ -165,30 +165,6 @@ async def test_a_plugin_may_ask_several_questions_in_branches(asks: str) -> None
         assert result(await run(client, resume(*entries))).split() == ["[", '"1",', '"2"', "]"]
 
 
-# -- samples that a client answers ---------------------------------------------------------------
-
-
-@tool
-async def ponder(ctx: BranchContext) -> str:
-    """Ask the model of the client."""
-    return (await ctx.sample("What is it?")).text
-
-
-async def test_a_client_answers_a_sample_as_an_interrupt() -> None:
-    model = MockModel(decide)
-    async with browsing(tools=[ponder], replies=model, samples_asked=True) as client:
-        events = await run(client, message("ponder"))
-        [interrupt] = events[-1]["outcome"]["interrupts"]
-        assert interrupt["reason"] == "anabranch:sample_required"
-        sample = interrupt["metadata"]["sample"]
-        assert sample["messages"][0]["content"][0]["text"] == "What is it?"
-        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"no": "reply"}}
-        assert (await client.post("/agui", json=resume(entry))).status_code == 422
-        reply = {"role": "assistant", "content": {"type": "text", "text": "A dream"}, "model": "m"}
-        entry["payload"] = reply
-        assert result(await run(client, resume(entry))) == "A dream"
-
-
 # -- tools that change while they wait -------------------------------------------------------------
 
 

@@ -122,13 +122,11 @@ async def ask(opened: Tab) -> None:
 
 
 async def develop(opened: Tab) -> None:
-    """Call the tool by its form, and answer until it asks the model, who is the author."""
+    """Call the tool by its form, and fill in the form of its question."""
     await opened.page.get_by_role("button", name="/plan_trip").click()
     await opened.page.get_by_role("button", name="Call").click()
     question = opened.question(re.compile("Where do you want"))
     await question.get_by_role("textbox").fill("Vienna")
-    await question.get_by_role("button", name="Accept").click()
-    await opened.question(re.compile("^Plan ")).get_by_label("Reply").fill("Walk the Ring.")
 
 
 async def recall(opened: Tab) -> None:

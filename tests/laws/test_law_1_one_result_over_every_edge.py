@@ -24,7 +24,7 @@ from anabranch import AnabranchError, Capabilities, Limits, run_tool
 from anabranch._durable.service import CallService
 from anabranch._engine import Notice, quiescence
 from anabranch._sealing import HANDLES
-from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, request_of, result_at
+from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, question_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
 from anabranch.mcp._fastmcp_tool import FastMcpTool
 from anabranch.mcp._handles import Handles
@@ -221,20 +221,16 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk, *, own: bool = 
     return edge.seen(outcome_of(result, tool.name))
 
 
-def reply_to(edge: Edge, question: Node) -> ElicitReply | SampleReply:
-    request = request_of(question)
-    if isinstance(request, SampleRequest):
-        return SampleReply.model_validate({"content": edge.reply(request), "model": "m"})
-    action, content = edge.answer(request.message)
+def reply_to(edge: Edge, question: Node) -> ElicitReply:
+    action, content = edge.answer(question_of(question).message)
     return ElicitReply.model_validate({"action": action, "content": content})
 
 
-async def over_agents(tool: Tool[Any], *, asked: bool, stored: bool) -> Seen:
+async def over_agents(tool: Tool[Any], *, stored: bool) -> Seen:
     """The tool is called in an agent's turn; another agent takes each round.
 
     Args:
         tool: the tool.
-        asked: whether its samples are answered like questions, and not by the agent's model.
         stored: whether its calls are stored.
     """
     edge, trees = Edge(), MemoryTrees()
@@ -261,7 +257,6 @@ async def over_agents(tool: Tool[Any], *, asked: bool, stored: bool) -> Seen:
             listener=listen,
             clock=edge.world.clock,
             calls=store,
-            samples_asked=asked,
         )
 
     end = await agent().say((await agent().begin()).id, "Go")
@@ -436,20 +431,19 @@ async def test_it_is_the_same_with_a_model_of_the_servers_own(program: Block) ->
 
 
 @examples(40, gate=12)
-@given(language.programs, st.booleans(), st.booleans())
-async def test_the_rounds_of_agents_agree(program: Block, asked: bool, stored: bool) -> None:
+@given(language.programs, st.booleans())
+async def test_the_rounds_of_agents_agree(program: Block, stored: bool) -> None:
     tool = as_tool(language.without_names(program))
     alive = await directly(tool, replay=False)
-    assert await over_agents(tool, asked=asked, stored=stored) == alive
+    assert await over_agents(tool, stored=stored) == alive
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["alive", "stored"])
-@pytest.mark.parametrize("asked", [False, True], ids=["own model", "asked"])
 @pytest.mark.parametrize("what", FOUND)
-async def test_the_rounds_of_agents_agree_on(what: str, asked: bool, stored: bool) -> None:
+async def test_the_rounds_of_agents_agree_on(what: str, stored: bool) -> None:
     tool = as_tool(language.without_names(FOUND[what]))
     alive = await directly(tool, replay=False)
-    assert await over_agents(tool, asked=asked, stored=stored) == alive
+    assert await over_agents(tool, stored=stored) == alive
 
 
 @examples(40, gate=12)
@@ -482,5 +476,5 @@ async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
     tool = as_tool(language.without_names(program), Limits(timeout=60))
     alive = await directly(tool, replay=False)
     await agree(tool, alive)
-    assert await over_agents(tool, asked=False, stored=False) == alive
+    assert await over_agents(tool, stored=False) == alive
     assert await by_rounds(tool, own=False, stored=False) == alive

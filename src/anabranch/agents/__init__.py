@@ -68,7 +68,6 @@ from anabranch.agents._tool_questions import (
     Reply,
     TimeOver,
     question_of,
-    request_of,
 )
 from anabranch.agents._tool_set import ToolSet, ToolSource
 from anabranch.agents._turn import Turn
@@ -166,7 +165,6 @@ __all__ = [
     "parallel",
     "question_of",
     "random_names",
-    "request_of",
     "result_at",
 ]
 

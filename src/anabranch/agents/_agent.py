@@ -86,8 +86,6 @@ class Agent:
             them, and samples, which ``model`` answers.
         calls: stores the calls of tools, so that their effects happen once whatever dies; by
             default, only what a question needs is stored, in the tree.
-        samples_asked: whether tools' samples become questions, which ``person`` or :meth:`answer`
-            answers with a :class:`~anabranch.SampleReply`; by default, ``model`` answers them.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
 
@@ -110,7 +108,6 @@ class Agent:
         naming: Naming = random_names,
         capabilities: Capabilities | None = None,
         calls: CallStore | Durability | None = None,
-        samples_asked: bool = False,
         code_version: str | None = None,
     ) -> None:
         require_parts("Agent()", store, model, capabilities)
@@ -128,7 +125,6 @@ class Agent:
             naming,
             capabilities or offered((person or Absent()).capabilities, model),
             durability_of(calls),
-            samples_asked,
             "" if calls is None else self.tools.version(code_version),
         )
 

@@ -74,7 +74,6 @@ class AgentDependencies:
         naming: names threads and nodes.
         capabilities: what tools may ask for.
         calls: the store of the tools' calls, and how it is used; ``None`` without one.
-        samples_asked: whether tools' samples are asked like questions, instead of the model.
         version: that of the tools' code, where calls are stored.
         suspension: says what an interruption means.
         run: the run for which nodes are added, in whatever process; empty where there is none.
@@ -92,7 +91,6 @@ class AgentDependencies:
     naming: Naming
     capabilities: Capabilities
     calls: Durability | None
-    samples_asked: bool = False
     version: str = ""
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""

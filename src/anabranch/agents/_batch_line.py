@@ -84,7 +84,7 @@ class AskedRound:
     def answered(self) -> AnsweredRound:
         """Return the round with all its answers."""
         first, answers = self.questions[0], self.answers
-        given = {str(q.data["step_id"]): recorded_reply(q, answers[q.id]) for q in self.questions}
+        given = {str(q.data["step_id"]): recorded_reply(answers[q.id]) for q in self.questions}
         return AnsweredRound(
             str(stored_with(first, "state")),
             {step_id: answer for step_id, answer in given.items() if answer is not None},

@@ -2,7 +2,7 @@
 
 A round ends when the tool has returned, or when all that leads to its result waits for answers. Then
 nothing of the call is alive: what it asks becomes nodes of the tree, with the journal from which the
-next round resumes it. The agent's model answers the tool's samples, unless the client's does.
+next round resumes it. The agent's model answers the tool's samples.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class CalledTool:
             self.tool.validate(here.block.input),
             Host(
                 offered,
-                None if dependencies.samples_asked else _TurnModel(here),
+                _TurnModel(here),
                 own=offered,
                 principal=thread.owner or "",
             ),

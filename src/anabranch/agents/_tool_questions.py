@@ -1,7 +1,7 @@
 """Questions of tools and their answers as nodes of the tree: written, and read back from the store.
 
-A question is what a tool asks in one round of its call: of the person, or of the client's model; or the
-call of a tool that the front end runs. The first question of a round holds the state from which the call is resumed once all are answered. An
+A question is what a tool asks the user in one round of its call, or the call of a tool that the front end
+runs. The first question of a round holds the state from which the call is resumed once all are answered. An
 answer names its question; in threads of earlier releases it is the question's child instead.
 """
 
@@ -19,14 +19,10 @@ from anabranch._asking.answerer import Answerer, AnswerError, answer_of_error
 from anabranch._engine import Answer, Ask, AskKind
 from anabranch._text import encodable
 from anabranch.agents._ports import Question
-from anabranch.errors import REFUSED, StepFailed, ToolError, error_to_json
+from anabranch.errors import StepFailed, ToolError, error_to_json
 from anabranch.messages import (
     ElicitReply,
-    ElicitRequest,
-    SampleReply,
-    SampleRequest,
     Shape,
-    UrlRequest,
 )
 from anabranch.tree import Node
 
@@ -70,17 +66,15 @@ class FrontEndResult(Shape):
     is_error: bool = False
 
 
-Reply: TypeAlias = ElicitReply | SampleReply | FrontEndResult
-"""What a question is answered with: by a person, by the client's model, or by the front end."""
+Reply: TypeAlias = ElicitReply | FrontEndResult
+"""The answer to a question: of the user, or of the front end."""
 
 Given: TypeAlias = Reply | ErrorReply | TimeOver | Left
 """An answer as it is stored."""
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
-Request: TypeAlias = ElicitRequest | UrlRequest | SampleRequest
-
-_FORM: TypeAdapter[ElicitRequest | UrlRequest] = TypeAdapter(ElicitRequest | UrlRequest)
+_REQUEST: TypeAdapter[Question] = TypeAdapter(Question)
 _QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
@@ -96,20 +90,16 @@ def dump_ask(ask: Ask) -> dict[str, JsonValue]:
 def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
     """Return the ask again, without its fingerprint, which the state has."""
     kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
-    request: Request
-    if kind == "sample":
-        request = SampleRequest.model_validate(stored["request"])
-    else:
-        request = _FORM.validate_python(stored["request"])
+    request = _REQUEST.validate_python(stored["request"])
     return Ask(str(stored["step_id"]), kind, request, "")
 
 
 def asked_text(ask: Ask) -> str:
     """Return the text of a question's node."""
-    request: Request | FrontEndCall = ask.request
+    request: Question | FrontEndCall = ask.request
     if isinstance(request, FrontEndCall):
         return f"Run {request.tool} in the application."
-    return request.messages[-1].text if isinstance(request, SampleRequest) else request.message
+    return request.message
 
 
 def is_in_front_end(question: Node) -> bool:
@@ -117,8 +107,8 @@ def is_in_front_end(question: Node) -> bool:
     return question.data.get("kind") == IN_FRONT_END
 
 
-def request_of(node: Node) -> Request:
-    """Return what the question ``node`` asks.
+def question_of(node: Node) -> Question:
+    """Return the request to the user that the question ``node`` holds.
 
     Raises:
         ToolError: the question is closed; or it is a call that the front end runs.
@@ -126,21 +116,9 @@ def request_of(node: Node) -> Request:
     if is_in_front_end(node):
         raise ToolError("The application that offers this tool runs it, and returns its result.")
     try:
-        return cast("Request", load_ask(node.data).request)
+        return cast("Question", load_ask(node.data).request)
     except (KeyError, ValidationError):
         raise _closed(node) from None
-
-
-def question_of(node: Node) -> Question:
-    """Return what the question ``node`` asks the person.
-
-    Raises:
-        ToolError: the question is closed, or it is for a model or for the front end.
-    """
-    request = request_of(node)
-    if isinstance(request, SampleRequest):
-        raise ToolError(f"The question {node.id!r} is for a model of the client, not for a person.")
-    return request
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
@@ -172,8 +150,6 @@ def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonV
 
 def answer_text(reply: Given) -> str:
     """Return the text of an answer's node."""
-    if isinstance(reply, SampleReply):
-        return reply.text
     if isinstance(reply, ErrorReply):
         return "error"
     if isinstance(reply, FrontEndResult):
@@ -207,15 +183,11 @@ def reply_of(answer: Node) -> Given:
         return ErrorReply(cast("dict[str, JsonValue]", given["error"]))
     if "result" in given:
         return FrontEndResult.model_validate(given)
-    model = ElicitReply if "action" in given else SampleReply
-    return model.model_validate(given)
+    return ElicitReply.model_validate(given)
 
 
-def recorded_reply(question: Node, answer: Node) -> Answer | None:
-    """Return what the call records of an answer; ``None`` if its time was over: then, nothing.
-
-    A model's sample that is cancelled is refused.
-    """
+def recorded_reply(answer: Node) -> Answer | None:
+    """Return the call's record of an answer; ``None`` if its time was over: then, nothing."""
     reply = reply_of(answer)
     if isinstance(reply, TimeOver):
         return None
@@ -223,9 +195,6 @@ def recorded_reply(question: Node, answer: Node) -> Answer | None:
         return Answer(error=reply.error)
     if isinstance(reply, Left):
         reply = ElicitReply(action="cancel")
-    if question.data.get("kind") == "sample" and isinstance(reply, ElicitReply):
-        step_id, refused = str(question.data["step_id"]), "The request to the model was refused."
-        return answer_of_error("sample", step_id, REFUSED, refused)
     return Answer(_plain(reply))
 
 
@@ -249,15 +218,11 @@ def _plain(reply: Given) -> dict[str, JsonValue]:
 
 async def answer_live(person: Answerer, question: Node) -> Given:
     """Return what ``person`` answers to ``question``; what it raises becomes the answer."""
-    request, step_id = request_of(question), str(question.data["step_id"])
-    sampled = isinstance(request, SampleRequest)
+    request, step_id = question_of(question), str(question.data["step_id"])
     try:
-        if isinstance(request, SampleRequest):
-            return await person.sample(request, step_id=question.id)
         return await person.elicit(request, step_id=question.id)
     except AnswerError as error:
-        kind = "sample" if sampled else "elicit"
-        answer = answer_of_error(kind, step_id, error.code, str(error), error.data)
+        answer = answer_of_error("elicit", step_id, error.code, str(error), error.data)
         declined = answer.error is None
         return ElicitReply(action="decline") if declined else ErrorReply(answer.error or {})
     except Exception as error:

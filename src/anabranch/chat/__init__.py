@@ -45,7 +45,6 @@ from anabranch.errors import needs_extra
 if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient
     from anabranch.chat._client.chat_reply import ChatClientError, ChatReply
-    from anabranch.chat._client.sample_handler import SampleHandler
     from anabranch.chat._web.access import Authenticate
     from anabranch.chat._web.application import make_chat_app
     from anabranch.chat._web.rate_limits import RateLimits
@@ -72,7 +71,6 @@ __all__ = [
     "PluginRequest",
     "PluginServer",
     "RateLimits",
-    "SampleHandler",
     "Session",
     "SessionCursor",
     "SessionDependencies",
@@ -91,7 +89,6 @@ _LAZY = {
     "ChatClientError": "anabranch.chat._client.chat_reply",
     "ChatReply": "anabranch.chat._client.chat_reply",
     "RateLimits": "anabranch.chat._web.rate_limits",
-    "SampleHandler": "anabranch.chat._client.sample_handler",
     "make_chat_app": "anabranch.chat._web.application",
 }
 """What needs the extra ``chat``, and where it is."""

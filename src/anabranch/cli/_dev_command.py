@@ -1,6 +1,6 @@
 """``anabranch dev``: the tools of some targets in the page of the chat, loaded again when they change.
 
-The person answers what the tools ask, and without a model their samples, too.
+The user answers the questions of the tools, a model their samples.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch import Capabilities
 from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
 from anabranch.agents import BranchSelf
@@ -65,8 +64,6 @@ def dev_command(
         [BranchSelf(), tools],
         calls=calls,
         recorded_calls="values",
-        capabilities=Capabilities(sampling_tools=False) if model is None else None,
-        samples_asked=model is None,
         closes_store=True,
     )
     app.router.routes.insert(0, tools.route())

@@ -37,10 +37,9 @@ async def book(
     window: bool = True,
 ) -> str:
     """Book a flight."""
-    airline = await ctx.sample(f"Which airline flies {flight}?", system_prompt="Be brief.")
     answer = await ctx.elicit(Seats, "How many seats?")
     seats = answer.content.seats if isinstance(answer, Accepted) else 0
-    return f"booked {seats} with {airline.text}: {flight} {passengers[0].name} {diet} {price} {window}"
+    return f"booked {seats} on {flight}: {passengers[0].name} {diet} {price} {window}"
 '''
 
 
@@ -68,17 +67,10 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             await opened.until(FITS)
             await page.set_viewport_size(WIDE["viewport"])
             await form.get_by_role("button", name="Call").click()
-            sample = opened.question("Which airline flies AB1?")
-            await expect(sample.get_by_label("What is asked")).to_have_text(
-                "system: Be brief.\n\nuser: Which airline flies AB1?"
-            )
-            await sample.get_by_label("Reply").fill("Blue Air")
-            await audit("dev-sample")
-            await sample.get_by_role("button", name="Accept").click()
             seats = opened.question("How many seats?")
             await seats.get_by_label("Seats").fill("2")
             await seats.get_by_role("button", name="Accept").click()
-            returned = "with Blue Air: AB1 Ann vegan None True"
+            returned = "on AB1: Ann vegan None True"
             await expect(page.get_by_label("Result")).to_have_text(f"booked 2 {returned}")
 
             write(file, TOOLS.replace('return f"booked', 'return f"reserved {unknown'))
@@ -89,11 +81,9 @@ async def test_a_tool_is_called_answered_edited_and_called_again(
             write(file, TOOLS.replace('return f"booked', 'return f"reserved'))
             await expect(broken).to_have_count(0)
             await opened.press(page.get_by_role("button", name="Call again"))
-            await sample.get_by_label("Reply").fill("Red Air")
-            await sample.get_by_role("button", name="Accept").click()
             await seats.get_by_label("Seats").fill("3")
             await seats.get_by_role("button", name="Accept").click()
-            again = "reserved 3 with Red Air: AB1 Ann vegan None True"
+            again = "reserved 3 on AB1: Ann vegan None True"
             await expect(page.get_by_label("Result")).to_have_text(again)
             await expect(page.get_by_label("Versions").first).to_contain_text("2 / 2")
 

@@ -61,9 +61,6 @@ def _copy(source: Mapping[str, Any], target: dict[str, Any], path: list[str]) ->
 
 M = TypeVar("M", bound=BaseModel)
 
-SAMPLE_REQUIRED = "anabranch:sample_required"
-"""The reason of an interrupt that asks the client's model, where others ask the person."""
-
 
 class ElicitId(BaseModel):
     """Names one question among all: no two asks share it, repeated ones included.

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from anabranch._engine import Journal
-from anabranch.agents import request_of
+from anabranch.agents import Question, question_of
 from anabranch.agents._tool_questions import is_in_front_end, stored_with
 from anabranch.chat._bridge.plugin_request import ElicitId
 from anabranch.errors import InvalidArgumentsError
-from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
+from anabranch.messages import ElicitRequest, UrlRequest
 from anabranch.tool import Tool
 from anabranch.tree import Node, Path
 
@@ -37,22 +37,20 @@ class StoredQuestion:
 
     node: Node
     id: ElicitId
-    request: ElicitRequest | UrlRequest | SampleRequest | None
+    request: Question | None
     values: dict[str, Any]
     expires_at: float | None
     journal: Journal | None
     tool_use_id: str
 
     @property
-    def kind(self) -> Literal["elicit", "url", "sample", "call"]:
+    def kind(self) -> Literal["elicit", "url", "call"]:
         """What is asked."""
         match self.request:
             case ElicitRequest():
                 return "elicit"
             case UrlRequest():
                 return "url"
-            case SampleRequest():
-                return "sample"
             case None:
                 return "call"
 
@@ -65,7 +63,7 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
     Raises:
         ToolError: the question comes from a file, and is closed.
     """
-    request = None if is_in_front_end(node) else request_of(node)
+    request = None if is_in_front_end(node) else question_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
     above = path.nodes[: path.nodes.index(node) + 1]
     asked = [each for each in above if each.kind == "question" and _is_of(each, caller_id, use_id)]

@@ -27,7 +27,6 @@ from ag_ui.core import (
 from pydantic import BaseModel, RootModel
 
 from anabranch._asking.answerer import Answerer
-from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._client.agui_connection import (
     PAUSES,
@@ -44,7 +43,6 @@ from anabranch.chat._client.chat_reply import (
     read_text,
 )
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
-from anabranch.chat._client.sample_handler import SampleHandler, sampler_of
 
 TIMEOUT = httpx2.Timeout(30, read=60)
 """A server sends something at least every 15 seconds while a run goes on."""
@@ -67,11 +65,6 @@ class ChatClient:
         headers: further headers of each request, such as the cookie of an application's session.
         otherwise: answers the questions that no plugin is for. Without it, such a question is an
             error, and stays open.
-        on_sample: answers what tools ask a model, where the application leaves that to its clients
-            (``samples_asked=``), with the reply or its text. A plain function runs in a thread. By
-            default ``otherwise`` does, if it can sample.
-        policy: what tools may ask of that model; by default everything. What it refuses is
-            declined; what is to be confirmed is asked of ``otherwise``.
         reconnects: seconds to wait before each attempt to connect again; none for no attempt.
         transport: carries the requests; by default, the network.
 
@@ -79,7 +72,7 @@ class ChatClient:
         ValueError: the URL is none of HTTP, or two plugins are for tools of the same name.
     """
 
-    def __init__(  # noqa: PLR0913 - the options of a client, by keyword
+    def __init__(
         self,
         url: str,
         plugins: Iterable[PluginClient] = (),
@@ -87,8 +80,6 @@ class ChatClient:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
         otherwise: Answerer | None = None,
-        on_sample: SampleHandler | None = None,
-        policy: AnsweringPolicy | None = None,
         reconnects: Sequence[float] = PAUSES,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -96,8 +87,7 @@ class ChatClient:
         self._headers = dict(headers or {})
         if token or in_url:
             self._headers["Authorization"] = f"Bearer {token or in_url}"
-        sampler = sampler_of(otherwise, on_sample, policy, self._base)
-        self._handlers = Handlers(plugins, otherwise, sampler)
+        self._handlers = Handlers(plugins, otherwise)
         self._reconnects = tuple(reconnects)
         self._transport = transport
         self._http: httpx2.AsyncClient | None = None

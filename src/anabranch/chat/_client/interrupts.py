@@ -12,13 +12,11 @@ from pydantic.alias_generators import to_camel
 
 from anabranch._aio import all_of
 from anabranch._asking.answerer import Answerer, AnswerError
-from anabranch._asking.answering_policy import PolicedAnswerer
-from anabranch._text import encodable
 from anabranch.chat._bridge.plugin import PluginClient
-from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, PluginRequest
+from anabranch.chat._bridge.plugin_request import ElicitId, PluginRequest
 from anabranch.chat._client.chat_reply import ChatClientError
 from anabranch.errors import REFUSED
-from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
+from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
 
 class OpenQuestion(BaseModel):
@@ -26,22 +24,21 @@ class OpenQuestion(BaseModel):
 
     id: ElicitId
     interrupt_id: str
-    kind: Literal["elicit", "url", "sample", "call"] = "elicit"
+    kind: Literal["elicit", "url", "call"] = "elicit"
     message: str
     form: dict[str, Any] | None = Field(default=None, alias="schema")
     url: str | None = None
     params: dict[str, Any] = {}
     handoff: JsonValue = None
     context: JsonValue = None
-    sample: JsonValue = None
 
     def as_interrupt(self) -> Interrupt:
         """Return it as the end of a run has it."""
-        shown = self.model_dump(include={"url", "params", "handoff", "context", "sample"})
+        shown = self.model_dump(include={"url", "params", "handoff", "context"})
         ids = {to_camel(name): value for name, value in self.id.model_dump().items()}
         return Interrupt(
             id=self.interrupt_id,
-            reason="input_required" if self.kind != "sample" else SAMPLE_REQUIRED,
+            reason="input_required",
             message=self.message,
             response_schema=self.form,
             metadata={**ids, **shown},
@@ -61,7 +58,6 @@ class _Metadata(BaseModel):
     params: dict[str, Any] = {}
     handoff: JsonValue = None
     context: JsonValue = None
-    sample: SampleRequest | None = None
 
 
 class Handlers:
@@ -70,25 +66,18 @@ class Handlers:
     Args:
         plugins: answer the questions of their tools.
         otherwise: answers the other questions.
-        sampler: answers samples.
 
     Raises:
         ValueError: two plugins are for tools of the same name.
     """
 
-    def __init__(
-        self,
-        plugins: Iterable[PluginClient],
-        otherwise: Answerer | None,
-        sampler: PolicedAnswerer | None,
-    ) -> None:
+    def __init__(self, plugins: Iterable[PluginClient], otherwise: Answerer | None) -> None:
         plugins = list(plugins)
         names = Counter(plugin.tool_name for plugin in plugins)
         if twice := [name for name, count in names.items() if count > 1]:
             raise ValueError(f"Two plugins are for a tool called {twice[0]!r}. Leave one out.")
         self._plugins = {plugin.tool_name: plugin for plugin in plugins}
         self._otherwise = otherwise
-        self._sampler = sampler
 
     async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
         """Return the answers to all of them; their handlers run at the same time.
@@ -115,36 +104,20 @@ class Handlers:
         Raises:
             ChatClientError: there is none.
         """
-        tool = f"the tool {about.tool_name or '?'}"
-        if interrupt.reason == SAMPLE_REQUIRED:
-            if self._sampler is None:
-                raise ChatClientError(
-                    f"No handler is there for what {tool} asks a model: {interrupt.message!r}. Give"
-                    " on_sample=."
-                )
-        elif self._otherwise is None and self._plugin(about) is None:
+        if self._otherwise is None and self._plugin(about) is None:
             raise ChatClientError(
                 f"No handler is there for the question {interrupt.message!r} ({about.key or '?'}"
-                f" of {tool}). Give the tool's plugin, or otherwise=."
+                f" of the tool {about.tool_name or '?'}). Give the tool's plugin, or otherwise=."
             )
 
-    async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply | SampleReply:
+    async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
         """Return the answer to an interrupt; one that is refused is declined."""
         try:
-            if interrupt.reason == SAMPLE_REQUIRED:
-                return await self._sampled(interrupt, about)
             return await self._elicited(interrupt, about)
         except AnswerError as refusal:
             if refusal.code != REFUSED:
                 raise
             return ElicitReply(action="decline")
-
-    async def _sampled(self, interrupt: Interrupt, about: _Metadata) -> SampleReply:
-        assert self._sampler is not None  # noqa: S101 - checked before the first was asked
-        if about.sample is None:
-            raise _unreadable(interrupt)
-        with self._sampler.calling(about.tool_name):
-            return await self._sampler.sample(about.sample, step_id=interrupt.id)
 
     async def _elicited(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
         plugin, message = self._plugin(about), interrupt.message or ""
@@ -187,10 +160,7 @@ def _unreadable(interrupt: Interrupt) -> ChatClientError:
     )
 
 
-def _entry(interrupt: Interrupt, reply: ElicitReply | SampleReply) -> ResumeEntry:
-    if isinstance(reply, SampleReply):
-        payload = encodable(reply.wire())
-        return ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=payload)
+def _entry(interrupt: Interrupt, reply: ElicitReply) -> ResumeEntry:
     if reply.action == "accept":
         return ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=reply.content)
     return ResumeEntry(

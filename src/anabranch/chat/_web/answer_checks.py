@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from anabranch.agents import Agent, FrontEndResult, Reply, TimeOver
 from anabranch.agents._answers import line_at_head
 from anabranch.agents._tool_questions import is_in_front_end
-from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions, read_reply
-from anabranch.elicitation import describe
+from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
@@ -108,10 +105,7 @@ class AnswerChecks:
             raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
         if is_in_front_end(node) and not isinstance(given, FrontEndResult):
             raise AnswerRefusedError("invalid", BY_MESSAGE)
-        try:
-            return CheckedAnswer(node, read_reply(node, given), around)
-        except ValidationError as problem:
-            raise AnswerRefusedError("invalid", f"{describe(problem)}.") from None
+        return CheckedAnswer(node, given, around)
 
     async def _check_time(self, read: CheckedAnswer) -> None:
         """Check that a first answer comes in time, and fits.

@@ -51,7 +51,6 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     limits: TurnLimits | None = None,
     tool_limits: Limits | None = None,
     capabilities: Capabilities | None = None,
-    samples_asked: bool = False,
     token: str | None = None,
     authenticate: Authenticate | None = None,
     hosts: Iterable[str] = LOOPBACK,
@@ -84,7 +83,6 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         tool_limits: of each call of a tool, in addition to the tool's own.
         capabilities: what tools may ask for; by default, everything that the model offers. Tools of
             plugins have the plugin's own rules besides.
-        samples_asked: whether clients answer the tools' samples, as interrupts, instead of the model.
         token: what every request must present, as ``Authorization: Bearer …``, or the page once as
             ``?token=…``. Without it, anyone who reaches the application may use it.
         authenticate: names the principal who makes a request, or returns ``None`` to refuse it, or
@@ -142,7 +140,6 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         limits=limits,
         tool_limits=tool_limits,
         capabilities=capabilities,
-        samples_asked=samples_asked,
         engine=engine,
         max_backlog=max_backlog,
         now=now,

@@ -71,7 +71,6 @@ class Conversations:
         limits: of each turn.
         tool_limits: of each call of a tool, in addition to the tool's own.
         capabilities: what tools may ask for; by default, everything that the model offers.
-        samples_asked: whether clients answer the tools' samples, instead of the model.
         engine: calls the workers that work on runs, any of which may be in another process; by
             default, runs are worked on in this one.
         max_backlog: how many runs may wait for a worker when another begins.
@@ -98,7 +97,6 @@ class Conversations:
         limits: TurnLimits | None = None,
         tool_limits: Limits | None = None,
         capabilities: Capabilities | None = None,
-        samples_asked: bool = False,
         engine: Engine | None = None,
         max_backlog: int | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -124,7 +122,6 @@ class Conversations:
             listener=_report,
             clock=clock,
             calls=calls,
-            samples_asked=samples_asked,
             code_version=code_version,
         )
         self.questions: Questions = Questions(

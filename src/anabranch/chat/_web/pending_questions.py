@@ -24,15 +24,13 @@ from anabranch.agents._branch_states import branch_around
 from anabranch.agents._call_expiry import open_until
 from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._bridge.plugin import PluginServer
-from anabranch.chat._bridge.plugin_request import SAMPLE_REQUIRED, ElicitId, Exposure
+from anabranch.chat._bridge.plugin_request import ElicitId, Exposure
 from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
 from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,
-    SampleReply,
-    SampleRequest,
     UrlRequest,
 )
 from anabranch.tool import Tool
@@ -41,7 +39,7 @@ from anabranch.tree import Navigator, Node, Path
 LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
 """The last time that can be written in every zone."""
 
-SHOWN = ("kind", "url", "params", "handoff", "context", "sample", "goes_on_at", "branch")
+SHOWN = ("kind", "url", "params", "handoff", "context", "goes_on_at", "branch")
 
 
 class PendingQuestion(BaseModel):
@@ -57,7 +55,7 @@ class PendingQuestion(BaseModel):
 
     id: ElicitId
     interrupt_id: str
-    kind: Literal["elicit", "url", "sample", "call"] = "elicit"
+    kind: Literal["elicit", "url", "call"] = "elicit"
     message: str
     form: dict[str, Any] | None = Field(serialization_alias="schema")
     url: str | None = None
@@ -65,7 +63,6 @@ class PendingQuestion(BaseModel):
     params: dict[str, Any]
     handoff: JsonValue = None
     context: JsonValue = None
-    sample: JsonValue = None
     expires_at: float | None = None
     goes_on_at: float | None = None
     branch: dict[str, str] | None = None
@@ -198,7 +195,6 @@ class Questions:
             params=values.get("params", {}),
             handoff=values.get("handoff"),
             context=asked.context if asked else None,
-            sample=request.wire() if isinstance(request, SampleRequest) else None,
             expires_at=None if until > LATEST else until,
             goes_on_at=goes_on_at,
             branch=None if start is None else named_branch(start),
@@ -207,8 +203,6 @@ class Questions:
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
         """Return what is wrong with an accepted answer, field by field."""
-        if isinstance(reply, SampleReply):
-            return _wrong_numbers({"": reply.wire()})
         if isinstance(reply, FrontEndResult):
             return []
         return errors_in(question.form, reply)
@@ -244,7 +238,7 @@ def _as_interrupt(question: PendingQuestion) -> Interrupt:
     return Interrupt(
         id=question.interrupt_id,
         subagent_run_id=None if question.branch is None else question.branch["id"],
-        reason="input_required" if question.kind != "sample" else SAMPLE_REQUIRED,
+        reason="input_required",
         message=question.message,
         response_schema=question.form,
         expires_at=_as_time(question.expires_at),
@@ -260,16 +254,3 @@ def _as_interrupt(question: PendingQuestion) -> Interrupt:
 
 def _as_time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def read_reply(question: Node, reply: ElicitReply | FrontEndResult) -> Reply:
-    """Return ``reply`` as the question takes it: what a model says, if that was asked.
-
-    Raises:
-        ValueError: the content is no reply of a model.
-    """
-    if isinstance(reply, FrontEndResult):
-        return reply
-    if question.data.get("kind") == "sample" and reply.action == "accept":
-        return SampleReply.model_validate(reply.content or {})
-    return reply

@@ -9,7 +9,6 @@ import { OwnForm } from "./own_form.mjs";
 import { isComposing } from "./typing.mjs";
 
 const AGAIN = [1000, 2000, 5000, 10_000]; // milliseconds until an answer that was not sent is sent again
-const REPLY = { properties: { text: { type: "string", title: "Reply", maxLength: 1e6 } }, required: ["text"] };
 
 /**
  * @param question as /pending has it
@@ -18,8 +17,7 @@ const REPLY = { properties: { text: { type: "string", title: "Reply", maxLength:
  * @param onAnswer takes {interrupt_id, action, content}; its promise is rejected with a Refused
  */
 export function Question({ question, place = [], takesFocus = false, onAnswer }) {
-  const { interrupt_id: id, sample, url } = question;
-  const schema = sample ? REPLY : question.schema;
+  const { interrupt_id: id, schema, url } = question;
   const [errors, setErrors] = useState({});
   const [problem, setProblem] = useState("");
   const [sending, setSending] = useState(false);
@@ -40,8 +38,7 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
     if (!attempt) setProblem("");
     setErrors({});
     try {
-      const reply = sample && given ? { content: { type: "text", ...given }, model: "person" } : given;
-      await onAnswer({ interrupt_id: id, action, content: reply });
+      await onAnswer({ interrupt_id: id, action, content: given });
       drafts.write(id, undefined);
     } catch (error) {
       if (gone.current) return; // who left the question does not answer it
@@ -59,8 +56,8 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
     }
   };
   return html`<section class="question" aria-label=${question.message} aria-busy=${sending} tabindex="-1" ref=${box}>
-    <p class="asks"><b>${question.id.tool_name}</b> asks${sample && " the model: answer in its place"}${place.length > 0 && html`, in the branch <strong>${place.join(" › ")}</strong>`}</p>
-    ${sample ? html`<${Asked} ...${sample} />` : html`<${Markdown} text=${question.message} />`}
+    <p class="asks"><b>${question.id.tool_name}</b> asks${place.length > 0 && html`, in the branch <strong>${place.join(" › ")}</strong>`}</p>
+    <${Markdown} text=${question.message} />
     ${url && html`<${Link} url=${url} />`}
     ${question.goes_on_at
       ? html`<p class="hint">Without an answer, it goes on at ${moment(question.goes_on_at * 1000)}.</p>`
@@ -94,13 +91,6 @@ function Link({ url }) {
   const safe = /^https?:/i.test(url);
   return html`<p class="url">It asks you to open ${safe ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<code>${url}</code>`}</p>`;
 }
-
-/** What a tool has asked a model, message by message. */
-const Asked = ({ systemPrompt, messages }) =>
-  html`<pre tabindex="0" aria-label="What is asked">${[{ role: "system", content: systemPrompt }, ...messages]
-    .filter(({ content }) => content)
-    .map(({ role, content }) => `${role}: ${[content].flat().map((each) => each.text ?? each.type ?? each).join("\n")}`)
-    .join("\n\n")}</pre>`;
 
 /** A form that calls a tool: its parameters, and what was wrong with them. */
 export function Call({ name, input_schema, onCall }) {

@@ -170,7 +170,7 @@ function Answer({ node }) {
   try {
     fields = Object.entries(JSON.parse(text));
   } catch {
-    return html`<p>${node.action === "accept" ? "Accepted" : text}</p>`; // a link, or what a model would have said
+    return html`<p>${node.action === "accept" ? "Accepted" : text}</p>`; // a link
   }
   return fields.length ? html`<${Fields} fields=${fields} />` : html`<p>Accepted</p>`;
 }

@@ -174,3 +174,7 @@ def shape(tree: Tree) -> list[Any]:
         ]
 
     return below(None)
+
+
+class Confirm(BaseModel):
+    ok: bool

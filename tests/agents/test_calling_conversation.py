@@ -3,8 +3,8 @@
 from anabranch import BranchContext, tool
 from anabranch.messages import ElicitReply, Message, SampleReply, SampleRequest
 from anabranch.testing import calls
+from tests.agents.asking import Confirm
 from tests.agents.harness import Answering, faults, fork, heard, set_up
-from tests.agents.test_interrupted_tools import Confirm
 
 SEEN: list[tuple[tuple[Message, ...], str | None]] = []
 

@@ -3,20 +3,16 @@
 import asyncio
 
 import pytest
-from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch.agents import CallStore, Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
+from tests.agents.asking import Confirm
 from tests.agents.harness import Answering, Setting, results_in, set_up
 from tests.durable.stores import Modelled
 
 YES = ElicitReply(action="accept", content={"ok": True})
-
-
-class Confirm(BaseModel):
-    ok: bool
 
 
 class Hall:

@@ -15,10 +15,11 @@ from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.testing import ManualClock
 from anabranch.tree import Node
 from tests.agents.harness import Answering, Setting, set_up
-from tests.agents.test_remote_tools import OTHER, found, listing, outcome_of, result_of, using
+from tests.agents.remote import OTHER, listing, outcome_of, result_of, using
 from tests.mcp.harness import serving
 
-__all__ = ["found"]
+pytestmark = pytest.mark.usefixtures("found")
+
 
 ERAS = ["handshake", "auto"]
 FEW = RemoteLimits(

@@ -23,7 +23,7 @@ from anabranch.testing import MockModel
 from anabranch.tree import Node, tree_to_json
 from tests.agents.harness import Answering
 from tests.agents.memory import MemoryTrees
-from tests.agents.test_remote_tools import OTHER, using
+from tests.agents.remote import OTHER, using
 from tests.mcp.harness import ROOT, asgi, http, serving
 
 ERAS = ["handshake", "auto"]

@@ -16,49 +16,23 @@ import mcp_types as types
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.stdio import get_default_environment
-from mcp.server import Server
 from mcp.server.mcpserver import Context, MCPServer
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
 from anabranch.mcp import _tool_link
-from anabranch.messages import FileBlock, ResultBlock, SampleRequest, ToolResultBlock
-from anabranch.testing import calls as calling
-from tests.agents.harness import Setting, set_up
-from tests.mcp.harness import ROOT, asgi, http, serving
-from tests.mcp.test_lost_connections import KINDS, Lossy, booking
+from anabranch.messages import FileBlock, SampleRequest
+from tests.agents.harness import set_up
+from tests.agents.remote import OTHER, listing, outcome_of, result_of, using
+from tests.mcp.harness import asgi, http, serving
+from tests.mcp.lossy import KINDS, Lossy, booking
+
+pytestmark = pytest.mark.usefixtures("found")
 
 ERAS = ["handshake", "auto"]
-OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
 SET_BY_STARTING = {"LC_CTYPE", "PWD", "SHLVL", "__CF_USER_TEXT_ENCODING"}
 """Variables that a shell, an interpreter or a system adds to those of a new process."""
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
-
-
-def using(name: str, **arguments: Any) -> Any:
-    """A model that calls one tool, and then repeats what it returned."""
-
-    def decide(request: SampleRequest) -> Any:
-        last = request.messages[-1].content[0]
-        if isinstance(last, ToolResultBlock):
-            return "done"
-        return calling(("use", name, arguments))
-
-    return decide
-
-
-async def result_of(setting: Setting) -> tuple[tuple[ResultBlock, ...], bool]:
-    """What the one tool returned, and whether it failed."""
-    node = await setting.say("go")
-    path = await setting.agent.store.path(node.id)
-    [result] = path.results.values()
-    return result.content, result.is_error
-
-
-async def outcome_of(source: RemoteTools, name: str, **arguments: Any) -> tuple[str, bool]:
-    setting = await set_up(using(name, **arguments), tools=[source])
-    content, failed = await result_of(setting)
-    return "".join(part.text for part in content if part.type == "text"), failed
 
 
 @tool
@@ -68,12 +42,6 @@ async def count(ctx: BranchContext, to: int) -> str:
         await ctx.notify(f"at {number}", number, to)
         await ctx.log("info", f"after {number}")
     return f"counted to {to}"
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands find the servers of these tests."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @asynccontextmanager
@@ -249,17 +217,6 @@ async def test_samples_count_within_the_limits_of_the_turn(era: Any) -> None:
 
 
 # -- names and lists -----------------------------------------------------------------------------
-
-
-def listing(name: str, *tools: types.Tool) -> Server[Any]:
-    async def listed(_ctx: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=list(tools))
-
-    async def called(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        text = types.TextContent(type="text", text=f"{name}: {params.name}")
-        return types.CallToolResult(content=[text])
-
-    return Server(name, on_list_tools=listed, on_call_tool=called)
 
 
 def plain(name: str, schema: Any = None) -> types.Tool:

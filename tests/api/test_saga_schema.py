@@ -6,7 +6,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.api import saga_schema
-from tests.sagas.test_saga_methods import FIRST, MESSAGE_2, MESSAGE_4, MESSAGE_6, SECOND
+from tests.sagas.proposal import FIRST, MESSAGE_2, MESSAGE_4, MESSAGE_6, SECOND
 
 HOW = "the models of sagas have changed; if that is meant, run `make api` and commit what it writes"
 

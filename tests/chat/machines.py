@@ -158,3 +158,9 @@ async def open_runs(here: Machines) -> list[tuple[str, int]]:
     found = await open_work(events, here.clock.now(), 10)
     await events.close()
     return [(each.state, each.attempt) for each in found]
+
+
+async def ends(process: Conversations) -> list[str]:
+    found = await events_of(process)
+    check_branches(found)
+    return [each["outcome"]["type"] for each in found if each["type"] == "RUN_FINISHED"]

@@ -16,7 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.tool import Tool
 from anabranch.tree import Node, Ref, Result
 from tests.agents.memory import MemoryTrees
-from tests.chat.test_calls_room import accepted, later
+from tests.chat.recorded import accepted, later
 from tests.chat.web import browsing, message, resume, run, types_of
 from tests.durable.stores import Modelled
 from tests.recorded.trips import CALL, Seats, played

@@ -11,10 +11,10 @@ import pytest
 
 from anabranch.chat import make_chat_app
 from tests.agents.memory import MemoryTrees
+from tests.chat.recorded import accepted, later
 from tests.chat.web import browsing, message, model, reserve, run
-from tests.durable.harness import Desk
 from tests.durable.stores import Modelled
-from tests.recorded.trips import CALL, DONE, desk, played, trip
+from tests.recorded.trips import CALL, DONE, played, trip
 
 
 @pytest.fixture(autouse=True)
@@ -36,17 +36,6 @@ async def room(
 
 async def nobody(_: Any) -> None:
     """Let no one in."""
-
-
-def later(**arguments: Any) -> Desk:
-    """Return a desk whose calls have not expired by the clock of the application."""
-    at = desk(**arguments)
-    at.clock.advance(4e9)
-    return at
-
-
-def accepted(number: Any, step_id: str = "seats") -> dict[str, Any]:
-    return {"step_id": step_id, "action": "accept", "content": {"number": number}}
 
 
 async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:

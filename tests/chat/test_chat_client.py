@@ -16,10 +16,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from ag_ui.core import CustomEvent, Event, EventType, ToolCallResultEvent
+from ag_ui.core import CustomEvent, Event, EventType
 
 from anabranch import Accepted, BranchContext, Cancelled, Declined, ElicitResult, tool
-from anabranch.agents import Absent, Question
 from anabranch.chat import (
     ChatClient,
     ChatClientError,
@@ -28,9 +27,10 @@ from anabranch.chat import (
     make_chat_app,
     make_plugin,
 )
-from anabranch.messages import ElicitReply, ElicitRequest
+from anabranch.messages import ElicitRequest
 from anabranch.stores import open_run_events, open_tree_store
 from tests.agents.memory import MemoryTrees
+from tests.chat.answerers import Desk, results
 from tests.chat.web import SEAT, Seat, model, reserve, serving
 from tests.lost_events import lose_events
 from tests.patience import PATIENCE
@@ -47,11 +47,6 @@ def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:
         return answer
 
     return make_plugin(reserve).on(SEAT, handler).build().client, requests
-
-
-def results(events: Iterable[Event]) -> list[object]:
-    """What tools returned."""
-    return [each.content for each in events if isinstance(each, ToolCallResultEvent)]
 
 
 def values(events: Iterable[Event], name: str) -> list[Any]:
@@ -113,18 +108,6 @@ async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
         right, _ = plugin(Accepted(Seat(row=2)))
         assert (await ChatClient(url, [right]).go_on("t1")).text == "Done."
         assert (await ChatClient(url, [right]).go_on("t1")).text == ""  # nothing is open
-
-
-class Desk(Absent):
-    """Answers what no plugin is for."""
-
-    def __init__(self, content: dict[str, Any] | None) -> None:
-        self.reply = ElicitReply(action="accept", content=content)
-        self.asked: list[tuple[Question, str]] = []
-
-    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        self.asked.append((question, step_id))
-        return self.reply
 
 
 async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None:

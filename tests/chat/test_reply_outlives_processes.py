@@ -11,11 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.chat.test_worker_processes import Fleet
+from tests.chat.fleet import Fleet
 from tests.chat.web import message, types_of
+from tests.models.harness import ANTHROPIC, FIRST_WORDS
 from tests.models.provider_server import Say, provider_server
-from tests.models.test_streams import FIRST_WORDS
-from tests.models.test_wire import ANTHROPIC
 from tests.postgres import Server
 
 LOST, WHOLE = "It will rain in Rome.", "The sun shines in Rome."

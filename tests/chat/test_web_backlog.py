@@ -14,8 +14,7 @@ from anabranch.cli import main
 from anabranch.engines import InProcessEngine
 from anabranch.stores import RunEvents, open_run_events
 from tests.agents.memory import MemoryTrees
-from tests.chat.test_web_events import process
-from tests.chat.test_web_processes import Held, until_said
+from tests.chat.shared_runs import Held, process, until_said
 from tests.chat.web import message, model, on_both_databases, resume, run
 from tests.durable.stores import Modelled
 

@@ -18,7 +18,7 @@ from anabranch.errors import StoreError
 from anabranch.tree import NO_RESULT, Node, Thread
 from tests.agents.asking import deciding
 from tests.chat.machines import Machines as Branching
-from tests.chat.test_web_sleeping import Machines, ends_of
+from tests.chat.sleepers import Machines, ends_of
 from tests.diary import DONE, forget, note
 
 pytestmark = pytest.mark.usefixtures("nothing_done")

@@ -26,8 +26,7 @@ from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Surroundings, Thread, TreeStore
 from tests.agents.asking import deciding, forks
 from tests.chat.machines import Noting, check, events_of
-from tests.chat.test_web_sleeping import DAY
-from tests.chat.test_web_timed_questions import ROW, seat
+from tests.chat.sleepers import DAY, ROW, seat
 from tests.diary import DONE
 from tests.randomised import SEED, times
 

@@ -26,7 +26,7 @@ from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
-from tests.chat.test_web_events import named
+from tests.chat.web import named
 
 RENEWED_EVERY = SECONDS / 3
 STEP = 0.0005

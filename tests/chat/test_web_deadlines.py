@@ -18,8 +18,7 @@ from anabranch.testing import ManualClock, MockModel
 from anabranch.testing import calls as calling
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.test_web_sleeping import DAY
-from tests.chat.test_web_timed_questions import seat
+from tests.chat.sleepers import DAY, seat
 from tests.chat.web import SEAT, browsing, message, reserve, resume, run
 from tests.diary import DONE
 from tests.durable.stores import Modelled

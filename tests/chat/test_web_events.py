@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import httpx2
@@ -22,18 +22,11 @@ from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
-from anabranch.stores import open_run_events, open_tree_store
+from anabranch.stores import open_run_events
 from anabranch.testing import ManualClock
-from tests.chat.web import browsing, events_in, message, numbers_of, on_both_databases, run
+from tests.chat.shared_runs import process
+from tests.chat.web import events_in, message, named, numbers_of, on_both_databases, run
 from tests.lost_events import lose_events
-
-
-@asynccontextmanager
-async def process(url: str, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A web application with a connection of its own to the store, as another process has it."""
-    store = open_tree_store(url)
-    async with browsing(store=store, closes_store=True, **options) as client:
-        yield client
 
 
 async def follow(
@@ -191,10 +184,6 @@ class Failing:
 
     def __getattr__(self, method: str) -> Any:
         return getattr(self._good, method)
-
-
-def named(*names: str) -> list[CustomEvent]:
-    return [CustomEvent(name=name, value=None) for name in names]
 
 
 async def names_in(events: RunEvents, last: int) -> list[str]:

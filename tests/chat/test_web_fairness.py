@@ -16,10 +16,9 @@ from anabranch.testing import MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.test_web_events import process
-from tests.chat.test_web_owners import ANN, BO, known
-from tests.chat.test_web_sleeping import Machines
-from tests.chat.test_web_workers import accepted
+from tests.chat.callers import ANN, BO, known
+from tests.chat.shared_runs import accepted, process
+from tests.chat.sleepers import Machines
 from tests.chat.web import message, model
 
 

@@ -10,7 +10,7 @@ from anabranch.testing import MockModel, calls
 from anabranch.tree import Tree, draw, to_markdown, to_mermaid
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, reserve, resume, run
-from tests.folding.test_agent import heard
+from tests.folding.harness import heard
 
 FOR_THE_MODEL = [
     "branch_return",

@@ -11,11 +11,10 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.folding import BranchService
 from anabranch.messages import SampleRequest
 from anabranch.testing import calls
-from tests.chat.machines import Machines, events_of
-from tests.chat.test_web_sleeping_branches import ends
-from tests.chat.test_web_timed_questions import seat
+from tests.chat.machines import Machines, ends, events_of
+from tests.chat.sleepers import seat
 from tests.chat.web import reserve
-from tests.folding.test_agent import heard
+from tests.folding.harness import heard
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 

@@ -17,68 +17,9 @@ import sqlalchemy as sa
 
 from anabranch.stores._call_tables import CALL
 from anabranch.stores._event_tables import RUN
+from tests.chat.fleet import SCRIPT, TOOLS, until_ended
 from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.patience import PATIENCE
-
-TOOLS = '''
-import os
-import signal
-import time
-from pathlib import Path
-
-from pydantic import BaseModel
-
-from anabranch import Accepted, BranchContext, tool
-
-LEDGER = Path(__file__).with_name("ledger")
-
-
-class Seat(BaseModel):
-    row: int
-
-
-def die(when: str) -> None:
-    """Kill this process where a file says so."""
-    fatal = LEDGER.with_name(when)
-    if fatal.exists():
-        fatal.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def note(what: str, key: str) -> str:
-    """Make one effect, when no file holds it up any more."""
-    while LEDGER.with_name(f"held-{what}").exists():
-        time.sleep(0.01)
-    die(f"before-{what}")
-    with LEDGER.open("a", encoding="utf-8") as file:
-        file.write(f"{what} {key}\\n")
-    die(f"after-{what}")
-    return what
-
-
-@tool
-async def travel(ctx: BranchContext, to: str, asks: bool = True) -> str:
-    """Reserve, ask, and book."""
-    await ctx.step(note, f"reserve-{to}", ctx.idempotency_key)
-    await ctx.log("info", f"reserved {to}")
-    row = "any"
-    if asks:
-        answer = await ctx.elicit(Seat, f"Which row to {to}?")
-        row = str(answer.content.row) if isinstance(answer, Accepted) else answer.action
-    await ctx.step(note, f"book-{to}", ctx.idempotency_key)
-    return f"booked {to} in row {row}"
-'''
-
-FORK = {"prompts": ["take Rome", "take Oslo", "stay"], "allow_work": True}
-SCRIPT: list[dict[str, Any]] = [
-    {"when": "branches completed", "text": "All is done."},
-    {"when": "booked", "text": "It is booked.", "repeat": True},
-    {"when": "take Rome", "tool_calls": [{"name": "travel", "arguments": {"to": "Rome"}}]},
-    {"when": "take Oslo", "tool_calls": [{"name": "travel", "arguments": {"to": "Oslo"}}]},
-    {"when": "stay", "text": "I stay."},
-    {"when": "fork", "tool_calls": [{"name": "branch_self", "arguments": FORK}]},
-    {"when": "go", "tool_calls": [{"name": "travel", "arguments": {"to": "Bonn", "asks": False}}]},
-]
 
 
 class Web:
@@ -129,18 +70,6 @@ async def pending(client: httpx2.AsyncClient) -> dict[str, str]:
 
 def row(interrupt_id: str, number: int) -> dict[str, Any]:
     return {"interrupt_id": interrupt_id, "action": "accept", "content": {"row": number}}
-
-
-async def until_ended(client: httpx2.AsyncClient, after: int, ends: int) -> list[str]:
-    """Return the events of a thread after one of them, until so many runs have ended."""
-    text = ""
-    async with client.stream("GET", f"/threads/t1/events?after={after}") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            whole = text[: text.rindex("\n\n") + 2] if "\n\n" in text else ""
-            if types_of(events_in(whole)).count("RUN_FINISHED") == ends:
-                return whole.split("\n\n")[:-1]
-    raise AssertionError(text)
 
 
 async def killed(web: Web, when: str, said: str) -> None:

@@ -24,6 +24,7 @@ from anabranch.testing import MockModel
 from anabranch.tree import Thread, tree_to_json
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
+from tests.chat.callers import ANN, BO, known
 from tests.chat.web import (
     browsing,
     decide,
@@ -38,7 +39,6 @@ from tests.chat.web import (
 from tests.patience import PATIENCE
 from tests.suites.expectations import opened
 
-ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NEITHER = {
     "GET /memories",
     "GET /tools",
@@ -57,10 +57,6 @@ BODIES: Mapping[str, Any] = {
     "POST /agui": resume({"interruptId": "QUESTION", "status": "cancelled"}, thread="THREAD"),
 }
 """What names a thread in its body, or needs one."""
-
-
-async def known(request: Request) -> str | None:
-    return request.headers.get("x-user")
 
 
 def routes_of(app: Any) -> list[tuple[str, str]]:

@@ -3,45 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-import httpx2
-
-from anabranch.messages import SampleReply
-from anabranch.testing import MockModel, calls
-from tests.chat.test_web_events import process
+from tests.chat.shared_runs import Held, process, until_said
 from tests.chat.web import message, on_both_databases, run
-
-
-class Held:
-    """A model that says one word, and then waits until it may go on."""
-
-    def __init__(self) -> None:
-        self.go_on = asyncio.Event()
-        self.cancelled = asyncio.Event()
-
-    async def _reply(self) -> AsyncIterator[str | SampleReply]:
-        yield "Well, "
-        try:
-            await self.go_on.wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-        yield calls(text="Well, yes.")
-
-    def model(self) -> MockModel:
-        return MockModel(lambda _: self._reply())
-
-
-async def until_said(client: httpx2.AsyncClient) -> None:
-    """Wait until the model has said its first word."""
-    text = ""
-    async with client.stream("GET", "/threads/t1/events?after=0") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            if '"delta"' in text:
-                return
 
 
 @on_both_databases

@@ -3,121 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 import pytest
 
-from anabranch import BranchContext, tool
 from anabranch.chat._web.conversation import Conversation
-from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.open_work import cancel, open_work
+from anabranch.chat._web.open_work import cancel
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.upkeep import RETAINED
-from anabranch.messages import SampleReply, SampleRequest
-from anabranch.stores import open_run_events, open_stores
-from anabranch.testing import ManualClock, MockModel, calls
+from anabranch.stores import open_run_events
 from anabranch.tree import Thread
-from tests.agents.harness import heard
-from tests.chat.machines import Noting
+from tests.chat.sleepers import DAY, WEEK, Machines, ends_of, events_of
 from tests.chat.web import on_both_databases
-from tests.diary import DONE, forget, note
+from tests.diary import DONE
 
-DAY = 86_400.0
-WEEK = 7 * DAY
 pytestmark = pytest.mark.usefixtures("nothing_done")
-
-
-@tool
-async def remind(ctx: BranchContext, days: int = 7) -> str:
-    """Note something, and remind of it after some days."""
-    noted = await ctx.step(note, "milk", undo=forget)
-    await ctx.sleep(days * DAY)
-    await ctx.step(note, "woken")
-    return f"Remember: {noted}"
-
-
-@tool
-async def poll(ctx: BranchContext) -> str:
-    """Look three times, an hour apart."""
-    for look in ("first", "second", "third"):
-        await ctx.step(note, look)
-        await ctx.sleep(3600.0)
-    return "looked"
-
-
-@tool
-async def work(ctx: BranchContext) -> str:
-    """Work until it is stopped."""
-    await ctx.step(note, "begun", undo=forget)
-    await ctx.log("info", "working")
-    await ctx.step(asyncio.Event().wait, name="work")
-    return "never"
-
-
-def decide(request: SampleRequest) -> SampleReply:
-    """Call the tools that the person names."""
-    uses: list[tuple[str, str, dict[str, Any]]] = []
-    uses += [(f"use_{name}", name, {}) for name in heard(request).split()]
-    return calls(*uses) if uses else calls(text="Done.")
-
-
-class Machines:
-    """Processes one after the other, or at once, on the same store."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.clock = ManualClock()
-        self.engine = Noting()
-
-    @asynccontextmanager
-    async def process(
-        self, tools: Sequence[Any] = (remind, poll, work), **options: Any
-    ) -> AsyncGenerator[Conversations]:
-        stored, trees = open_stores(self.url)
-        model = MockModel(decide)
-        conversations = Conversations(
-            trees, model, tools, calls=stored, engine=self.engine, clock=self.clock, **options
-        )
-        try:
-            yield conversations
-        finally:
-            await conversations.close()
-            await stored.close()
-            await trees.close()
-
-    async def begun(self, process: Conversations, text: str) -> Conversation:
-        """A conversation whose first run has come as far as it can."""
-        conversation = await process.begin(Thread("t1", self.clock.now()))
-        assert conversation is not None
-        await conversation.say(text, "r1")
-        await process.advance(self.engine.wakes[-1])
-        return conversation
-
-    async def open(self, process: Conversations) -> Conversation:
-        found = await process.find("t1", None)
-        assert found is not None
-        return found
-
-    async def held(self) -> str | None:
-        """Who has the thread: a run, or what is to be done at a time."""
-        events = open_run_events(self.url)
-        found = await events.holder("t1", 0.0)
-        await events.close()
-        return found
-
-    async def work(self) -> list[tuple[str, str, int, float]]:
-        events = open_run_events(self.url)
-        found = await open_work(events, self.clock.now(), 10)
-        await events.close()
-        return [(each.run, each.state, each.attempt, each.until) for each in found]
-
-
-async def events_of(conversation: Conversation) -> list[dict[str, Any]]:
-    return [json.loads(each) for each in await conversation.log.read(0)]
 
 
 async def until_both(conversation: Conversation) -> None:
@@ -128,11 +29,6 @@ async def until_both(conversation: Conversation) -> None:
             seen += b"".join(events)
             if b"anabranch.sleep" in seen and b"anabranch.notice" in seen:
                 return
-
-
-async def ends_of(conversation: Conversation) -> list[str]:
-    events = await events_of(conversation)
-    return [each["outcome"]["type"] for each in events if each["type"] == "RUN_FINISHED"]
 
 
 @on_both_databases

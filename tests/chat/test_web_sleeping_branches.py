@@ -10,9 +10,8 @@ from anabranch.chat._web.conversations import Conversations
 from anabranch.messages import SampleReply
 from anabranch.testing import calls
 from tests.agents.asking import deciding, forks
-from tests.chat.machines import Machines, check_branches, events_of, open_runs
-from tests.chat.test_web_sleeping import WEEK, poll, remind
-from tests.chat.test_web_timed_questions import ROW, seat
+from tests.chat.machines import Machines, ends, open_runs
+from tests.chat.sleepers import ROW, WEEK, poll, remind, seat
 from tests.diary import DONE
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
@@ -54,12 +53,6 @@ class Sleeping(Machines):
         assert found is not None
         await found.answer({question.id: ROW}, run)
         await self.due(process)
-
-
-async def ends(process: Conversations) -> list[str]:
-    found = await events_of(process)
-    check_branches(found)
-    return [each["outcome"]["type"] for each in found if each["type"] == "RUN_FINISHED"]
 
 
 async def test_an_answer_is_taken_up_at_once_in_a_branch_that_sleeps(url: str) -> None:

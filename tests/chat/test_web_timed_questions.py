@@ -5,47 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, tool
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.messages import ElicitReply
-from tests.chat.test_web_sleeping import (
-    DAY,
-    WEEK,
-    Machines,
-    ends_of,
-    events_of,
-    remind,
-)
-from tests.diary import DONE, forget, note
+from tests.chat.sleepers import DAY, ROW, WEEK, Machines, ends_of, events_of, remind, seat
+from tests.diary import DONE
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
-
-
-class Seat(BaseModel):
-    row: int
-
-
-@tool
-async def seat(ctx: BranchContext, limit_first: bool = False) -> str:
-    """Hold a seat, and ask for a row; after a day, take any."""
-    await ctx.step(note, "held", undo=forget)
-    asking, limit = ctx.elicit(Seat, "Which row?"), ctx.sleep(DAY)
-    if limit_first:
-        answer = await ctx.race(limit, asking)
-    else:
-        answer = await ctx.race(asking, limit)
-    row = f"row {answer.content.row}" if isinstance(answer, Accepted) else "any row"
-    return await ctx.step(note, row)
 
 
 TOOLS = (remind, seat)
 both_orders = pytest.mark.parametrize(
     "said", ["seat", "/seat limit_first=true"], ids=["ask", "limit"]
 )
-ROW = ElicitReply(action="accept", content={"row": 7})
 
 
 async def asked(conversation: Conversation) -> dict[str, Any]:

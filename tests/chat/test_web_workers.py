@@ -23,9 +23,8 @@ from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.test_web_events import process
-from tests.chat.test_web_processes import Held, until_said
-from tests.chat.web import events_in, message, reserve, run, types_of
+from tests.chat.shared_runs import Held, accepted, ended, process, until_said
+from tests.chat.web import message, reserve, run, types_of
 
 
 def model() -> MockModel:
@@ -36,24 +35,6 @@ def model() -> MockModel:
         return f"You said {said}." if said else "Done."
 
     return MockModel(reply)
-
-
-async def accepted(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
-    """Send a run to a process that does not work on it."""
-    response = await client.post("/agui", json=body, headers={"Accept": "application/json"})
-    assert response.status_code == 202, response.text
-
-
-async def ended(client: httpx2.AsyncClient, thread: str = "t1") -> list[dict[str, Any]]:
-    """Return the events of a thread, up to the first end of a run."""
-    text = ""
-    async with client.stream("GET", f"/threads/{thread}/events?after=0") as response:
-        async for piece in response.aiter_text():
-            text += piece
-            events = events_in(text[: text.rfind("\n\n") + 1])
-            if events and events[-1]["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
-                return events
-    raise AssertionError(text)
 
 
 def said(events: list[dict[str, Any]]) -> str:

@@ -2,80 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-import sys
-from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx2
-import psycopg
 import pytest
 
+from tests.chat.fleet import Fleet, until_ended
 from tests.chat.machines import check_branches
-from tests.chat.test_web_killed import SCRIPT, TOOLS, until_ended
 from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.postgres import Server
-
-
-class Fleet:
-    """Web processes and workers over the same store, with DBOS between them.
-
-    Their model has a script, unless ``model`` is another.
-    """
-
-    def __init__(self, folder: Path, url: str, model: str = "") -> None:
-        self.folder = folder
-        self.url = url
-        self.model = model or f"script:{folder / 'script.json'}"
-        (folder / "tools.py").write_text(TOOLS)
-        (folder / "script.json").write_text(json.dumps(SCRIPT))
-
-    @asynccontextmanager
-    async def _process(self, command: str, *options: str) -> AsyncGenerator[tuple[Process, str]]:
-        """A process that has written a line; it is killed at the end, if it still runs."""
-        given = ["--store", self.url, "--engine", "dbos"]
-        given += ["--model", self.model, *options]
-        started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "anabranch", command, str(self.folder / "tools.py")),
-            *given,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            assert started.stderr is not None
-            yield started, (await started.stderr.readline()).decode()
-        finally:
-            if started.returncode is None:
-                started.kill()
-            await started.communicate()
-
-    @asynccontextmanager
-    async def web(self) -> AsyncGenerator[tuple[Process, httpx2.AsyncClient]]:
-        async with self._process("web", "--port", "0") as (process, line):
-            address = line.rpartition(" ")[2].strip()
-            async with httpx2.AsyncClient(base_url=address, timeout=120) as client:
-                yield process, client
-
-    @asynccontextmanager
-    async def worker(self, concurrency: int = 4) -> AsyncGenerator[Process]:
-        options = ("--concurrency", str(concurrency), "--grace", "120")
-        async with self._process("worker", *options) as (process, line):
-            assert line == f"The worker takes runs, {concurrency} at a time.\n"
-            yield process
-
-    def let_leases_run_out(self) -> None:
-        """Give up what killed processes had a right to, as time would."""
-        with psycopg.connect(self.url, autocommit=True) as store:
-            store.execute("UPDATE anabranch_call SET leased_until = 1 WHERE owner IS NOT NULL")
-            store.execute("UPDATE anabranch_run SET leased_until = 1 WHERE owner IS NOT NULL")
-
-    def effects(self) -> list[str]:
-        """What was done, in its order."""
-        lines = (self.folder / "ledger").read_text().splitlines()
-        return [line.partition(" ")[0] for line in lines]
 
 
 async def test_a_run_outlives_its_web_process_and_its_worker(

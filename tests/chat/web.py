@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from ag_ui.core import CustomEvent
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp
 
@@ -123,3 +124,7 @@ def numbers_of(sent: Iterable[str]) -> list[int]:
 
 def types_of(events: Iterable[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events if event["type"] != "CUSTOM"]
+
+
+def named(*names: str) -> list[CustomEvent]:
+    return [CustomEvent(name=name, value=None) for name in names]

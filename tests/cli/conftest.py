@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.chats import Desk
+
 SERVED = Path(__file__).with_name("served.py")
 
 
@@ -34,3 +36,25 @@ def url() -> Iterator[str]:
         assert server.wait() == 0
         # The last client's connection may still be open for the server.
         assert all(line.startswith("Stopping: ") for line in server.stderr)
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("ANABRANCH_MODEL", raising=False)
+    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
+    return Desk(tmp_path, capsys)
+
+
+@pytest.fixture
+def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the tests load is gone afterwards, and never compiled to a file."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = dict(sys.modules)
+    yield
+    for name in sys.modules.keys() - before.keys():
+        if name in {"tools", "words"}:
+            del sys.modules[name]

@@ -3,100 +3,15 @@
 import json
 import signal
 import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anabranch import Limits
 from anabranch._terminal.interrupts import STILL_RUNNING
-from anabranch.cli import main
 from anabranch.cli._chat_parts import ChatOptions, command_to_go_on
+from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
-
-TARGET = str(Path(__file__).with_name("chatted.py"))
-REPLIES: list[dict[str, Any]] = [
-    {"when": "book", "tool_calls": [{"name": "book", "arguments": {"place": "Ulm"}}]},
-    {
-        "when": "fork",
-        "text": "I fork.",
-        "tool_calls": [{"name": "branch_self", "arguments": {"prompts": ["east", "west"]}}],
-    },
-    {"when": "hang", "text": "I wait.", "tool_calls": [{"name": "hang"}]},
-    {"when": "east", "text": "Sunrise."},
-    {"when": "west", "text": "Sunset."},
-    {"when": "Why", "text": "Because."},
-    {"text": "All right.", "repeat": True},
-]
-
-
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-class Desk:
-    """A folder with a store, a model, and a data directory; chats happen in it."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self._capsys = capsys
-        (folder / "model.json").write_text(json.dumps(REPLIES))
-
-    @property
-    def model(self) -> list[str]:
-        return ["--model", f"script:{self.folder / 'model.json'}"]
-
-    def run(self, *arguments: str) -> Done:
-        """Run the command in this process, which is quicker."""
-        self._capsys.readouterr()
-        status = main(arguments)
-        out, shown = self._capsys.readouterr()
-        return Done(status, out, shown)
-
-    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Begin the command in a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "anabranch", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
-
-    def lead(self, *arguments: str, lines: str = "") -> Done:
-        """Lead a conversation by a script."""
-        script = self.folder / "script.txt"
-        script.write_text(lines)
-        return self.run("chat", "--script", str(script), *arguments)
-
-    def chat(self, *lines: str) -> Done:
-        """Lead the conversation `t`."""
-        return self.lead(TARGET, "--thread", "t", *self.model, lines="\n".join(lines))
-
-    def exported(self) -> dict[str, Any]:
-        exported: dict[str, Any] = json.loads(self.run("tree", "export", "t").stdout)
-        return exported
-
-    def messages(self) -> list[dict[str, Any]]:
-        """What a provider would be sent from the head of `t`."""
-        shown = self.run("tree", "messages", self.exported()["refs"]["head"]).stdout
-        messages: list[dict[str, Any]] = json.loads(shown)
-        return messages
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.delenv("ANABRANCH_MODEL", raising=False)
-    monkeypatch.delenv("ANABRANCH_STORE", raising=False)
-    return Desk(tmp_path, capsys)
 
 
 def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -> None:

@@ -14,11 +14,9 @@ import pytest
 
 from anabranch.cli import main
 from tests.chat.web import events_in, message, resume
-from tests.cli.test_chat import TARGET, Desk, desk
+from tests.cli.chats import TARGET, Desk
 from tests.mcp.harness import ROOT
 from tests.patience import PATIENCE
-
-__all__ = ["desk"]
 
 OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
 

@@ -13,21 +13,12 @@ from mcp.server.mcpserver import MCPServer
 
 from anabranch._budget import Limits
 from anabranch._terminal.console import Console
-from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._connection import open_session, server_of
 from anabranch.mcp import SagaRoundsExceededError
 from anabranch.mcp._transports import WithHeaders
-
-URL = "http://server.example/mcp"
-
-
-async def attempt(act: Callable[[Client], Awaitable[Any]], server: Any = None) -> CommandError:
-    """Talk to a server in this process and return how it ended."""
-    console = Console(io.StringIO(), interactive=False)
-    with pytest.raises(CommandError) as raised:
-        await open_session(URL, server or MCPServer("plain"), Respondent(console), act)
-    return raised.value
+from tests.cli.connecting import URL, attempt
 
 
 def raising(error: Exception) -> Callable[[Client], Awaitable[None]]:

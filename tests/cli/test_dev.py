@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -25,7 +18,10 @@ from anabranch.cli import main
 from anabranch.cli._reloading import ReloadedTools
 from anabranch.testing import MockClient
 from tests.chat.web import events_in, message, resume
+from tests.cli.developing import developing, write
 from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 TOOLS = """
 from anabranch import BranchContext, tool
@@ -38,31 +34,10 @@ async def greet(ctx: BranchContext, name: str = "Ann") -> str:
 """
 
 
-@pytest.fixture(autouse=True)
-def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the tests load is gone afterwards, and never compiled to a file."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before = dict(sys.modules)
-    yield
-    for name in sys.modules.keys() - before.keys():
-        if name in {"tools", "words"}:
-            del sys.modules[name]
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     write(tmp_path / "words.py", 'WORD = "Hello"')
     return write(tmp_path / "tools.py", TOOLS)
-
-
-def write(file: Path, text: str) -> Path:
-    """Write a file, at a time at which it has never been written."""
-    before = file.stat().st_mtime_ns if file.exists() else 0
-    new = file.with_suffix(".new")
-    new.write_text(text)
-    os.utime(new, ns=(before + 10**9, before + 10**9))
-    return new.replace(file)  # at once: a half-written file would be loaded
 
 
 async def greeting(tools: ReloadedTools) -> object:
@@ -166,24 +141,6 @@ server = MCPServer("theirs")
 def theirs() -> str:
     return "one"
 """
-
-
-@contextmanager
-def developing(folder: Path, *options: str) -> Generator[str]:
-    """Run the real command, and yield the address of its page."""
-    command = [sys.executable, "-m", "anabranch", "dev", "tools.py", "--no-open", "--port", "0"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
-    with subprocess.Popen(
-        [*command, *options], cwd=folder, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stderr is not None
-        found = re.search(r"at (http://\S+/)", process.stderr.readline())
-        assert found is not None
-        try:
-            yield found[1]
-        finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE) == 0
 
 
 async def said(client: httpx2.AsyncClient, body: dict[str, Any]) -> list[dict[str, Any]]:

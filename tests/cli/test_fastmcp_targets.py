@@ -16,10 +16,10 @@ import httpx2
 import pytest
 
 from anabranch.cli import main
-from tests.cli.test_dev import own_modules
 from tests.patience import PATIENCE
 
-__all__ = ["own_modules"]
+pytestmark = pytest.mark.usefixtures("own_modules")
+
 
 FASTMCP = """
 from fastmcp import Context, FastMCP

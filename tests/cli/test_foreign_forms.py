@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from anabranch._schemas import Form
 from anabranch.mcp._ask_page import form_page, read_form
-from tests.cli.test_forms import DOWN, ENTER, SPACE, fill
+from tests.cli.typist import DOWN, ENTER, SPACE, fill
 from tests.randomised import examples
 
 DEFINITIONS: dict[str, Any] = {

@@ -1,45 +1,20 @@
 """Forms, typed into as a person would."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import anyio
 import pytest
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output import DummyOutput
 from pydantic import BaseModel, Field
 
 from anabranch import AnswerError
 from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
 from anabranch._terminal.interrupts import on_interrupt
 from anabranch.elicitation import form_schema
-from anabranch.messages import ElicitReply, ElicitRequest
-from tests.cli.typist import answering
+from anabranch.messages import ElicitRequest
+from tests.cli.typist import CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, SPACE, UP, answering, fill, typing
 
-T = TypeVar("T")
-ENTER, UP, DOWN, SPACE, ESCAPE, CTRL_C, CTRL_D = (
-    "\r",
-    "\x1b[A",
-    "\x1b[B",
-    " ",
-    "\x1b",
-    "\x03",
-    "\x04",
-)
 WIPE, BACKSPACE = "\x15", "\x7f"
 MANY = [f"c{number}" for number in range(20)]
-
-
-async def typing(keys: str, ask: Callable[[], Awaitable[T]]) -> T:
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        pipe.send_text(keys)
-        return await ask()
-
-
-async def fill(schema: dict[str, Any], keys: str) -> ElicitReply:
-    request = ElicitRequest(message="?", requested_schema=schema)
-    return await typing(keys, lambda: ask_form(request))
 
 
 async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True) -> object:

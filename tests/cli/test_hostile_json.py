@@ -27,7 +27,7 @@ from anabranch.messages import ElicitRequest
 from anabranch.models import ModelError, ScriptedModel
 from anabranch.testing import MockClient
 from anabranch.tool import tool
-from tests.cli.test_connection import attempt
+from tests.cli.connecting import attempt
 
 DEEP = {"barely": "[" * 101 + "]" * 101, "hopelessly": "[" * 20_000 + "]" * 20_000}
 either = pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)

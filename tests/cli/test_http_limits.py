@@ -16,38 +16,18 @@ from typing import IO, Any
 import httpx2
 import pytest
 from mcp.server.mcpserver import MCPServer
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from anabranch._terminal.exits import UsageError
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_access import LOCAL, Access
+from anabranch.cli._http_access import Access
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_requests import Requests
-from anabranch.cli._http_server import HttpServer, listen
 from anabranch.cli._http_sessions import Sessions
+from tests.cli.http_server import mcp_app, serving
 
 HEAD = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n"
 BODY = HEAD + b"content-type: application/json\r\ncontent-length: 1000\r\n\r\n"
-
-
-def mcp_app() -> ASGIApp:
-    server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    return LOCAL.app(server, "127.0.0.1")
-
-
-@asynccontextmanager
-async def serving(app: ASGIApp, bounds: Bounds) -> AsyncGenerator[tuple[str, int]]:
-    started = asyncio.Event()
-    with listen("127.0.0.1", 0) as listener:
-        host, port = listener.getsockname()
-        server = HttpServer(app, bounds, started.set)
-        task = asyncio.create_task(server.serve([listener]))
-        await started.wait()
-        try:
-            yield host, port
-        finally:
-            server.should_exit = True
-            await task
 
 
 @pytest.mark.parametrize("sent", [b"", b"PO", HEAD])

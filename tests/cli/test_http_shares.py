@@ -17,7 +17,7 @@ from anabranch.cli._http_connections import SPARE, Bounds
 from anabranch.cli._http_shares import SharedRequests
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import message, model, reserve
-from tests.cli.test_http_limits import mcp_app, serving
+from tests.cli.http_server import mcp_app, serving
 from tests.patience import PATIENCE
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"

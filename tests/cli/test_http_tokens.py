@@ -28,7 +28,7 @@ from anabranch.mcp import (
     install_fastmcp,
 )
 from anabranch.stores import open_store
-from tests.cli.test_http_limits import serving
+from tests.cli.http_server import serving
 
 ALICE, BOB = "a" * 32, "b" * 32
 KEY = "a secret of at least thirty-two bytes"

@@ -4,13 +4,9 @@ Each test starts a real server, waits until a call has reported that it is under
 """
 
 import json
-import os
-import re
 import signal
-import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,8 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-TARGET = str(Path(__file__).with_name("stopped.py"))
+from tests.cli.stopping import TARGET, Server, started, url_of
+
 SERVE = [sys.executable, "-m", "anabranch", "serve", TARGET]
 HTTP = [*SERVE, "--transport", "http", "--port", "0"]
 MODERN, HANDSHAKE = "2026-07-28", "legacy"
@@ -29,34 +26,6 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-
-Server = subprocess.Popen[str]
-
-
-@contextmanager
-def started(*command: str) -> Generator[Server]:
-    """A server process of ``command``, which ends with the block at the latest."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
-    ) as server:
-        try:
-            yield server
-        finally:
-            server.kill()
-
-
-def url_of(server: Server) -> str:
-    """The address that the server reports, whichever program it is."""
-    assert server.stderr is not None
-    for line in server.stderr:
-        if found := re.search(r"http://[^ /]+", line):
-            return f"{found[0]}/mcp"
-    raise AssertionError
 
 
 async def stop_during(

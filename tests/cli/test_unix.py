@@ -12,10 +12,10 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli._output import WARNING
-from tests.cli.test_dev import own_modules
 from tests.patience import PATIENCE
 
-__all__ = ["own_modules"]
+pytestmark = pytest.mark.usefixtures("own_modules")
+
 
 PRINTING = """
 import os

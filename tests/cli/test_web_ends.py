@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.chat.web import message, run
-from tests.cli.test_stopping import TARGET, started, url_of
+from tests.cli.stopping import TARGET, started, url_of
 from tests.patience import PATIENCE
 
 WEB = (sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0")

@@ -1,11 +1,15 @@
 """A person who types each answer when its prompt is there, and not before."""
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
+
+from anabranch._terminal.forms import ask_form
+from anabranch.messages import ElicitReply, ElicitRequest
 
 
 class _Reading(DummyOutput):
@@ -31,3 +35,27 @@ def answering(*answers: tuple[str, str]) -> Generator[None]:
         create_app_session(input=pipe, output=_Reading(pipe, answers)),
     ):
         yield
+
+
+T = TypeVar("T")
+
+ENTER, UP, DOWN, SPACE, ESCAPE, CTRL_C, CTRL_D = (
+    "\r",
+    "\x1b[A",
+    "\x1b[B",
+    " ",
+    "\x1b",
+    "\x03",
+    "\x04",
+)
+
+
+async def typing(keys: str, ask: Callable[[], Awaitable[T]]) -> T:
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        pipe.send_text(keys)
+        return await ask()
+
+
+async def fill(schema: dict[str, Any], keys: str) -> ElicitReply:
+    request = ElicitRequest(message="?", requested_schema=schema)
+    return await typing(keys, lambda: ask_form(request))

@@ -7,7 +7,7 @@ import pytest
 from anabranch import errors
 from anabranch.errors import AnabranchError
 from anabranch.mcp._error_mapping import REQUEST_STATE, SAGA_TOKEN
-from tests.api.test_errors import EXAMPLES
+from tests.api.error_examples import EXAMPLES
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")

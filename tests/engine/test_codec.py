@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 from anabranch._engine import Codec, codec_of
 from anabranch._engine.codec import PLAIN, reference_to, resolve, same
 from anabranch.errors import SerializationError
-from tests.engine.test_journal import JSON
+from tests.engine.json_values import JSON
 from tests.randomised import examples
 
 

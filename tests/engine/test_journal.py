@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from anabranch._engine import Answer, Compensation, Entry, Journal, fingerprint
 from anabranch._engine.journal import FORMAT
 from anabranch._engine.journal_text import inflated, render
+from tests.engine.json_values import JSON, TEXTS
 from tests.randomised import examples
 
-TEXTS = st.text(max_size=20)
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=6,
-)
 ENTRIES = st.builds(
     Entry,
     kind=TEXTS,

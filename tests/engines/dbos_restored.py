@@ -19,8 +19,8 @@ from psycopg.sql import SQL, Identifier
 from anabranch import BranchContext, tool
 from anabranch._aio import SystemClock, Timer
 from anabranch.engines import Backlog, DBOSEngine
-from tests.chat.test_web_versions import at_version
-from tests.chat.test_web_workers import accepted, ended
+from tests.chat.shared_runs import accepted, ended
+from tests.chat.versions import at_version
 from tests.chat.web import message
 from tests.patience import PATIENCE
 

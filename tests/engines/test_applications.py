@@ -6,7 +6,7 @@ import asyncio
 
 from anabranch._aio import cancel_and_wait
 from anabranch.engines import Backlog, DBOSEngine, Wake
-from tests.engines.test_dead_workers import worker
+from tests.engines.worker_process import worker
 from tests.postgres import Server
 from tests.suites.engine_samples import Changes
 

@@ -14,7 +14,7 @@ from anabranch.engines import DBOSEngine, Wake
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos import unwaited
 from anabranch.engines._living_workers import LOOKS, LivingWorkers
-from tests.engines.test_dead_workers import worker
+from tests.engines.worker_process import worker
 from tests.patience import PATIENCE
 from tests.postgres import Server
 

@@ -2,30 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 from anabranch.engines import DBOSEngine, Wake
+from tests.engines.worker_process import worker
 from tests.postgres import Server
-
-
-@asynccontextmanager
-async def worker(
-    url: str, how: str, schema: str = "dbos_killed"
-) -> AsyncGenerator[asyncio.StreamReader]:
-    """A worker in a process of its own, which is killed at the end; the value is what it prints."""
-    command = ["-m", "tests.engines.dbos_process", "work", url, schema, how]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout
-    finally:
-        process.kill()
-        await process.communicate()  # which reads stdout to its end, and closes it
 
 
 async def test_what_a_killed_worker_had_begun_comes_again(postgres: Server) -> None:

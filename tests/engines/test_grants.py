@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.chat.test_worker_processes import Fleet
+from tests.chat.fleet import Fleet
 from tests.chat.web import events_in, message
 from tests.postgres import Server
 

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.chat import ChatClient, ChatClientError
 from examples import embed_fastapi
-from tests.chat.test_chat_client import Desk, results
+from tests.chat.answerers import Desk, results
 from tests.chat.web import serving
 from tests.patience import PATIENCE
 

@@ -6,75 +6,16 @@ from typing import Any
 
 import pytest
 
-from anabranch import BranchContext, Capabilities, tool
-from anabranch.agents import Agent, AgentTool, BranchSelf, Folding, TurnLimits
+from anabranch import BranchContext, tool
+from anabranch.agents import BranchSelf, TurnLimits
 from anabranch.folding import (
     Branch,
-    BranchService,
-    BranchStore,
-    FoldingSettings,
     InjectedItem,
 )
-from anabranch.messages import Message, SampleReply, SampleRequest, Usage
-from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tool import Tool
-from anabranch.tree import Node, project
-from tests.agents.harness import Setting, fork
-from tests.agents.memory import MemoryTrees
-
-Reply = str | SampleReply | Exception
-
-
-class Talk(Setting):
-    """An agent with folding, and one thread."""
-
-    def __init__(
-        self,
-        agent: Agent,
-        model: MockModel,
-        thread_id: str,
-        branches: BranchService,
-        clock: ManualClock,
-    ) -> None:
-        super().__init__(agent, model, thread_id, [])
-        self.branches = branches
-        self.clock = clock
-
-    async def records(self) -> list[Branch]:
-        return await self.branches.branches(self.thread_id)
-
-    async def path(self, node: Node) -> tuple[Message, ...]:
-        found = await self.agent.store.path(node.id)
-        return project(found.nodes, found.results)
-
-
-async def talk(
-    decide: Callable[[SampleRequest], Any],
-    *tools: Tool[Any] | AgentTool,
-    limits: TurnLimits | None = None,
-    memory: Any = None,
-    store: BranchStore | None = None,
-    capabilities: Capabilities | None = None,
-    **settings: Any,
-) -> Talk:
-    clock = ManualClock()
-    branches = BranchService(store, FoldingSettings(**settings), memory=memory, clock=clock)
-    model = MockModel(decide)
-    agent = Agent(
-        MemoryTrees(),
-        model,
-        tools=[Folding(branches), *tools],
-        limits=limits,
-        clock=clock,
-        capabilities=capabilities,
-    )
-    return Talk(agent, model, (await agent.begin()).id, branches, clock)
-
-
-def create(description: str = "count", use: str = "c", **more: Any) -> SampleReply:
-    """A reply that opens a branch; several are made of :func:`creates`."""
-    given = {"description": description, "prompt": f"Please {description}.", **more}
-    return calls((use, "branch_create", given))
+from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.testing import calls
+from tests.agents.harness import fork
+from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
 
 
 def creates(*descriptions: str, **more: Any) -> SampleReply:
@@ -86,37 +27,9 @@ def creates(*descriptions: str, **more: Any) -> SampleReply:
     )
 
 
-def returns(message: str, **more: Any) -> SampleReply:
-    return calls(("r", "branch_return", {"message": message, **more}))
-
-
-def heard(request: SampleRequest) -> str:
-    """What the last message says: its text, or what tools have returned."""
-    last = request.messages[-1]
-    results = [
-        "".join(part.text for part in block.content if part.type == "text")
-        for block in last.content
-        if block.type == "tool_result"
-    ]
-    return last.text or " | ".join(results)
-
-
-def in_branch(request: SampleRequest) -> bool:
-    return any(message.text.startswith("(branch br_") for message in request.messages)
-
-
 def script(*replies: Reply) -> Callable[[SampleRequest], Reply]:
     left = list(replies)
     return lambda request: left.pop(0)
-
-
-SEEN = "a long text " * 30
-
-
-@tool
-async def look(ctx: BranchContext, what: str) -> str:
-    """Look at something."""
-    return f"{what}: {SEEN}"
 
 
 async def test_after_the_return_there_is_the_call_and_the_message_alone() -> None:

@@ -12,7 +12,7 @@ from anabranch.messages import SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
-from tests.folding.test_agent import create, heard, in_branch, returns
+from tests.folding.harness import create, heard, in_branch, returns
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 

@@ -35,16 +35,7 @@ from anabranch.messages import (
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
 from anabranch.tree import NO_RESULT, Result
 from tests.agents.harness import fork
-from tests.folding.test_agent import (
-    SEEN,
-    Reply,
-    create,
-    heard,
-    in_branch,
-    look,
-    returns,
-    talk,
-)
+from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
 
 FORCED = "(forced to return)"
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}

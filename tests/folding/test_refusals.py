@@ -13,8 +13,8 @@ from anabranch.folding import BranchService, FoldingSettings, _errors
 from anabranch.messages import SampleReply
 from anabranch.testing import ManualClock, MockModel, calls
 from tests.agents.memory import MemoryTrees
-from tests.folding.test_agent import heard
-from tests.folding.test_tools import ERAS, TASK, Host
+from tests.folding.harness import heard
+from tests.folding.hosts import ERAS, TASK, Host
 
 SETTINGS = FoldingSettings(
     default_budget=1_000,

@@ -22,7 +22,7 @@ from anabranch.stores import open_memory_store
 from examples.refund import refund
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model, serving
-from tests.cli.test_dev import developing
+from tests.cli.developing import developing
 from tests.interop.browsing import Tab, launched
 from tests.interop.page_scenes import scenes
 

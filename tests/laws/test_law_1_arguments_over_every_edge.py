@@ -22,10 +22,10 @@ from anabranch.rounds import Asked, Rounds
 from anabranch.testing import MockClient
 from anabranch.testing import calls as calling
 from tests.agents.harness import set_up
+from tests.mcp.fastmcp_server import called
+from tests.mcp.fastmcp_server import serving as fastmcp
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, connected, serving
 from tests.mcp.harness import text_of as shown
-from tests.mcp.test_fastmcp import called
-from tests.mcp.test_fastmcp import serving as fastmcp
 from tests.randomised import examples
 
 

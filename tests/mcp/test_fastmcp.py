@@ -23,7 +23,6 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool as FastMcpBase
 from fastmcp.tools.base import ToolResult
 from mcp import Client, MCPDeprecationWarning, MCPError
-from mcp.server.mcpserver import RequestStateSecurity
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
@@ -34,6 +33,7 @@ from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock, run_tool
 from examples.deploy import deploy
 from tests.masking import with_any_id
+from tests.mcp.fastmcp_server import called, inside, serving
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,
@@ -68,19 +68,6 @@ async def ask(ctx: BranchContext, what: str = "it") -> str:
     return answer.action if isinstance(answer, Accepted) else "no"
 
 
-def serving(*made: FastMcpBase, **options: Any) -> FastMCP[Any]:
-    given: dict[str, Any] = {"request_state_security": RequestStateSecurity(keys=[KEY]), **options}
-    server: FastMCP[Any] = FastMCP("test", **given)
-    for each in made:
-        server.add_tool(each)
-    return server
-
-
-def inside(server: FastMCP[Any]) -> Any:
-    """The SDK's server in FastMCP's: what the SDK's client takes to stay in this process."""
-    return server._mcp_server
-
-
 @asynccontextmanager
 async def over(transport: str, server: FastMCP[Any]) -> AsyncGenerator[Any]:
     """What to connect to: the server itself, or its URL."""
@@ -89,13 +76,6 @@ async def over(transport: str, server: FastMCP[Any]) -> AsyncGenerator[Any]:
             yield url
     else:
         yield inside(server)
-
-
-@asynccontextmanager
-async def called(server: FastMCP[Any], era: str, answers: Answers) -> AsyncGenerator[Client]:
-    """The SDK's client in this process."""
-    async with connected(inside(server), era, answers) as client:
-        yield client
 
 
 def by_fastmcp(to: Any, era: str, answers: Answers) -> fastmcp.Client[Any]:

@@ -1,102 +1,30 @@
 """Our own clients repeat a request whose connection was lost, and nothing happens twice."""
 
 import io
-from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-import anyio.lowlevel
 import pytest
 from mcp import Client, MCPError
-from mcp.server.mcpserver import MCPServer
-from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, tool
 from anabranch._terminal.answer_file import Answers as AnswerFile
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli import _call_command
 from anabranch.cli._call_command import CallOptions, call
-from anabranch.mcp import SagaClient, _saga_client, create_server
-from tests.mcp.harness import KEY, MODERN, asgi, text_of
+from anabranch.mcp import SagaClient, _saga_client
+from tests.mcp.harness import MODERN, asgi, text_of
+from tests.mcp.lossy import KINDS, Lossy, booking
 from tests.sagas.harness import Person
 
 NO_PAUSES = (0.0, 0.0, 0.0)
-
-
-class Seats(BaseModel):
-    n: int
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (_saga_client, _call_command):
         monkeypatch.setattr(module, "PAUSES", NO_PAUSES)
-
-
-def booking(effects: list[str], store: Any) -> MCPServer[Any]:
-    @tool
-    async def book(ctx: BranchContext) -> str:
-        """Book a seat, and as many more as are wanted."""
-        await ctx.step(effects.append, "one")
-        answer = await ctx.elicit(Seats, "How many more?")
-        await ctx.step(effects.append, "more")
-        return f"{answer.content.n if isinstance(answer, Accepted) else 0} more"
-
-    @tool
-    async def plain(ctx: BranchContext) -> str:
-        """Book a seat."""
-        await ctx.step(effects.append, "one")
-        return "booked"
-
-    return create_server("lossy", [book, plain], keys=[KEY], store=store)
-
-
-class Lossy:
-    """An application whose replies to some calls are lost on the way, after they were made.
-
-    Attributes:
-        lost: the numbers of the calls whose replies are lost.
-        called: how many calls have arrived.
-    """
-
-    def __init__(self, server: MCPServer[Any], kind: str, *lost: int) -> None:
-        self.app: Any = server.streamable_http_app()
-        self.kind = kind
-        self.lost = lost
-        self.called = 0
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self.app(scope, receive, send)
-            return
-        message = await receive()
-        while message.get("more_body"):
-            more = await receive()
-            message = {**more, "body": message["body"] + more["body"]}
-        is_call = any(f'"tools/{name}"'.encode() in message["body"] for name in CALLS)
-        number, self.called = self.called, self.called + is_call
-        left = [message]
-
-        async def received() -> Any:
-            return left.pop() if left else await receive()
-
-        if not is_call or number not in self.lost:
-            await self.app(scope, received, send)
-            return
-
-        async def dropped(_: Any) -> None:
-            await anyio.lowlevel.checkpoint()
-
-        await self.app(scope, received, dropped)
-        headers = [(b"content-type", self.kind.encode()), (b"content-length", b"100")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b" ", "more_body": True})
-
-
-CALLS = ("call", "callSaga", "resumeSaga")
-KINDS = ["application/json", "text/event-stream"]
 
 
 def person() -> Person:

@@ -42,7 +42,7 @@ from anabranch.testing import MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
 from tests.chat.web import browsing, message, run
-from tests.cli.test_http_limits import serving
+from tests.cli.http_server import serving
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NOTE = {"title": "Locks", "description": "When a door is locked", "content": "Ann has the key."}

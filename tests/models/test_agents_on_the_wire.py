@@ -15,9 +15,8 @@ from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
+from tests.models.harness import ANTHROPIC, FIRST_WORDS, LONG, everywhere
 from tests.models.provider_server import Call, Provider, Say
-from tests.models.test_streams import FIRST_WORDS, LONG
-from tests.models.test_wire import ANTHROPIC, everywhere
 from tests.patience import PATIENCE
 
 

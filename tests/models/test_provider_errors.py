@@ -14,8 +14,8 @@ from anabranch.messages import (
     SampleRequest,
 )
 from anabranch.models import ProviderError, StreamingSampler, open_model
+from tests.models.harness import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.models.provider_server import Provider, Refuse, Say, Silence
-from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.patience import PATIENCE
 from tests.sockets import listening
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from pydantic_ai import messages as ai
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
@@ -23,6 +22,7 @@ from anabranch.messages import (
 from anabranch.models import ModelError, as_sampler
 from anabranch.models._pydantic_ai import ProviderModel
 from anabranch.models._translation import from_provider, to_provider
+from tests.models.harness import replying
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 LOOK = ToolSpec(name="look", description="Look.", input_schema={"type": "object", "properties": {}})
@@ -30,19 +30,6 @@ LOOK = ToolSpec(name="look", description="Look.", input_schema={"type": "object"
 
 def asking(*messages: Message, **options: Any) -> SampleRequest:
     return SampleRequest(messages=messages, max_tokens=50, **options)
-
-
-def replying(
-    response: ai.ModelResponse, name: str = "fake", profile: ModelProfile | None = None
-) -> tuple[FunctionModel, list[Any]]:
-    """A model that gives `response`, and the list of what it was asked."""
-    asked: list[Any] = []
-
-    def answer(messages: list[ai.ModelMessage], info: AgentInfo) -> ai.ModelResponse:
-        asked.append((messages, info))
-        return response
-
-    return FunctionModel(answer, model_name=name, profile=profile), asked
 
 
 def shapes(messages: list[ai.ModelMessage]) -> list[list[tuple[str, Any]]]:

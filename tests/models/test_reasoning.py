@@ -14,10 +14,9 @@ from anabranch.models import StreamingSampler, open_model
 from anabranch.models._pydantic_ai import ProviderModel
 from anabranch.tree import messages_to_json, project, to_markdown, tree_to_json
 from tests.agents.memory import MemoryTrees
+from tests.models.harness import ANTHROPIC, LOOK, OLLAMA, replying
 from tests.models.provider_formats.answers import signed
 from tests.models.provider_server import Call, Provider, Refuse, Say
-from tests.models.test_pydantic_ai import replying
-from tests.models.test_wire import ANTHROPIC, LOOK, OLLAMA
 
 OPENAI = "openai:gpt-5"
 WHY = "The sky may be grey."

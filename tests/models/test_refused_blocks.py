@@ -13,8 +13,8 @@ from anabranch.testing import calls
 from anabranch.tree import media_places
 from tests.agents.harness import set_up
 from tests.agents.memory import MemoryTrees
+from tests.models.harness import ANTHROPIC, OLLAMA, OPENAI
 from tests.models.provider_server import Call, Provider, Refuse, Say
-from tests.models.test_wire import ANTHROPIC, OLLAMA, OPENAI
 
 
 def png(width: int) -> ImageBlock:

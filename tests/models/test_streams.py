@@ -15,14 +15,20 @@ from anabranch.models import (
     as_streaming,
     open_model,
 )
+from tests.models.harness import (
+    ANTHROPIC,
+    FIRST_WORDS,
+    LONG,
+    LOOK,
+    OLLAMA,
+    OPENAI,
+    REQUEST,
+    everywhere,
+)
 from tests.models.provider_server import Call, Provider, Say
-from tests.models.test_wire import ANTHROPIC, LOOK, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.patience import PATIENCE
 
-LONG = "Take a coat, it is raining."
 CALLS = (Call("c1", "look", {"at": "street"}), Call("c2", "look", {"at": "sky"}))
-FIRST_WORDS = {ANTHROPIC: 4, OPENAI: 5, OLLAMA: 2}
-"""How many events each interface needs until the first four letters are out."""
 
 
 async def watched(model: StreamingSampler, request: SampleRequest) -> tuple[list[str], SampleReply]:

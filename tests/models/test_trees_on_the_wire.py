@@ -14,8 +14,8 @@ from anabranch.messages import SampleRequest, TextBlock
 from anabranch.models import StreamingSampler, open_model
 from anabranch.tree import Kind, Node, Result, project
 from tests.laws.trees import Thicket, thickets
+from tests.models.harness import LOOK, everywhere
 from tests.models.provider_server import Call, Provider, Say, provider_server
-from tests.models.test_wire import LOOK, everywhere
 from tests.randomised import examples
 
 

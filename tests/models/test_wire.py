@@ -9,30 +9,12 @@ from typing import Any
 
 import pytest
 
-from anabranch import ToolSpec, assistant, user
+from anabranch import assistant, user
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.models import open_model
+from tests.models.harness import ANTHROPIC, LOOK, OLLAMA, OPENAI, REQUEST, everywhere
 from tests.models.provider_server import Call, Provider, Say
 
-ANTHROPIC, OPENAI, OLLAMA = "anthropic:claude-sonnet-4-6", "openai:gpt-4o", "ollama:qwen3"
-everywhere = pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, OLLAMA])
-
-LOOK = ToolSpec(
-    name="look",
-    description="Look.",
-    input_schema={"type": "object", "properties": {"at": {"type": "string"}}},
-)
-REQUEST = SampleRequest(
-    system_prompt="Be brief.",
-    messages=(
-        user("Is it raining?"),
-        assistant([ToolUseBlock(id="u1", name="look", input={"at": "sky"})]),
-        user([ToolResultBlock(tool_use_id="u1", content=(TextBlock(text="rain"),))]),
-    ),
-    max_tokens=77,
-    tools=(LOOK,),
-    tool_choice="required",
-)
 ONCE_MORE = Say("Once more.", (Call("call_9", "look", {"at": "street"}),))
 
 

@@ -5,7 +5,6 @@ Source: the proposal's six messages, field for field, with its own names and wor
 
 import sys
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -15,45 +14,13 @@ from anabranch.mcp import create_server
 from examples.deploy import deploy
 from tests.mcp.harness import KEY, MODERN, ROOT, Answers, connected
 from tests.sagas.harness import WAYS, call_saga, raw, reached, refusal, resume_saga
-
-TARGET = {"action": "accept", "content": {"target": "production"}}
-GREEN = {
-    "role": "assistant",
-    "content": {"type": "text", "text": "Yes, all systems are green."},
-    "model": "client-side-llm-v2",
-}
-FIRST: dict[str, Any] = {"stepId": "target", "result": TARGET}
-SECOND: dict[str, Any] = {"stepId": "safety", "result": GREEN}
-DONE = "Version value runs on production."
-MESSAGE_2: dict[str, Any] = {
-    "state": "suspended",
-    "steps": [
-        {
-            "type": "elicitation",
-            "stepId": "target",
-            "params": {
-                "message": "Where to?",
-                "requestedSchema": {
-                    "type": "object",
-                    "properties": {"target": {"type": "string"}},
-                    "required": ["target"],
-                },
-            },
-        }
-    ],
-}
-QUESTION = {"type": "text", "text": "Is deploying to 'production' safe right now?"}
-MESSAGE_4: dict[str, Any] = {
-    "state": "suspended",
-    "steps": [
-        {
-            "type": "sampling",
-            "stepId": "safety",
-            "params": {"messages": [{"role": "user", "content": QUESTION}], "maxTokens": 100},
-        }
-    ],
-}
-MESSAGE_6 = {"content": [{"type": "text", "text": DONE}]}
+from tests.sagas.proposal import (
+    FIRST,
+    MESSAGE_2,
+    MESSAGE_4,
+    MESSAGE_6,
+    SECOND,
+)
 
 
 @pytest.fixture(params=WAYS, ids=" ".join)

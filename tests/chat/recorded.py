@@ -1,0 +1,19 @@
+"""Recorded calls that the calls room shows, and an answer to one of their questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.durable.harness import Desk
+from tests.recorded.trips import desk
+
+
+def later(**arguments: Any) -> Desk:
+    """Return a desk whose calls have not expired by the clock of the application."""
+    at = desk(**arguments)
+    at.clock.advance(4e9)
+    return at
+
+
+def accepted(number: Any, step_id: str = "seats") -> dict[str, Any]:
+    return {"step_id": step_id, "action": "accept", "content": {"number": number}}

@@ -1,0 +1,74 @@
+"""Runs that one process of a chat accepts and any process over the same store works on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from anabranch.messages import SampleReply
+from anabranch.stores import open_tree_store
+from anabranch.testing import MockModel, calls
+from tests.chat.web import (
+    browsing,
+    events_in,
+)
+
+
+@asynccontextmanager
+async def process(url: str, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A web application with a connection of its own to the store, as another process has it."""
+    store = open_tree_store(url)
+    async with browsing(store=store, closes_store=True, **options) as client:
+        yield client
+
+
+async def accepted(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
+    """Send a run to a process that does not work on it."""
+    response = await client.post("/agui", json=body, headers={"Accept": "application/json"})
+    assert response.status_code == 202, response.text
+
+
+async def ended(client: httpx2.AsyncClient, thread: str = "t1") -> list[dict[str, Any]]:
+    """Return the events of a thread, up to the first end of a run."""
+    text = ""
+    async with client.stream("GET", f"/threads/{thread}/events?after=0") as response:
+        async for piece in response.aiter_text():
+            text += piece
+            events = events_in(text[: text.rfind("\n\n") + 1])
+            if events and events[-1]["type"] in {"RUN_FINISHED", "RUN_ERROR"}:
+                return events
+    raise AssertionError(text)
+
+
+class Held:
+    """A model that says one word, and then waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def _reply(self) -> AsyncIterator[str | SampleReply]:
+        yield "Well, "
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        yield calls(text="Well, yes.")
+
+    def model(self) -> MockModel:
+        return MockModel(lambda _: self._reply())
+
+
+async def until_said(client: httpx2.AsyncClient) -> None:
+    """Wait until the model has said its first word."""
+    text = ""
+    async with client.stream("GET", "/threads/t1/events?after=0") as response:
+        async for piece in response.aiter_text():
+            text += piece
+            if '"delta"' in text:
+                return

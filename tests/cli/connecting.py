@@ -1,0 +1,24 @@
+"""One connection of the command line to a server, and the error that ends the connection."""
+
+import io
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import CommandError
+from anabranch._terminal.respondent import Respondent
+from anabranch.cli._connection import open_session
+
+URL = "http://server.example/mcp"
+
+
+async def attempt(act: Callable[[Client], Awaitable[Any]], server: Any = None) -> CommandError:
+    """Talk to a server in this process and return how it ended."""
+    console = Console(io.StringIO(), interactive=False)
+    with pytest.raises(CommandError) as raised:
+        await open_session(URL, server or MCPServer("plain"), Respondent(console), act)
+    return raised.value

@@ -1,0 +1,33 @@
+"""An MCP application behind the HTTP server of the command line."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+from starlette.types import ASGIApp
+
+from anabranch.cli._http_access import LOCAL
+from anabranch.cli._http_connections import Bounds
+from anabranch.cli._http_server import HttpServer, listen
+
+
+def mcp_app() -> ASGIApp:
+    server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
+    return LOCAL.app(server, "127.0.0.1")
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, bounds: Bounds) -> AsyncGenerator[tuple[str, int]]:
+    started = asyncio.Event()
+    with listen("127.0.0.1", 0) as listener:
+        host, port = listener.getsockname()
+        server = HttpServer(app, bounds, started.set)
+        task = asyncio.create_task(server.serve([listener]))
+        await started.wait()
+        try:
+            yield host, port
+        finally:
+            server.should_exit = True
+            await task

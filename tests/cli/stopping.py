@@ -1,0 +1,38 @@
+"""A server in a process of its own, which a test stops."""
+
+import os
+import re
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+TARGET = str(Path(__file__).with_name("stopped.py"))
+
+Server = subprocess.Popen[str]
+
+
+@contextmanager
+def started(*command: str) -> Generator[Server]:
+    """A server process of ``command``, which ends with the block at the latest."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ANABRANCH_KEYS": "k" * 32},
+    ) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def url_of(server: Server) -> str:
+    """The address that the server reports, whichever program it is."""
+    assert server.stderr is not None
+    for line in server.stderr:
+        if found := re.search(r"http://[^ /]+", line):
+            return f"{found[0]}/mcp"
+    raise AssertionError

@@ -19,19 +19,23 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
-from anabranch._durable.call_states import CallEvent
 from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
 from anabranch._durable.service import CallService
-from anabranch._durable.store import CallRecord, RoundRecord
 from anabranch._engine import Journal
-from anabranch.agents import Agent
+from anabranch.agents import Agent, Durability
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.conversations import Conversations
 from anabranch.engines import Wake
 from anabranch.engines._advances import Advances
 from anabranch.mcp import create_server
-from anabranch.stores import open_run_events, open_store, open_tree_store
+from anabranch.stores import (
+    CallEvent,
+    CallRecord,
+    RoundRecord,
+    open_run_events,
+    open_store,
+    open_tree_store,
+)
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tool import Runtime
 from tests.agents.memory import MemoryTrees

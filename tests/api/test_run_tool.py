@@ -24,7 +24,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch._asking.answerer import Absent
+from anabranch.agents import Absent
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

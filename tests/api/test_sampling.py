@@ -9,6 +9,7 @@ import pytest
 from anabranch import (
     AnswerError,
     BranchContext,
+    Capabilities,
     CapabilityError,
     NonDeterminismError,
     SampleResult,
@@ -19,7 +20,6 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch._asking.host import Capabilities
 from anabranch.messages import (
     AudioBlock,
     Block,

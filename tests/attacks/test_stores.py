@@ -16,11 +16,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.call_states import OPEN, CallEvent, CallState
-from anabranch._durable.store import RoundRecord
+from anabranch._durable.call_states import OPEN
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.memory import Draft, Filter, ReasoningBank, Scopes
 from anabranch.stores import (
+    CallEvent,
+    CallState,
+    RoundRecord,
     open_branch_store,
     open_memory_store,
     open_run_events,

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anabranch._engine import Journal
-from anabranch._engine.journal import Compensation
+from anabranch._engine import Compensation, Journal
 from anabranch.chat import Session
 from anabranch.messages import ElicitReply, text_of
 from tests.chat.sessions import Person, feed, session, shown, text_here, tree_of

@@ -13,7 +13,6 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
@@ -23,7 +22,7 @@ from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.upkeep import APART, Revival
 from anabranch.errors import StoreError
-from anabranch.stores import open_run_events, open_stores
+from anabranch.stores import RunEvents, open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import named

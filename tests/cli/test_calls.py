@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from anabranch._durable.call_states import CallState
 from anabranch._recorded.replaying import Drift, Replayed
 from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
 from anabranch.cli import _calls_drawing, main
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._options import STORE
-from anabranch.stores import open_store
+from anabranch.stores import CallState, open_store
 from tests.recorded.trips import CALL, desk, played
 
 TARGET = "tests/recorded/trips.py"

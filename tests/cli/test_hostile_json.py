@@ -17,9 +17,8 @@ from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch._text import DEEPEST, read_json
 from anabranch.agents import CalledTool
+from anabranch.chat import SessionError, read_answer
 from anabranch.chat._name_value import split_pairs
-from anabranch.chat._session.session_output import SessionError
-from anabranch.chat._session.typed_values import read_answer
 from anabranch.chat._session.typed_values import read_arguments as read_typed
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.mcp._client import call_tool, list_tools

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from anabranch._durable.call_states import CallEvent
 from anabranch.cli import main
 from anabranch.cli._options import STORE
-from anabranch.stores import CallRecord, open_run_events, open_store, open_stores
+from anabranch.stores import CallEvent, CallRecord, open_run_events, open_store, open_stores
 from anabranch.tree import Thread, local_time
 
 FAR = 4e9

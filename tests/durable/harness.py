@@ -17,10 +17,9 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch import AnabranchError
+from anabranch import AnabranchError, Sampler
 from anabranch._aio import Timer
 from anabranch._asking.host import Host
-from anabranch._asking.sampling import Sampler
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService

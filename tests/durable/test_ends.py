@@ -8,12 +8,13 @@ from pydantic import BaseModel
 
 from anabranch import (
     BranchContext,
+    Capabilities,
     CapabilityError,
     InvalidArgumentsError,
     SerializationError,
     tool,
 )
-from anabranch._asking.host import Capabilities, Host
+from anabranch._asking.host import Host
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool

@@ -13,10 +13,9 @@ import anyio
 import uvicorn
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch.agents import Durability
 from anabranch.chat import make_chat_app
-from anabranch.stores import open_stores
+from anabranch.stores import CallStore, open_stores
 from anabranch.testing import MockModel
 from tests.faults.journey import (
     END,

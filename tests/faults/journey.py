@@ -20,11 +20,10 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._aio import Timer
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch.agents import Durability
 from anabranch.engines import DBOSEngine, Engine
 from anabranch.mcp import create_server
-from anabranch.stores import open_store
+from anabranch.stores import CallStore, open_store
 from tests.faults.ledger import Ledger
 
 LEASE = 15.0

@@ -29,8 +29,7 @@ import anyio
 import httpx2
 
 from anabranch._aio import SystemClock, pause
-from anabranch._durable.store import CallStore
-from anabranch.stores import open_store
+from anabranch.stores import CallStore, open_store
 from tests.faults.client import Way
 from tests.faults.cluster import Cluster
 from tests.faults.journey import ANYONE, BEFORE_QUESTION, END, STEPS, Settings, has_undo

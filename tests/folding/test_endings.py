@@ -9,8 +9,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from anabranch import BranchContext, Capabilities, tool
-from anabranch.agents import BranchSelf
-from anabranch.agents._agent_tools import Outcome
+from anabranch.agents import BranchSelf, Outcome
 from anabranch.agents._working_branch import warns
 from anabranch.errors import StoreError
 from anabranch.folding import (

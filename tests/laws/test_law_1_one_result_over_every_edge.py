@@ -26,9 +26,10 @@ from anabranch._engine import Notice, quiescence
 from anabranch._sealing import HANDLES
 from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, question_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
+from anabranch.mcp import ServerOptions
 from anabranch.mcp._fastmcp_tool import FastMcpTool
 from anabranch.mcp._handles import Handles
-from anabranch.mcp._options import ServerOptions, sealer_of
+from anabranch.mcp._options import sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
 from anabranch.mcp._service import Service
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of

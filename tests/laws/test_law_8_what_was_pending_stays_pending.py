@@ -13,7 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._durable.job import Durability
+from anabranch.agents import Durability
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, call_once, connected

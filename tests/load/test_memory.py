@@ -13,13 +13,13 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from anabranch._durable.job import Durability
 from anabranch._durable.lease import Lease
 from anabranch._durable.recorder import StoreRecorder
 from anabranch._durable.round import StoredRound
 from anabranch._durable.service import CallService
 from anabranch._engine import Branch, Call, Entry, Journal
 from anabranch._engine.strands import Strand
+from anabranch.agents import Durability
 from anabranch.stores import open_store
 from anabranch.tool import Runtime
 from tests.load.calls import busy, play

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from anabranch.chat import Session, SessionDependencies
-from anabranch.chat._commands.command_table import COMMANDS
+from anabranch.chat import COMMANDS, Session, SessionDependencies
 from anabranch.testing import MockModel
 from anabranch.tree import TreeStore
 from tests.owners.people import Answer, Parameter, Person

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable.call_states import CallState
 from anabranch._durable.entries import dump_entry, enter
 from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
 from anabranch._durable.states import latest_journal
 from anabranch._engine import Answer, Entry
 from anabranch._recorded.reading import listed, outline
 from anabranch._recorded.shapes import Holder, RecordedCall
+from anabranch.agents import Durability
 from anabranch.errors import error_to_json
+from anabranch.stores import CallState
 from tests.durable.harness import Desk, accept
 from tests.durable.stores import Modelled
 from tests.recorded.trips import (

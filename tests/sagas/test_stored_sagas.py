@@ -14,10 +14,9 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch.agents import Durability
 from anabranch.mcp import create_server
-from anabranch.stores import open_store
+from anabranch.stores import CallStore, open_store
 from anabranch.tool import Tool
 from tests.masking import with_any_id
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, text_of

@@ -8,15 +8,17 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable.call_states import OPEN, CallEvent, CallState
-from anabranch._durable.store import (
+from anabranch._durable.call_states import OPEN
+from anabranch.stores import (
     AnswerRecord,
+    CallEvent,
     CallRecord,
+    CallState,
     CallStore,
     OpenedRound,
     RoundRecord,
+    open_store,
 )
-from anabranch.stores import open_store
 
 
 class Saboteur:

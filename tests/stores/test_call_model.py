@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from anabranch._durable.call_states import CallState
-from anabranch._durable.store import CallStore
+from anabranch.stores import CallState, CallStore
 from tests.stores.call_operations import (
     BEGINNING,
     LOOKING,

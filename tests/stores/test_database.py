@@ -17,13 +17,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from anabranch._durable.call_states import CallEvent
-from anabranch._durable.store import RoundRecord
 from anabranch.errors import StoreError
+from anabranch.stores import CallEvent, RoundRecord, open_store, open_tree_store
 from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
 from anabranch.stores import _threads as connections
-from anabranch.stores import open_store, open_tree_store
 from anabranch.stores._database import Database
 from anabranch.stores._threads import Batches, ConnectionHealth, ThreadConnections
 from anabranch.stores._urls import read_url

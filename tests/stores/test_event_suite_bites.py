@@ -8,15 +8,15 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from anabranch._durable.run_events import (
+from anabranch.stores import (
     EventBatch,
     EventId,
     MissedEventsError,
     NewEvents,
     RunEvents,
     TakenRun,
+    open_run_events,
 )
-from anabranch.stores import open_run_events
 from tests.suites import run_event_checks as suite
 from tests.suites import run_lease_checks as leases
 from tests.suites.run_event_checks import RunEventCheck

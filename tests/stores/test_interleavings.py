@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch._durable.call_states import CallState
-from anabranch._durable.store import CallStore, LeaseRecord
+from anabranch.stores import CallState, CallStore, LeaseRecord
 from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
 from tests.suites.call_model import CallModel
 from tests.suites.call_samples import OpenCallStore, a_call

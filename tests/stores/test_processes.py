@@ -19,11 +19,10 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._aio import SystemClock
-from anabranch._durable.engine import UnknownProcesses, new_owner, process_of
+from anabranch._durable.engine import new_owner, process_of
 from anabranch._durable.lease import Lease
-from anabranch._durable.store import CallStore
 from anabranch.errors import StoreError
-from anabranch.stores import _processes, open_store
+from anabranch.stores import CallStore, UnknownProcesses, _processes, open_store
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.suites.call_samples import OpenCallStore, a_call

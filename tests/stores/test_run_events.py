@@ -10,10 +10,9 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import EventId, MissedEventsError
+from anabranch.stores import EventId, MissedEventsError, open_run_events, open_tree_store
 from anabranch.stores import _event_watches as watches
 from anabranch.stores import _threads as connections
-from anabranch.stores import open_run_events, open_tree_store
 from anabranch.stores._database import Database
 from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events

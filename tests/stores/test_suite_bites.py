@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch._durable.store import CallStore
+from anabranch.stores import CallStore
 from tests.stores import call_saboteurs as by
 from tests.suites import call_inbox_checks as inbox
 from tests.suites import call_listing_checks as listing

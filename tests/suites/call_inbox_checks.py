@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import CallEvent
-from anabranch._durable.store import AnswerRecord
+from anabranch.stores import AnswerRecord, CallEvent
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, an_end, begun
 from tests.suites.expectations import expect, opened, refused, yes
 

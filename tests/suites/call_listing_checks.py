@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import OPEN, CallEvent, CallState
-from anabranch._durable.store import CallRecord
+from anabranch._durable.call_states import OPEN
+from anabranch.stores import CallEvent, CallRecord, CallState
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, begun, ended, run
 from tests.suites.expectations import TEXTS, expect, opened
 

@@ -9,15 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch._durable.call_states import TAKES_ANSWERS, TRANSITIONS, CallEvent, CallState
-from anabranch._durable.store import (
+from anabranch._durable.call_states import TAKES_ANSWERS
+from anabranch.errors import StoreError, UnknownCallError
+from anabranch.stores import (
+    TRANSITIONS,
     AnswerRecord,
+    CallEvent,
     CallRecord,
+    CallState,
     LeaseRecord,
     OpenedRound,
     RoundRecord,
 )
-from anabranch.errors import StoreError, UnknownCallError
 from tests.suites.linearizability import Operation
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState
-from anabranch._durable.store import RoundRecord
+from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND
+from anabranch.stores import CallEvent, CallState, RoundRecord
 from tests.suites.call_model import CallModel
 from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.expectations import opened, yes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import CallEvent, CallState
-from anabranch._durable.store import OpenedRound
+from anabranch.stores import CallEvent, CallState, OpenedRound
 from tests.suites.call_samples import (
     CallStoreCheck,
     OpenCallStore,

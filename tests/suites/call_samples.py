@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch._durable.call_states import CallEvent, CallState
-from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch.stores import CallEvent, CallRecord, CallState, CallStore, OpenedRound, RoundRecord
 
 OpenCallStore: TypeAlias = Callable[[], CallStore]
 """Opens a store of calls."""

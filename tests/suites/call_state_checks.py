@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.call_states import CallEvent, CallState
+from anabranch.stores import CallEvent, CallState
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, begun, in_state, run
 from tests.suites.expectations import expect, no, opened, yes
 

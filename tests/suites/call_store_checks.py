@@ -12,8 +12,7 @@ from typing import cast
 
 import anyio
 
-from anabranch._durable.call_states import CallEvent, CallState
-from anabranch._durable.store import CallStore, RoundRecord
+from anabranch.stores import CallEvent, CallState, CallStore, RoundRecord
 from tests.suites.call_inbox_checks import CALL_INBOX_CHECKS
 from tests.suites.call_listing_checks import CALL_LISTING_CHECKS
 from tests.suites.call_model_checks import each_operation_does_what_the_model_does

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from anabranch._aio import cancel_and_wait
-from anabranch._durable.engine import WorkLimits
+from anabranch.engines import WorkLimits
 from tests.suites.engine_limit_checks import ENGINE_LIMIT_CHECKS
 from tests.suites.engine_samples import (
     ODD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from anabranch._durable.engine import WorkLimits
+from anabranch.engines import WorkLimits
 from tests.suites.engine_samples import OpenEngine, Worker, a_wake, working
 from tests.suites.expectations import expect, opened
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from anabranch._aio import cancel_and_wait
-from anabranch._durable.engine import Advance, Engine, Wake, WorkLimits
+from anabranch.engines import Advance, Engine, Wake, WorkLimits
 from tests.suites.expectations import yes
 
 OpenEngine: TypeAlias = Callable[[], Engine]

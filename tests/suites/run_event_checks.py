@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import anyio
 
-from anabranch._durable.run_events import EventId, MissedEventsError, NewEvents, RunEvents
+from anabranch.stores import EventId, MissedEventsError, NewEvents, RunEvents
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 
 OpenRunEvents: TypeAlias = Callable[[], RunEvents]

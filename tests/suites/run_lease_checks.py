@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anabranch._durable.run_events import NewEvents, TakenRun
+from anabranch.stores import NewEvents, TakenRun
 from tests.suites.expectations import expect, no, opened, yes
 from tests.suites.run_event_checks import (
     EVENT_CHECKS,

@@ -13,8 +13,7 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable.call_states import CallEvent, CallState
-from anabranch._durable.store import CallStore
+from anabranch.stores import CallEvent, CallState, CallStore
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, an_end, run
 from tests.suites.child_processes import in_processes, in_threads, killed_in_mid_work
 from tests.suites.expectations import expect, opened, yes

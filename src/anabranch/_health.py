@@ -132,7 +132,7 @@ class Watched:
 
 
 def asks_for_health(scope: Scope) -> bool:
-    """Whether this is a request for one of the paths."""
+    """Return whether this is a request for one of the paths."""
     return scope["type"] == "http" and _path(scope) in {ALIVE, READY}
 
 

@@ -52,7 +52,7 @@ def read_base64(encoded: str) -> bytes:
     """Return the bytes of base64 in any of its forms: with line breaks, URL-safe, as a data URL.
 
     Raises:
-        ValueError: the text is no base64.
+        ValueError: if the text is no base64.
     """
     plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

@@ -154,7 +154,7 @@ class Sealer:
 
 
 def has_expired(error: InvalidTokenError) -> bool:
-    """Whether a token was refused only since its time is over: its own caller has shown it."""
+    """Return whether a token was refused only since its time is over: its own caller has shown it."""
     return isinstance(error.__cause__, TimeoutError)
 
 

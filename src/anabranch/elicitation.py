@@ -64,9 +64,9 @@ class Elicitation(Generic[M]):
     """A question that a tool can ask: a ``key`` and the model that the answer must fit.
 
     Raises:
-        TypeError: ``model`` is not a pydantic model, or has a field that an MCP form cannot show;
-            the message names the field.
-        ValueError: ``key`` is empty or contains one of ``/~#<>``.
+        TypeError: if ``model`` is not a pydantic model, or has a field that an MCP form cannot
+            show; the message names the field.
+        ValueError: if ``key`` is empty or contains one of ``/~#<>``.
     """
 
     def __init__(self, key: str, model: type[M]) -> None:

@@ -58,9 +58,9 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
         ids: call ids; random by default.
 
     Raises:
-        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
-        TypeError: ``tool`` is not a tool.
-        ValueError: ``patience`` is no positive, finite number.
+        InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
+        TypeError: if ``tool`` is not a tool.
+        ValueError: if ``patience`` is no positive, finite number.
         Exception: what the tool raises, after its compensations have run; or what the client
             raises other than ``AnswerError``.
     """

@@ -31,8 +31,8 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     """Return what ``work`` returns; it runs to completion if the caller is cancelled meanwhile.
 
     Raises:
-        asyncio.CancelledError: the caller was cancelled; raised when ``work`` has ended, with its
-            error, if it has failed, as the cause.
+        asyncio.CancelledError: if the caller was cancelled; raised when ``work`` has ended, with
+            its error, if it has failed, as the cause.
     """
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)

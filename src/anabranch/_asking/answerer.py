@@ -81,7 +81,7 @@ class Absent:
         """Refuse.
 
         Raises:
-            AnswerError: always.
+            AnswerError: if always.
         """
         del request, step_id
         raise AnswerError("there is no model to answer")

@@ -37,7 +37,7 @@ class AnsweringPolicy:
         never_for_servers: the servers for which no sample is answered.
 
     Raises:
-        ValueError: a number that is not positive, or what is not a collection of names.
+        ValueError: if a number that is not positive, or what is not a collection of names.
     """
 
     confirm_samples: bool = False

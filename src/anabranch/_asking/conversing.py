@@ -95,9 +95,9 @@ def converse(
     conversation, and is the ``exchange`` of the result, which is the last reply.
 
     Raises:
-        ValueError: ``max_rounds`` is not positive, or two tools have the same name.
+        ValueError: if ``max_rounds`` is not positive, or two tools have the same name.
         TypeError: one of ``tools`` is no tool of this library.
-        ConverseRoundsError: the model still calls tools; on ``await``.
+        ConverseRoundsError: if the model still calls tools; on ``await``.
         ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
     """
     if max_rounds < 1:

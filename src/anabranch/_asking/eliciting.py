@@ -88,7 +88,8 @@ def find_question(
     """Return the key, if the question has one, and the model of its answer.
 
     Raises:
-        ValueError: ``question`` is a key that is not declared, or the message, if both are swapped.
+        ValueError: if ``question`` is a key that is not declared, or the message, if both are
+            swapped.
     """
     if isinstance(question, str):
         if question not in declared:
@@ -123,10 +124,10 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
     """Ask, and ask again with the reason while the answer does not fit, three times at the most.
 
     Raises:
-        ElicitValidationError: the last answer did not fit either.
-        CapabilityError: the client shows no questions.
+        ElicitValidationError: if the last answer did not fit either.
+        CapabilityError: if the client shows no questions.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
-        StepFailed: the client answered with an error.
+        StepFailed: if the client answered with an error.
     """
     message, reason, call, scope, step_id = job.message, "", job.call, job.scope, job.step_id
     for attempt in range(1, RETRIES + 2):
@@ -153,7 +154,7 @@ def _read(value: JsonValue) -> tuple[str, object]:
     """Return what the person did, and the content.
 
     Raises:
-        ValidationError: ``value`` is not a reply.
+        ValidationError: if ``value`` is not a reply.
     """
     if isinstance(value, dict) and value.get("action") == "accept":  # nearly always
         content = value.get("content")
@@ -174,10 +175,10 @@ async def run_elicit_url(
     """Send the person to ``url``; ask again, as above, if what comes back is no reply.
 
     Raises:
-        CapabilityError: the client opens no pages.
-        ElicitValidationError: the last answer was no reply either.
+        CapabilityError: if the client opens no pages.
+        ElicitValidationError: if the last answer was no reply either.
         ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
-        StepFailed: the client answered with an error.
+        StepFailed: if the client answered with an error.
     """
     host.require("elicitation.url")
     asked, reason = fingerprint(message, url), ""

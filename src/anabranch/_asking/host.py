@@ -88,13 +88,13 @@ class Host:
     principal: str = ""
 
     def asks_own_model(self, *names: str) -> bool:
-        """Whether the server's own model is asked first for a sample that needs ``names``."""
+        """Return whether the server's own model is asked first for a sample that needs ``names``."""
         if self.sampler is None:
             return False
         return not (self.prefer_client and all(map(self.capabilities.has, names)))
 
     def offers(self, name: str) -> bool:
-        """Whether the client, or the server itself, can do ``name``."""
+        """Return whether the client, or the server itself, can do ``name``."""
         if self.capabilities.has(name):
             return True
         return self.sampler is not None and name in _SAMPLING and self.own.has(name)
@@ -103,7 +103,7 @@ class Host:
         """Check that all of ``names`` are offered by the client, or by the server itself.
 
         Raises:
-            CapabilityError: naming the first that is not.
+            CapabilityError: if naming the first that is not.
         """
         if (refusal := self.refusal(*names)) is not None:
             raise refusal

@@ -42,7 +42,7 @@ def log(self: OperationsContext, level: LogLevel, message: str) -> Op[None]:
     """Send a log line to the client, once.
 
     Raises:
-        ValueError: ``level`` is not one of the protocol's.
+        ValueError: if ``level`` is not one of the protocol's.
     """
     if level not in _LEVELS:
         raise ValueError(f"{level!r} is no log level; use one of {', '.join(_LEVELS)}")
@@ -70,7 +70,7 @@ def sleep_until(self: OperationsContext, when: datetime) -> Op[None]:
     In a ``race`` it is a time limit on what is asked; what is answered later comes too late.
 
     Raises:
-        ValueError: ``when`` has no time zone, so that it is another time on another machine.
+        ValueError: if ``when`` has no time zone, so that it is another time on another machine.
     """
     if when.utcoffset() is None:
         raise ValueError(
@@ -84,7 +84,7 @@ def sleep(self: OperationsContext, seconds: float) -> Op[None]:
     """Return ``seconds`` after this call, by the clock; a replay does not begin to wait again.
 
     Raises:
-        ValueError: ``seconds`` is no finite number.
+        ValueError: if ``seconds`` is no finite number.
     """
     if not math.isfinite(seconds):
         raise ValueError(f"sleep() takes a finite number of seconds, got {seconds!r}")
@@ -125,8 +125,8 @@ def step(
     cancelled later, ``undo(value)`` is run, in reverse order of the steps.
 
     Raises:
-        StepFailed: ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
-        SerializationError: the value cannot be recorded; the call fails.
+        StepFailed: if ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
+        SerializationError: if the value cannot be recorded; the call fails.
     """
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
     scope = call.scheduler.strand().scope
@@ -217,7 +217,7 @@ def race(self: OperationsContext, *operations: Awaitable[Any]) -> Op[Any]:
     The others are cancelled. The winner is recorded: a replay does not race again.
 
     Raises:
-        ValueError: nothing was given to race.
+        ValueError: if nothing was given to race.
     """
     if not operations:
         raise ValueError("race() needs at least one operation")

@@ -112,7 +112,7 @@ def check_options(
     """Refuse options of ``ctx.sample`` that do not go together.
 
     Raises:
-        ValueError: naming them.
+        ValueError: if naming them.
     """
     if (prompt is None) == (messages is None):
         raise ValueError("sample() takes either a prompt or messages=")
@@ -128,7 +128,7 @@ def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, 
     """Return the request with ``fields``, of which those that are ``None`` were not given.
 
     Raises:
-        ValueError: naming the field that cannot be sent.
+        ValueError: if naming the field that cannot be sent.
     """
     if not fields["messages"]:
         raise ValueError("sample(messages=…) needs at least one message")
@@ -159,10 +159,10 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
     """Ask until the reply fits, three times at the most.
 
     Raises:
-        SampleValidationError: the last reply did not fit either.
-        BranchTokenError: a budget does not hold the prompt, or did not hold the reply.
-        CapabilityError: no model can be asked.
-        StepFailed: the model could not answer.
+        SampleValidationError: if the last reply did not fit either.
+        BranchTokenError: if a budget does not hold the prompt, or did not hold the reply.
+        CapabilityError: if no model can be asked.
+        StepFailed: if the model could not answer.
     """
     needs = needs_of(job.request)
     job.host.require(*needs)

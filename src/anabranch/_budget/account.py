@@ -131,7 +131,7 @@ class Account:
         """Reserve ``most`` tokens, or what is left if that is ``least`` at least; and ``cost``.
 
         Raises:
-            BudgetError: a budget does not hold ``least``, or has no cost left at all.
+            BudgetError: if a budget does not hold ``least``, or has no cost left at all.
         """
         if (refusal := next(self._short_of(least, 0.0), None)) is not None:
             raise refusal
@@ -152,7 +152,7 @@ class Account:
         return self.reserve(least, most, cost)
 
     def is_busy(self, tokens: int) -> bool:
-        """Whether it does not hold this much as long as others have reserved some."""
+        """Return whether it does not hold this much as long as others have reserved some."""
         return self._busy(tokens, 0.0) is not None
 
     def reserved_before(self, tokens: int) -> Reservation:
@@ -185,7 +185,7 @@ class Account:
         """Check that no more is spent than the budgets hold.
 
         Raises:
-            BudgetError: more is.
+            BudgetError: if more is.
         """
         for account in self._lineage():
             if account.max_tokens is not None and account.tokens > account.max_tokens:

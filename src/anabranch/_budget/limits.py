@@ -20,7 +20,7 @@ class Limits:
         timeout: seconds from the start of the branch, including the wait for answers.
 
     Raises:
-        ValueError: a value is negative (or not a number).
+        ValueError: if a value is negative (or not a number).
     """
 
     max_depth: int | None = None

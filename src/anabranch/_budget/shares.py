@@ -32,7 +32,7 @@ class Shares:
         """Hold a place inside the block.
 
         Raises:
-            FullShareError: the caller holds the most already.
+            FullShareError: if the caller holds the most already.
         """
         if self.most is not None and self._held[caller] >= self.most:
             raise FullShareError

@@ -23,7 +23,7 @@ class Processes(Protocol):
         """Be seen to live from now on, and until the store is closed; entering again does nothing.
 
         Raises:
-            StoreError: the store failed, and this process would be taken for dead.
+            StoreError: if the store failed, and this process would be taken for dead.
         """
         ...
 
@@ -34,7 +34,7 @@ class Processes(Protocol):
         it writes then under its leases must not count, as :class:`CallStore` says.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store failed.
         """
         ...
 
@@ -111,7 +111,7 @@ class WorkLimits:
             from all in turn.
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: if a number is not positive.
     """
 
     concurrency: int = 10

@@ -92,7 +92,7 @@ def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = 
 
 
 def _is_known(journal: Journal, step_id: str) -> bool:
-    """Whether the journal has the step, or a branch that was folded around it."""
+    """Return whether the journal has the step, or a branch that was folded around it."""
     if step_id in journal.entries:
         return True
     path = step_id.rpartition("/")[0]
@@ -177,7 +177,7 @@ async def waiting_round(store: CallStore, journal: Journal, now: float) -> Round
     """Return the round with whose questions the call of ``journal`` waits, if it does.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     record = await store.find(journal.line)
     last = await store.last_round(journal.line)
@@ -193,7 +193,7 @@ async def enter(
     False if another answer is stored already, or the call takes none any more.
 
     Raises:
-        StoreError: the store failed, or the call is not there any more.
+        StoreError: if the store failed, or the call is not there any more.
     """
     text = dump_answer(Answer(answer.value))
     stored = await store.answer(journal.line, {step_id: text}, by=PAGE, deadline=deadline)
@@ -204,7 +204,7 @@ async def entered(store: CallStore, journal: Journal) -> dict[str, Answer]:
     """Return what was entered for the open questions, by step.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     inbox = await store.answers(journal.line)
     given = {step: load_answer(each.text) for step, each in inbox.items() if each.by == PAGE}

@@ -54,7 +54,7 @@ class Reaper:
             it waits for no one who could be late. By default, its deadline alone counts.
 
     Raises:
-        ValueError: ``calls`` has no store.
+        ValueError: if ``calls`` has no store.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Reaper:
         What fails for one call is logged; the others are ended all the same.
 
         Raises:
-            StoreError: the store does not answer.
+            StoreError: if the store does not answer.
         """
         store, now = self._policy.store, self._calls.runtime.clock.now()
         ended, seen, limit = 0, set(self._ending), BATCH
@@ -119,7 +119,7 @@ class Reaper:
         False if another worker runs it; then nothing is changed.
 
         Raises:
-            StoreError: the store does not answer.
+            StoreError: if the store does not answer.
         """
         store = self._policy.store
         async with self._lease(line) as lease:
@@ -189,7 +189,7 @@ class Reaper:
         return False
 
     async def _has_time(self, record: CallRecord) -> bool:
-        """Whether an overdue call must not expire yet; then its deadline moves on."""
+        """Return whether an overdue call must not expire yet; then its deadline moves on."""
         now = self._calls.runtime.clock.now()
         until = 0.0 if self._not_before is None else await self._not_before(record)
         if until <= now:

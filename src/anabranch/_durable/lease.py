@@ -100,7 +100,7 @@ class RenewedLease:
         ``ask`` asks the store for it, until the given time.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store failed.
         """
         await self._processes.enter()
         until = self._clock.now() + self._seconds
@@ -116,7 +116,7 @@ class RenewedLease:
         """Return what ``work`` returns; try it again while the store fails and the lease is held.
 
         Raises:
-            StoreError: the store failed until the lease had run out, or for as long as a lease
+            StoreError: if the store failed until the lease had run out, or for as long as a lease
                 lasts; or it does not have the call.
         """
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
@@ -225,8 +225,8 @@ class Lease(RenewedLease):
         which says what is given.
 
         Raises:
-            UnknownCallError: the store does not have the call, and there is no ``new``.
-            StoreError: the store failed.
+            UnknownCallError: if the store does not have the call, and there is no ``new``.
+            StoreError: if the store failed.
         """
         wait = FIRST_RETRY
         await self._processes.enter()
@@ -253,7 +253,7 @@ class Lease(RenewedLease):
         Where its owner's process is seen to be dead, it is free; over Postgres that takes several looks.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store failed.
         """
         now, undo = self._clock.now(), self._store.take_to_undo
         ask = partial(undo, self._line, self.owner, now, is_due=is_due)
@@ -279,8 +279,8 @@ class Lease(RenewedLease):
         """Write how the round ended, move the call, and release the lease, as one; return what is written.
 
         Raises:
-            StoreError: the store failed, or another worker has taken the lease over, and the round
-                has not ended.
+            StoreError: if the store failed, or another worker has taken the lease over, and the
+                round has not ended.
         """
         await self._stop_renewing()
         ended = await self._store.end_round(
@@ -293,7 +293,7 @@ class Lease(RenewedLease):
         """Move the call by an event that ends the lease, as :meth:`CallStore.move` does.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store failed.
         """
         await self._stop_renewing()
         moved = await self._store.move(self._line, event, owner=self.owner, deadline=deadline)
@@ -304,6 +304,6 @@ class Lease(RenewedLease):
         """Make the call that of this version of the code, as :meth:`CallStore.adopt` does.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store failed.
         """
         return await self._store.adopt(self._line, version, self.owner)

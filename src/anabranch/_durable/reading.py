@@ -45,7 +45,7 @@ class StoredCalls:
         Raises:
             InvalidTokenError: it refers to something that the store does not have, or another
                 release has written it.
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         try:
             if is_reference(state) and self._policy is not None:
@@ -60,7 +60,7 @@ class StoredCalls:
         """Return a reference to a state that a round has handed out, if it is stored.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         if self._policy is None or is_reference(state):
             return state
@@ -71,7 +71,7 @@ class StoredCalls:
         """Return the call of that name, if it is stored here and ``principal`` has made it.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         if self._policy is None:
             return None
@@ -85,7 +85,7 @@ class StoredCalls:
         ``None`` if it does not, or if it waits at another edge.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         if self._policy is None:
             return None
@@ -105,7 +105,7 @@ class StoredCalls:
         """Return what persons have entered on pages for the questions that are open, by step.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         if self._policy is None:
             return {}

@@ -110,9 +110,9 @@ def repeat_value(
     """Return the value of a call that has ended.
 
     Raises:
-        InvalidTokenError: the round has ended with questions, which are asked at another edge.
-        IdempotencyKeyError: the same, of a first request.
-        ToolError: the value could not be written down.
+        InvalidTokenError: if the round has ended with questions, which are asked at another edge.
+        IdempotencyKeyError: if the same, of a first request.
+        ToolError: if the value could not be written down.
         Exception: what the call has raised.
     """
     stored = json.loads(record.reply)
@@ -178,7 +178,7 @@ class StoreRecorder:
         """Write ``entries``; return those that are stored now, the first for each id.
 
         Raises:
-            StoreError: the store failed; what has happened and is not recorded is then the fact
+            StoreError: if the store failed; what has happened and is not recorded is then the fact
                 ``unrecorded``, and the message may be shown to the client.
         """
         if not entries:
@@ -207,8 +207,8 @@ class StoreRecorder:
         """Write that the call has failed.
 
         Raises:
-            StoreError: the store failed, or another worker has taken the call over: what that has
-                done must not be undone.
+            StoreError: if the store failed, or another worker has taken the call over: what that
+                has done must not be undone.
         """
         if not await self._store.fail(self._line, canonical(error), self._lease.owner):
             raise StoreError(f"The lease on call {self._line!r} is another's by now. Try again.")

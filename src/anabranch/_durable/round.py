@@ -79,7 +79,7 @@ class UnrecordedRound:
         """End the round with open questions; return the reply.
 
         Raises:
-            StateSizeError: the client could not send the state back.
+            StateSizeError: if the client could not send the state back.
         """
         job, state = self._job, self._journal.dumps()
         if job.max_request is not None:
@@ -123,7 +123,7 @@ class StoredRound:
             How the round had ended before, if another worker was first.
 
         Raises:
-            StoreError: the store failed, or another worker has taken the call over.
+            StoreError: if the store failed, or another worker has taken the call over.
         """
         earlier = await self._end(value_text(self._job.tool, value), event=CallEvent.RETURN)
         return Finished(value) if earlier is None else earlier
@@ -198,11 +198,11 @@ class Rounds:
         another line afterwards.
 
         Raises:
-            InvalidTokenError: the round was given other answers before, or the call has ended.
-            CallExpiredError: the call has expired.
+            InvalidTokenError: if the round was given other answers before, or the call has ended.
+            CallExpiredError: if the call has expired.
             OtherVersionError: it cannot be continued by the code that is here.
-            IdempotencyKeyError: a first request has the key of another.
-            StoreError: the store failed.
+            IdempotencyKeyError: if a first request has the key of another.
+            StoreError: if the store failed.
         """
         new = None if journal.rounds else self.record_of(job, journal)
         try:
@@ -291,7 +291,7 @@ class Rounds:
         Raises:
             OtherVersionError: it does not. The call is ready for other code, and its client has as
                 long to come again as after a reply.
-            StoreError: another worker has taken the call over, or the store failed.
+            StoreError: if another worker has taken the call over, or the store failed.
         """
         runtime = self.runtime
         if not runtime.is_other(call.version):
@@ -321,10 +321,10 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
     """Check that the call is that of this request, and not over, unless its end is recorded.
 
     Raises:
-        IdempotencyKeyError: a first request came under the key of another, or of a call that ended
-            without a reply.
-        CallExpiredError: the call has expired.
-        InvalidTokenError: the call has ended.
+        IdempotencyKeyError: if a first request came under the key of another, or of a call that
+            ended without a reply.
+        CallExpiredError: if the call has expired.
+        InvalidTokenError: if the call has ended.
         Exception: what it has failed with, if a reaper has undone what was left then.
     """
     call, problem = opened.call, ""
@@ -348,7 +348,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 
 
 def _is_expired(call: CallRecord) -> bool:
-    """Whether the call is ended since it was not continued in time, or was stopped.
+    """Return whether the call is ended since it was not continued in time, or was stopped.
 
     A reaper undoes it then, or has died, and another will: no body goes on.
     """

@@ -177,8 +177,8 @@ class RunEvents(Protocol):
         well what it has missed, with the next events at the latest.
 
         Raises:
-            MissedEventsError: events after ``after`` are not stored any more; or no event has that
-                number, or none with that mark. At the number 0, no mark is looked at.
+            MissedEventsError: if events after ``after`` are not stored any more; or no event has
+                that number, or none with that mark. At the number 0, no mark is looked at.
         """
         ...
 

@@ -110,11 +110,12 @@ class CallService:
             The tool's value if the call has ended, otherwise the reply that asks what is open.
 
         Raises:
-            InvalidTokenError: the round has been answered differently before, or the call is over.
-            OtherVersionError: the call waits for a server with the code that has begun it.
-            ToolError: the store does not answer, the answers are too long, or it would begin a call
-                while too many run; nothing is lost. Or the state is too large for the client's next
-                request; the call is undone.
+            InvalidTokenError: if the round has been answered differently before, or the call is
+                over.
+            OtherVersionError: if the call waits for a server with the code that has begun it.
+            ToolError: if the store does not answer, the answers are too long, or it would begin a
+                call while too many run; nothing is lost. Or the state is too large for the client's
+                next request; the call is undone.
             Exception: what the call raises.
         """
         await self._check_running(journal)
@@ -154,7 +155,7 @@ class CallService:
         """Run the call until it has ended, as ``drive`` does it; return the tool's value.
 
         Raises:
-            ToolError: the store does not answer, or it would begin while too many calls run.
+            ToolError: if the store does not answer, or it would begin while too many calls run.
             Exception: what the call or ``drive`` raises.
         """
         await self._check_running(journal)
@@ -187,7 +188,7 @@ class CallService:
         """Check that a call may begin; one that goes on, or is repeated under its key, always may.
 
         Raises:
-            ToolError: too many calls run, or the store does not answer.
+            ToolError: if too many calls run, or the store does not answer.
         """
         most = self._max_running
         if most is None or journal.rounds or len(self.running) < most:

@@ -32,7 +32,7 @@ async def begin_line(store: CallStore, record: CallRecord, journal: Journal) -> 
 
 
 def is_compensated(known: CallRecord, journal: Journal) -> bool:
-    """Whether what ``journal`` has done has been undone, or is being undone, in the line ``known``."""
+    """Return whether what ``journal`` has done has been undone, or is being undone, in the line ``known``."""
     has_failed = known.state in {CallState.FAILED, CallState.UNDOING}
     return known.state in UNDONE or (has_failed and bool(journal.compensations))
 
@@ -96,8 +96,8 @@ async def load_reference(store: CallStore, reference: str) -> str:
     """Return the state that a reference names.
 
     Raises:
-        ValueError: the store does not have it (any more).
-        StoreError: the store failed.
+        ValueError: if the store does not have it (any more).
+        StoreError: if the store failed.
     """
     line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
     record = await store.round(line, number)
@@ -110,8 +110,8 @@ async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
     """Return a call as far as it is recorded: its last state, and what the round after it has done.
 
     Raises:
-        ValueError: another release has written it.
-        StoreError: the store failed.
+        ValueError: if another release has written it.
+        StoreError: if the store failed.
     """
     line = record.call_id
     number = await latest_number(store, line)

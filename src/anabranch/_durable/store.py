@@ -140,7 +140,7 @@ class OpenedRound:
     is_leased: bool = False
 
     def was_given(self, answers: Mapping[str, str]) -> bool:
-        """Whether its client has given it these: what others have entered binds no client."""
+        """Return whether its client has given it these: what others have entered binds no client."""
         own, same = (
             {step: text for step, text in each.items() if step not in self.entered}
             for each in (self.answers, answers)

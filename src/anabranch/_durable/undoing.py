@@ -40,7 +40,7 @@ async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinishe
     """Return the calls that are to be undone, at most so many of each kind.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     failed = await store.calls(limit, states=[CallState.UNDOING])
     expired = await store.expired(now, limit)
@@ -59,7 +59,7 @@ async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
     False if there is nothing to undo, or a process is at it: no other call is ended.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     record = await store.find(call_id)
     if record is None or _is_leased(record, now):

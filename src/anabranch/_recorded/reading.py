@@ -50,8 +50,8 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
     ``last`` is the one that was begun last.
 
     Raises:
-        NoSuchCallError: there is none, or there are several.
-        StoreError: the store failed.
+        NoSuchCallError: if there is none, or there are several.
+        StoreError: if the store failed.
     """
     if not name:
         raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
@@ -118,7 +118,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
     """Return all that is recorded of a call.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     reading = _Reading(Steps(record.tool), await store.answers(record.call_id))
     is_run = record.lease is not None and record.lease.until > now

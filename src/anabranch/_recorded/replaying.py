@@ -98,7 +98,7 @@ async def replay_call(
             difference may be due to what the tool reads of it, and is none that can be reported.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     last = await store.last_round(record.call_id)
     found = partial(Replayed, id=record.call_id, tool=record.tool, version=record.version)
@@ -129,7 +129,7 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
     """Return the journal of a call up to where it waits, was interrupted, or has ended.
 
     Raises:
-        ValueError: another release has written it.
+        ValueError: if another release has written it.
     """
     journal = await latest_journal(store, record)
     if last is not None and not last.state:

@@ -70,7 +70,7 @@ def misfit(schema: Mapping[str, Any], value: object) -> str | None:
     """Return in a few words why ``value`` does not fit ``schema``, ``None`` if it does.
 
     Raises:
-        UnusableSchemaError: nothing can be compared with the schema.
+        UnusableSchemaError: if nothing can be compared with the schema.
     """
     found = _errors(schema, value, formats=False)
     return _line(_best_of(found)) if found else None
@@ -126,7 +126,7 @@ def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[
     """Return the first errors; none if that would take too long.
 
     Raises:
-        UnusableSchemaError: nothing can be compared with the schema.
+        UnusableSchemaError: if nothing can be compared with the schema.
     """
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - slow
 
@@ -161,7 +161,7 @@ def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsons
 
 
 def _is_moderate(value: object) -> bool:
-    """Whether a schema, or a value, is small enough to be walked through."""
+    """Return whether a schema, or a value, is small enough to be walked through."""
     return sum(1 for _ in islice(_parts(value), MOST_PARTS + 1)) <= MOST_PARTS
 
 

@@ -135,7 +135,7 @@ class Field(Options):
         """Return the value of the text that was typed.
 
         Raises:
-            ValueError: the field does not accept it; the message is for the person.
+            ValueError: if the field does not accept it; the message is for the person.
         """
         if not text and not required:
             return LEAVE_OUT

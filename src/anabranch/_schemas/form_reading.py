@@ -36,7 +36,7 @@ class FormReader:
         A field that cannot be shown keeps a type that ``Field`` refuses.
 
         Raises:
-            ValueError: the schema is too large or nested too deeply.
+            ValueError: if the schema is too large or nested too deeply.
         """
         try:
             form = self._flattened(self._root)

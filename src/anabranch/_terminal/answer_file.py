@@ -60,7 +60,7 @@ class Answers:
     """The answers that have not been used yet.
 
     Raises:
-        UsageError: an entry is invalid; the message names the entry and the field.
+        UsageError: if an entry is invalid; the message names the entry and the field.
     """
 
     def __init__(self, entries: Sequence[object], name: str = "answers") -> None:

@@ -64,7 +64,7 @@ async def ask_form(
         only: the fields that are to be asked again; by default, all.
 
     Raises:
-        AnswerError: the schema is not that of a form.
+        AnswerError: if the schema is not that of a form.
     """
     try:
         form = Form.model_validate(request.requested_schema)
@@ -104,7 +104,7 @@ async def ask_text(message: str) -> str:
     """Ask for a line of text.
 
     Raises:
-        DismissedError: the person gave none.
+        DismissedError: if the person gave none.
     """
     return cast("str", await _run(questionary.text(printable(message)), begins=True))
 
@@ -216,7 +216,7 @@ async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
     If a question ``begins``, or asks for consent, what was typed before it was drawn is dropped.
 
     Raises:
-        DismissedError: the person dismissed it.
+        DismissedError: if the person dismissed it.
     """
     dismissing = KeyBindings()
 

@@ -44,8 +44,8 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
     In another thread than the main one, which alone receives signals, nothing cancels it.
 
     Raises:
-        LeftError: Ctrl-C was pressed, or another such signal has come. From then on, a further one
-            kills, also while threads are waited for at the end of the program.
+        LeftError: if Ctrl-C was pressed, or another such signal has come. From then on, a further
+            one kills, also while threads are waited for at the end of the program.
     """
 
     async def main() -> T:
@@ -128,7 +128,7 @@ def _say_still_running() -> None:
 
 
 def _is_default(number: signal.Signals) -> bool:
-    """Whether a signal would end the process: nohup, or a host of this library, has not said more."""
+    """Return whether a signal would end the process: nohup, or a host of this library, has not said more."""
     return signal.getsignal(number) is signal.SIG_DFL
 
 

@@ -132,7 +132,7 @@ class Respondent:
         """Refuse answers of the file that did not fit, unless a later one did.
 
         Raises:
-            FailedError: there are such.
+            FailedError: if there are such.
         """
         if self._unfit:
             raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")

@@ -35,8 +35,8 @@ def answer_in(text: str, read: Callable[[str], T]) -> T:
         read: returns what a JSON text says, or raises a ``ValidationError``.
 
     Raises:
-        ValidationError: no value is accepted; of the longest one, if there is any.
-        ValueError: two different ones are.
+        ValidationError: if no value is accepted; of the longest one, if there is any.
+        ValueError: if two different ones are.
     """
     # A command that only prints its help loads no pydantic.
     from pydantic import ValidationError  # noqa: PLC0415

@@ -98,7 +98,7 @@ def _check_kinds(blocks: tuple[Block, ...]) -> None:
     """Check that there are only texts, tool calls and their results.
 
     Raises:
-        ToolError: there is something else.
+        ToolError: if there is something else.
     """
     for block in blocks:
         inner = block.content if isinstance(block, ToolResultBlock) else (block,)

@@ -74,10 +74,10 @@ class PausedCall:
         is logged, and the model reads its id.
 
         Raises:
-            StoreError, UnreachableError: the store does not answer; this and the next two leave the
-                call as it was, to be continued later.
+            StoreError, UnreachableError: if the store does not answer; this and the next two leave
+                the call as it was, to be continued later.
             OtherVersionError: it waits for other code.
-            InvalidTokenError: the state is another caller's, or was answered differently before.
+            InvalidTokenError: if the state is another caller's, or was answered differently before.
             ValueError: it was not paused here.
             Exception: what the tool raises in the first round: that is the framework's affair, as
                 with any tool.

@@ -67,7 +67,7 @@ async def next_rounds(
     """Run the next rounds of ``calls``, by their ids; yield what is to be stored of each, at once.
 
     Raises:
-        Exception: after the others, what the first call that stays as it was has raised.
+        Exception: if after the others, what the first call that stays as it was has raised.
     """
     adapted: dict[str, AdaptedTool] = {
         each.name: each.anabranch for each in tools if hasattr(each, "anabranch")

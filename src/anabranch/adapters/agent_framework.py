@@ -41,7 +41,7 @@ def as_tool(
     """Return ``tool`` as a ``FunctionTool``; ``principal`` says who calls, from the invocation's context.
 
     Raises:
-        MissingExtraError: the framework is not installed, or is too old.
+        MissingExtraError: if the framework is not installed, or is too old.
     """
     framework = _framework()
     adapted = AdaptedTool(tool, rounds)
@@ -95,8 +95,8 @@ async def answer(
         asked.
 
     Raises:
-        Exception: why a call cannot go on just now; it stays open. ``requests`` have what the others
-            came to.
+        Exception: if why a call cannot go on just now; it stays open. ``requests`` have what the
+            others came to.
     """
     ours = {request.call_id: (request, call) for request, call in _ours(requests)}
     calls = {call_id: call for call_id, (_, call) in ours.items()}

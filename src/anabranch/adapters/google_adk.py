@@ -46,7 +46,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
     """Return ``tool`` as a ``BaseTool`` of ADK; ``principal`` says who calls, from the context.
 
     Raises:
-        MissingExtraError: ADK is not installed, or is too old.
+        MissingExtraError: if ADK is not installed, or is too old.
     """
     base = find_framework("google.adk.tools.base_tool", "google-adk", "2.13", __name__).BaseTool
     genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
@@ -105,7 +105,8 @@ async def answer(
         returned again until the session has it.
 
     Raises:
-        Exception: why a call cannot go on just now; it stays open, and what the others came to is stored.
+        Exception: if why a call cannot go on just now; it stays open, and what the others came to
+            is stored.
     """
     events = find_framework("google.adk.events", "google-adk", "2.13", __name__)
     genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)

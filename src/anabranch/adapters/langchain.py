@@ -49,7 +49,7 @@ def as_tool(
         principal: says who calls, from the ``ToolRuntime``.
 
     Raises:
-        MissingExtraError: LangChain or LangGraph is not installed, or is too old.
+        MissingExtraError: if LangChain or LangGraph is not installed, or is too old.
     """
     core = find_framework("langchain_core.tools", "langchain-core", "1.6", __name__)
     graph = find_framework("langgraph.types", "langgraph", "1.2", __name__)

@@ -79,7 +79,7 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
     """Return ``tool`` as a ``FunctionTool`` of the SDK; ``principal`` says who calls, from the context.
 
     Raises:
-        MissingExtraError: the SDK is not installed, or is too old.
+        MissingExtraError: if the SDK is not installed, or is too old.
     """
     agents = find_framework("agents", "openai-agents", "0.24", __name__)
     adapted = AdaptedTool(tool, rounds)
@@ -125,7 +125,8 @@ async def answer(
         What is still asked, as :func:`questions` does; the run continues when nothing is.
 
     Raises:
-        Exception: why a call cannot go on just now; it stays open. ``state`` has what the others came to.
+        Exception: if why a call cannot go on just now; it stays open. ``state`` has what the others
+            came to.
     """
     wrapper = state._context  # noqa: SLF001 - as above
     calls, waiting = _ours(wrapper)["calls"], state.get_interruptions()

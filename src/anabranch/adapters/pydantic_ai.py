@@ -39,7 +39,7 @@ def as_tool(
         principal: says who calls, from the ``RunContext``.
 
     Raises:
-        MissingExtraError: Pydantic AI is not installed, or is too old.
+        MissingExtraError: if Pydantic AI is not installed, or is too old.
     """
     ai = _library()
 

@@ -45,7 +45,7 @@ class AdvisoryLocks:
         """Lock a name; false if it is locked, in this process or in another.
 
         Raises:
-            StoreError: the database cannot be reached; all locks are lost.
+            StoreError: if the database cannot be reached; all locks are lost.
         """
         async with self._one_at_a_time:
             if await self._still_holds(name) or not await self._ask(TRY, name):
@@ -54,10 +54,10 @@ class AdvisoryLocks:
             return True
 
     async def holds(self, name: str) -> bool:
-        """Whether this process holds a lock that it took, and has not lost it meanwhile.
+        """Return whether this process holds a lock that it took, and has not lost it meanwhile.
 
         Raises:
-            StoreError: the database cannot be reached; all locks are lost.
+            StoreError: if the database cannot be reached; all locks are lost.
         """
         async with self._one_at_a_time:
             return await self._still_holds(name)

@@ -71,7 +71,7 @@ class DBOSEngine:
         clock: the time; by default, the system's.
 
     Raises:
-        StoreError: the URL is not Postgres's.
+        StoreError: if the URL is not Postgres's.
     """
 
     def __init__(self, url: str, *, schema: str = "dbos", clock: Clock | None = None) -> None:
@@ -123,7 +123,7 @@ class DBOSEngine:
         """See :meth:`Engine.work`.
 
         Raises:
-            StoreError: the database cannot be reached, or this process has a worker already.
+            StoreError: if the database cannot be reached, or this process has a worker already.
         """
         client = await self._connected()
         worker = f"{APPLICATION}-{secrets.token_hex(8)}"

@@ -39,7 +39,7 @@ class LivingWorkers:
         This comes first in each look. Where it is false, nothing is known of the others.
 
         Raises:
-            StoreError: the database cannot be reached.
+            StoreError: if the database cannot be reached.
         """
         if await self._locks.holds(self._name):
             return True
@@ -52,10 +52,10 @@ class LivingWorkers:
 
     @asynccontextmanager
     async def is_dead(self, other: str) -> AsyncGenerator[bool]:
-        """Whether one of them is dead, as the last looks say; inside the block, only this worker acts on it.
+        """Return whether one of them is dead, as the last looks say; inside the block, only this worker acts on it.
 
         Raises:
-            StoreError: the database cannot be reached.
+            StoreError: if the database cannot be reached.
         """
         if not await self._locks.try_lock(other):
             self._free[other] = 0

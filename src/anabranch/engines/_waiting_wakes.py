@@ -120,5 +120,5 @@ class WaitingWakes:
         self._count -= 1
 
     def _waits(self, wake: Wake) -> bool:
-        """Whether it waits still: it was not replaced by one of an earlier time."""
+        """Return whether it waits still: it was not replaced by one of an earlier time."""
         return self._wakes.get(wake.call, {}).get(wake.turn) is wake

@@ -61,7 +61,7 @@ def _frames(chain: list[TracebackException]) -> Iterator[FrameSummary]:
 
 
 def is_authors(filename: str) -> bool:
-    """Whether code is an author's: in a file that comes neither with Python nor with a package."""
+    """Return whether code is an author's: in a file that comes neither with Python nor with a package."""
     return not filename.startswith((*_LIBRARIES, "<"))
 
 
@@ -73,12 +73,12 @@ def author_line(error: BaseException) -> str:
 
 
 def _has_authors_line(error: TracebackException) -> bool:
-    """Whether a frame is an author's, or what the compiler has refused."""
+    """Return whether a frame is an author's, or what the compiler has refused."""
     return any(is_authors(frame.filename) for frame in error.stack) or _is_refused_code(error)
 
 
 def _is_refused_code(error: TracebackException) -> bool:
-    """Whether the compiler has refused an author's code; the error names the line by itself."""
+    """Return whether the compiler has refused an author's code; the error names the line by itself."""
     return is_authors(getattr(error, "filename", None) or "<")
 
 

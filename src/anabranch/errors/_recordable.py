@@ -51,7 +51,7 @@ def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
     """Return the error that :func:`error_to_json` was given.
 
     Raises:
-        KeyError: its type is not defined in ``anabranch.errors``.
+        KeyError: if its type is not defined in ``anabranch.errors``.
     """
     facts = dict(data)
     return _rebuilders[facts.pop("type")](**facts)

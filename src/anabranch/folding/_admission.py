@@ -50,7 +50,7 @@ class Owner:
         return session_id if self.owns(session_id) else f"{self._scope}{END}{session_id}"
 
     def owns(self, stored: str) -> bool:
-        """Whether the session with this stored name is the owner's."""
+        """Return whether the session with this stored name is the owner's."""
         if self.principal is None:
             return True
         if not self.principal:
@@ -58,7 +58,7 @@ class Owner:
         return stored.startswith(f"{self._scope}{END}")
 
     def reads(self, stored: str) -> bool:
-        """Whether it is the owner's, or the account of all that are."""
+        """Return whether it is the owner's, or the account of all that are."""
         return self.owns(stored) or stored == self._scope
 
     @property
@@ -145,7 +145,7 @@ def admit(
     """Return what creating a branch makes of the records.
 
     Raises:
-        FoldingError: a limit does not allow it.
+        FoldingError: if a limit does not allow it.
     """
     depth = 1 if parent is None else parent.depth + 1
     if depth > settings.max_depth:

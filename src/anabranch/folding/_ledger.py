@@ -70,7 +70,7 @@ class Ledger:
         """Return the id of the branch that is named; by default, the session's innermost.
 
         Raises:
-            FoldingError: there is no such branch, or it belongs to another session.
+            FoldingError: if there is no such branch, or it belongs to another session.
         """
         if branch_id is not None:
             return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
@@ -83,7 +83,7 @@ class Ledger:
         """Return a branch with its parent, by default the session's innermost, and its session.
 
         Raises:
-            FoldingError: there is no such parent, or it belongs to another session.
+            FoldingError: if there is no such parent, or it belongs to another session.
         """
         if parent_id == ROOT:
             parent_id = None
@@ -102,7 +102,7 @@ class Ledger:
         """Admit a branch; return it, and what its parent has left, ``None`` for no limit.
 
         Raises:
-            FoldingError: a limit does not allow it, or its parent is not active.
+            FoldingError: if a limit does not allow it, or its parent is not active.
         """
         rows, now = self._rows, self._now
         parent = None if new.parent_id is None else self._active(new.parent_id)
@@ -322,7 +322,7 @@ def checked_branch(found: Branch | None, branch_id: str, session_id: str | None)
     """Return a branch that was looked for by its id, and within a session if one is named.
 
     Raises:
-        UnknownBranchError: there is no such branch.
+        UnknownBranchError: if there is no such branch.
         SessionMismatchError: it belongs to another session.
     """
     if found is None:

@@ -211,7 +211,7 @@ class BranchService:
             tokens: what the message has used; by default, an estimate.
 
         Raises:
-            FoldingError: the message is invalid, or there is no such active branch.
+            FoldingError: if the message is invalid, or there is no such active branch.
         """
         clean = await self._texts.checked("message", message, self.settings.max_message_length)
         used = estimate_tokens(clean) if tokens is None else tokens
@@ -244,7 +244,7 @@ class BranchService:
             forces: whether it is closed then; otherwise the caller sees to it.
 
         Raises:
-            FoldingError: there is no such active branch, or ``tokens`` is negative.
+            FoldingError: if there is no such active branch, or ``tokens`` is negative.
         """
         if tokens < 0:
             raise InvalidBudgetError("tokens", tokens, 0, None)
@@ -273,7 +273,7 @@ class BranchService:
             transcript: as in :meth:`complete`.
 
         Raises:
-            UnknownBranchError: there is no such branch.
+            UnknownBranchError: if there is no such branch.
         """
         clean, draft = await self._texts.scrubbed("error", reason), await self._texts.draft(partial)
         return await self._do(
@@ -287,7 +287,7 @@ class BranchService:
         """Return a branch, or the innermost active one of a session, ``None`` if it has none.
 
         Raises:
-            FoldingError: there is no such branch, or it belongs to another session.
+            FoldingError: if there is no such branch, or it belongs to another session.
         """
         find = self._finding(branch_id, session_id)
         await self._ledgers.look_for_overdue()
@@ -320,7 +320,7 @@ class BranchService:
             transcript: as in :meth:`complete`.
 
         Raises:
-            UnknownBranchError: there is no such branch.
+            UnknownBranchError: if there is no such branch.
         """
         draft = await self._texts.draft(partial)
         return await self._do(lambda ledger: ledger.expire(branch_id, draft), transcript)
@@ -367,7 +367,7 @@ class BranchService:
         """Return the timeout of a branch.
 
         Raises:
-            FoldingError: its budget or its timeout is out of range.
+            FoldingError: if its budget or its timeout is out of range.
         """
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout

@@ -108,8 +108,8 @@ class FoldingSettings(BaseModel):
         ``ANABRANCH_FOLDING_FILE`` names a file as for :meth:`read`, whose settings the others change.
 
         Raises:
-            ValueError: a setting is unknown or out of range; the message names it.
-            OSError: the file cannot be read.
+            ValueError: if a setting is unknown or out of range; the message names it.
+            OSError: if the file cannot be read.
         """
         given = os.environ if environment is None else environment
         file = given.get(FILE)

@@ -76,7 +76,7 @@ class CallInFlight:
         """Return what ``answering`` returns, unless the call ends before that.
 
         Raises:
-            AnswerError: the call has ended.
+            AnswerError: if the call has ended.
             Exception: what ``answering`` raises.
         """
         task = asyncio.create_task(answering)

@@ -246,7 +246,7 @@ class AskLinks:
         """Return the link to the question ``step_id`` of the round that handed out ``state``.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         short = await self.calls.stored.shortened(state)
         # For no principal: the person's browser is not the caller. The call's record has the caller.

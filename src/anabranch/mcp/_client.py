@@ -180,10 +180,10 @@ async def call_tool(
     With an idempotency ``key``, a repeated call is the same one where the server has a store.
 
     Raises:
-        MCPError: the server refused, the connection broke, or ``answerer`` raised an
+        MCPError: if the server refused, the connection broke, or ``answerer`` raised an
             :class:`AnswerError` in the modern era.
-        InputRequiredRoundsExceededError: the tool asked in more than :data:`MAX_ROUNDS` rounds.
-        ToolError: its result does not fit the output schema that it declares.
+        InputRequiredRoundsExceededError: if the tool asked in more than :data:`MAX_ROUNDS` rounds.
+        ToolError: if its result does not fit the output schema that it declares.
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:

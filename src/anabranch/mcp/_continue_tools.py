@@ -93,8 +93,8 @@ class ContinueTool:
         """Continue the call: give it the answers, or ask its open questions again.
 
         Raises:
-            ToolError: the call cannot go on, or an answer answers no question.
-            InvalidTokenError: the state of the chain is not valid.
+            ToolError: if the call cannot go on, or an answer answers no question.
+            InvalidTokenError: if the state of the chain is not valid.
             Exception: what the call raises.
         """
         return sendable(await self._served(arguments, request))

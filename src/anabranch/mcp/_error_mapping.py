@@ -87,8 +87,8 @@ def mapped_errors(
         unmapped: the host's own errors, which are passed on as they are.
 
     Raises:
-        MCPError: the request is at fault, or the tool has raised the error itself.
-        CallFailedError: everything else, but for cancellation from outside.
+        MCPError: if the request is at fault, or the tool has raised the error itself.
+        CallFailedError: if everything else, but for cancellation from outside.
     """
     passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:

@@ -45,8 +45,8 @@ def as_fastmcp_tool(
         keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
-        ImportError: the extra ``fastmcp`` is not installed.
-        StoreError: the store's URL cannot be understood.
+        ImportError: if the extra ``fastmcp`` is not installed.
+        StoreError: if the store's URL cannot be understood.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
@@ -71,7 +71,7 @@ def fastmcp_sagas(
         clock: time; the system's by default.
 
     Raises:
-        ImportError: the extra ``fastmcp`` is not installed.
+        ImportError: if the extra ``fastmcp`` is not installed.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
@@ -98,9 +98,9 @@ def install_fastmcp(
         keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
-        ImportError: the extra ``fastmcp`` is not installed.
-        ValueError: a key is too short, or two of the tools have the same name.
-        StoreError: the store's URL cannot be understood.
+        ImportError: if the extra ``fastmcp`` is not installed.
+        ValueError: if a key is too short, or two of the tools have the same name.
+        StoreError: if the store's URL cannot be understood.
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):

@@ -51,7 +51,7 @@ class FastMcpRequest(McpRequest):
     server: FastMCP[Any]
 
     def wants(self, level: LogLevel) -> bool:
-        """Whether the client wants log messages of ``level``, as ``Context.log`` would decide."""
+        """Return whether the client wants log messages of ``level``, as ``Context.log`` would decide."""
         # Context.log would decide this, but it wraps the message, and raises the SDK's deprecation
         # warning where it cannot be suppressed.
         server, key = self.server, _log_level_session_key(self.session)
@@ -136,7 +136,7 @@ class FastMcpTool(BaseTool):
         """Serve the request that is being handled.
 
         Raises:
-            ToolError: the call failed; an unexpected error is masked, and logged.
+            ToolError: if the call failed; an unexpected error is masked, and logged.
         """
         try:
             return await self._served(arguments)

@@ -88,7 +88,7 @@ class Handles:
         """Return the handle of ``call``, whose last round has handed out ``state``.
 
         Raises:
-            ToolError: the store does not answer.
+            ToolError: if the store does not answer.
         """
         claims = SagaClaims(tool=call.tool.name, state=await self.calls.stored.shortened(state))
         if self.calls.durability is None:
@@ -100,8 +100,8 @@ class Handles:
 
         Raises:
             InvalidTokenError: it is not a handle of this server for this caller, or has expired.
-            CallExpiredError: its call has expired.
-            ToolError: the store does not answer.
+            CallExpiredError: if its call has expired.
+            ToolError: if the store does not answer.
         """
         claims = self.sealer.open(handle, principal)
         journal = await self.calls.stored.load(claims.state)

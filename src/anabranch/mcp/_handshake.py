@@ -42,7 +42,7 @@ async def request_answer(
     """Send what asks the step ``step_id`` during ``request``, and return the client's answer.
 
     Raises:
-        ToolError: the connection was closed.
+        ToolError: if the connection was closed.
     """
     kind = "elicit"
     shape: type[types.Result] = types.ElicitResult
@@ -68,5 +68,5 @@ async def request_answer(
 
 
 def _is_disconnect(error: types.ErrorData) -> bool:
-    """Whether the SDK made this error itself; clients use the code for errors of their own."""
+    """Return whether the SDK made this error itself; clients use the code for errors of their own."""
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"

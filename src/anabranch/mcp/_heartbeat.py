@@ -58,7 +58,7 @@ class Heartbeat:
 
 
 def is_heartbeat(progress: float, total: float | None, message: str | None) -> bool:
-    """Whether a progress notification is a sign of life, and nothing to show to a person.
+    """Return whether a progress notification is a sign of life, and nothing to show to a person.
 
     The protocol has no mark for them; no tool counts in such small steps.
     """

@@ -37,9 +37,9 @@ class Installation:
         audience: the server's name, to which handles are bound.
 
     Raises:
-        ValueError: two of the tools have the same name; ``patience`` is not positive; or a key is
-            too short.
-        StoreError: the store's URL cannot be understood.
+        ValueError: if two of the tools have the same name; ``patience`` is not positive; or a key
+            is too short.
+        StoreError: if the store's URL cannot be understood.
     """
 
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions, audience: str) -> None:

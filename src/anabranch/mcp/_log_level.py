@@ -39,7 +39,7 @@ async def _set_level(
 
 
 def is_wanted(session: ServerSession, level: LogLevel) -> bool:
-    """Whether the client of ``session`` wants messages of ``level``; without a choice, all."""
+    """Return whether the client of ``session`` wants messages of ``level``; without a choice, all."""
     least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
     return at_least(level, least)
 

@@ -253,7 +253,7 @@ def durability_of(options: ServerOptions) -> Durability | None:
     """Return the store, opened, and how it is used; ``None`` without one.
 
     Raises:
-        StoreError: the store's URL cannot be understood.
+        StoreError: if the store's URL cannot be understood.
     """
     store = options.store
     if store is None or isinstance(store, Durability):
@@ -279,7 +279,7 @@ def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Se
     """Return what seals the tokens of the server named ``audience`` that are for ``purpose``.
 
     Raises:
-        ValueError: a key is too short.
+        ValueError: if a key is too short.
     """
     keys: Keys = options.keys or [secrets.token_bytes(32)]
     clock = options.clock or SystemClock()

@@ -135,7 +135,7 @@ class McpRequest:
         return capabilities_of(None if self.unreachable else self.session.client_capabilities)
 
     def wants(self, level: LogLevel) -> bool:
-        """Whether the client wants log messages of ``level``; a host may have its own record."""
+        """Return whether the client wants log messages of ``level``; a host may have its own record."""
         return is_wanted(self.session, level)
 
     async def report_progress(

@@ -97,10 +97,11 @@ class SagaClient:
         same key, tool and arguments is the same saga where the server has a store.
 
         Raises:
-            MCPError: the server refused, or the connection broke; with ``METHOD_NOT_FOUND``, the
+            MCPError: if the server refused, or the connection broke; with ``METHOD_NOT_FOUND``, the
                 server offers no sagas.
             SagaRoundsExceededError: it asked in too many turns.
-            pydantic.ValidationError: the server's reply is neither a result nor a suspended saga.
+            pydantic.ValidationError: if the server's reply is neither a result nor a suspended
+                saga.
             Exception: what the answerer raises, in an ``ExceptionGroup``.
         """
         meta = keyed_meta(key or new_key())

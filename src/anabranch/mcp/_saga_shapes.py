@@ -145,7 +145,7 @@ def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
     """Return ``params`` as ``shape``.
 
     Raises:
-        MCPError: a field is missing, of another type, too large, or nested too deeply.
+        MCPError: if a field is missing, of another type, too large, or nested too deeply.
     """
     known = {field.alias for field in shape.model_fields.values()}
     given = {name: value for name, value in (params or {}).items() if name in known}

@@ -55,8 +55,8 @@ def answers_in(
     """Return the answers to the open steps, and record their digests in ``claims``.
 
     Raises:
-        MCPError: a step is unknown, missing, given twice, or does not answer its question.
-        InvalidTokenError: an earlier answer has been changed.
+        MCPError: if a step is unknown, missing, given twice, or does not answer its question.
+        InvalidTokenError: if an earlier answer has been changed.
     """
     answers: dict[str, Answer] = {}
     open_steps = journal.questions
@@ -144,7 +144,7 @@ class SagaMethods:
         """Answer ``tools/callSaga``.
 
         Raises:
-            MCPError: a parameter is wrong; the message begins with its name.
+            MCPError: if a parameter is wrong; the message begins with its name.
         """
         params = read(CallToolSagaParams, request.context.params)
         offered = await self._find(params.name)
@@ -160,7 +160,7 @@ class SagaMethods:
         """Answer ``tools/resumeSaga``.
 
         Raises:
-            MCPError: a parameter is wrong; the message begins with its name. Whatever is wrong
+            MCPError: if a parameter is wrong; the message begins with its name. Whatever is wrong
                 with the token, the error is the same.
         """
         params = read(ResumeToolSagaParams, request.context.params)
@@ -238,7 +238,7 @@ async def _one_round(handler: RequestHandler, request: McpRequest, name: str) ->
     """Call a tool of the host's own, which is a saga that ends at once.
 
     Raises:
-        MCPError: the tool has raised it, or it suspends.
+        MCPError: if the tool has raised it, or it suspends.
     """
     # Without what a request that goes on would carry: nothing has unsealed a state here.
     sent = request.context.params or {}
@@ -257,7 +257,7 @@ async def _mapped(
     """Return what ``running`` returns, or the result that reports its failure.
 
     Raises:
-        MCPError: the request is at fault, or the tool has raised the error itself.
+        MCPError: if the request is at fault, or the tool has raised the error itself.
     """
     try:
         with mapped_errors(is_modern=request.is_modern, token=SAGA_TOKEN):

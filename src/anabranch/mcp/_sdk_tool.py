@@ -86,7 +86,7 @@ class SdkTool(BaseTool):
         those of the host.
 
         Raises:
-            InvalidSignature: a parameter's ``x-mcp-header`` is not valid.
+            InvalidSignature: if a parameter's ``x-mcp-header`` is not valid.
         """
         if (reason := find_invalid_x_mcp_header(described.input_schema)) is not None:
             raise InvalidSignature(f"Tool {described.name!r} has an invalid x-mcp-header: {reason}")
@@ -134,8 +134,8 @@ class SdkTool(BaseTool):
         """Serve the request of ``context``.
 
         Raises:
-            MCPError: the request is at fault, or the tool has raised the error itself.
-            ToolError: any other failure; an ``UnexpectedToolError`` is logged by the SDK.
+            MCPError: if the request is at fault, or the tool has raised the error itself.
+            ToolError: if any other failure; an ``UnexpectedToolError`` is logged by the SDK.
         """
         prefix = f"Error executing tool {self.name}"
         try:

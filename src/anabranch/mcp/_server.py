@@ -49,8 +49,8 @@ def create_server(
         keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
-        ValueError: a key is too short, or two tools have the same name.
-        StoreError: the store's URL cannot be understood.
+        ValueError: if a key is too short, or two tools have the same name.
+        StoreError: if the store's URL cannot be understood.
     """
     checked, given = require_tools("create_server()", tools), options_of(options, keywords)
     installation = Installation(checked, given, name)
@@ -108,9 +108,9 @@ def install(
         keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
 
     Raises:
-        ValueError: a key is too short, two of the tools have the same name, or the server has a
+        ValueError: if a key is too short, two of the tools have the same name, or the server has a
             tool of that name.
-        StoreError: the store's URL cannot be understood.
+        StoreError: if the store's URL cannot be understood.
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     require_server(server, MCPServer)

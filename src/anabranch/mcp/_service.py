@@ -52,7 +52,7 @@ class Service:
     max_request: int | None = None
 
     def by_rounds(self, request: McpRequest) -> bool:
-        """Whether a call runs by rounds, and not live while its client answers."""
+        """Return whether a call runs by rounds, and not live while its client answers."""
         return request.is_modern or (
             self.asks_by_result and _widened(request.capabilities) != request.capabilities
         )
@@ -75,7 +75,7 @@ class Service:
         """Return the journal of the call that ``request`` begins, or repeats by its key.
 
         Raises:
-            IdempotencyKeyError: the key is malformed.
+            IdempotencyKeyError: if the key is malformed.
         """
         key = request.idempotency_key
         return (

@@ -44,10 +44,10 @@ async def serve(
         The tool's value, an ``InputRequiredResult``, or that the call is ``Unfinished``.
 
     Raises:
-        InvalidTokenError: the state is not this server's, or its call is not open.
-        CallExpiredError: the call has expired.
-        IdempotencyKeyError: the request cannot be run under its key.
-        ToolError: the call is not done, and the tool's result cannot say so.
+        InvalidTokenError: if the state is not this server's, or its call is not open.
+        CallExpiredError: if the call has expired.
+        IdempotencyKeyError: if the request cannot be run under its key.
+        ToolError: if the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
     if request.state is None:
@@ -124,7 +124,7 @@ def _without_consents(
 
 
 def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
-    """Whether one of the questions is asked still, although its page was opened."""
+    """Return whether one of the questions is asked still, although its page was opened."""
     return not steps.isdisjoint(reply.input_requests or {})
 
 
@@ -144,7 +144,7 @@ async def ask_client(
     here and now. With ``linked``, the person has been sent to a page, and has not answered there yet.
 
     Raises:
-        ToolError: the call is not done, and the tool's result cannot say so.
+        ToolError: if the call is not done, and the tool's result cannot say so.
         Exception: what the call raises.
     """
     heartbeat = service.heartbeat_of(request)

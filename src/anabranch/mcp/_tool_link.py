@@ -53,7 +53,7 @@ class ToolList:
         self._changed = asyncio.Event()
 
     def takes_key(self, name: str) -> bool:
-        """Whether the tool repeats its reply to a request that has an idempotency key."""
+        """Return whether the tool repeats its reply to a request that has an idempotency key."""
         return name in self.tools and takes_key(self.tools[name])
 
     async def on_message(self, message: IncomingMessage) -> None:
@@ -65,7 +65,7 @@ class ToolList:
         """Read the list.
 
         Raises:
-            MCPError: the server refused, or the connection broke.
+            MCPError: if the server refused, or the connection broke.
             pydantic.ValidationError: it has answered something else.
         """
         try:
@@ -171,7 +171,7 @@ class Link:
         """Connect, and list the tools.
 
         Raises:
-            TimeoutError: the server does not answer in time.
+            TimeoutError: if the server does not answer in time.
             Exception: as the SDK's client raises it.
         """
         context = copy_context()

@@ -98,7 +98,7 @@ class ToolServer:
             answers: to the round before.
 
         Raises:
-            ToolError: the server cannot be reached, the connection was lost, or the server has
+            ToolError: if the server cannot be reached, the connection was lost, or the server has
                 refused the call, or has answered something that it must not.
         """
         repeated = False

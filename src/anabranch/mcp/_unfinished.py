@@ -124,7 +124,7 @@ class Unfinished:
 
 
 def is_unfinished(structured: JsonValue) -> bool:
-    """Whether the structured content of a result, any JSON, says that its call is not done."""
+    """Return whether the structured content of a result, any JSON, says that its call is not done."""
     if not isinstance(structured, dict) or structured.keys() != {UNFINISHED}:
         return False
     details = structured[UNFINISHED]
@@ -146,7 +146,8 @@ def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfi
     """Return the result that ends a chain of rounds; ``asleep`` says that the call asks nothing now.
 
     Raises:
-        ToolError: with the same text, if the output schema of the tool that was called has no room.
+        ToolError: if with the same text, if the output schema of the tool that was called has no
+            room.
     """
     space, own = _names(call, called)
     text = (
@@ -169,7 +170,8 @@ def open_questions(
     ``links`` are to pages of the questions, by step.
 
     Raises:
-        ToolError: with the same text, if the output schema of the tool that was called has no room.
+        ToolError: if with the same text, if the output schema of the tool that was called has no
+            room.
     """
     space, own = _names(call, called)
     asked = {

@@ -127,7 +127,7 @@ class ReasoningBank:
             task: what was being done when it was learned.
 
         Raises:
-            LevelError: the caller may not write there.
+            LevelError: if the caller may not write there.
             WithheldError: it could not be searched for secrets.
         """
         return await self.add(await self.to_memory(draft, level=level, task=task))
@@ -165,7 +165,7 @@ class ReasoningBank:
         ``scope`` is another caller's, for those who learn on behalf of all.
 
         Raises:
-            LevelError: the caller may not write at ``level``.
+            LevelError: if the caller may not write at ``level``.
             WithheldError: it could not be searched for secrets.
         """
         scope = scope or self._writable(level)
@@ -247,7 +247,7 @@ class ReasoningBank:
         It is the caller's vote on it, in the place of the one that they may have given before.
 
         Raises:
-            UnknownMemoryError: the caller sees no such memory.
+            UnknownMemoryError: if the caller sees no such memory.
         """
         await self.find(memory_id)
         rated = await self.store.rate(memory_id, helpful=helpful, voter=self.scopes.voter)
@@ -259,7 +259,7 @@ class ReasoningBank:
         """Return a memory.
 
         Raises:
-            UnknownMemoryError: the caller sees no such memory.
+            UnknownMemoryError: if the caller sees no such memory.
         """
         found = await self.store.find(memory_id)
         if found is None or found.scope not in self.scopes.visible:
@@ -274,8 +274,8 @@ class ReasoningBank:
         """Delete a memory, for good.
 
         Raises:
-            LevelError: the caller may not write at its level.
-            UnknownMemoryError: the caller sees no such memory.
+            LevelError: if the caller may not write at its level.
+            UnknownMemoryError: if the caller sees no such memory.
         """
         found = await self.find(memory_id)
         if found.scope not in self.writable:

@@ -28,12 +28,12 @@ _CONTRACTED = re.compile(r"n['\u2019]t$")
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two lessons say the same."""
+    """Return whether two lessons say the same."""
     return _words(one) == _words(other)
 
 
 def is_opposite(one: str, other: str) -> bool:
-    """Whether one lesson says not to do what the other says."""
+    """Return whether one lesson says not to do what the other says."""
     first, second = _words(one), _words(other)
     is_denied = any(map(_denies, first)) != any(map(_denies, second))
     return is_denied and _asserted(first) == _asserted(second)
@@ -45,7 +45,7 @@ def stems_of(text: str) -> frozenset[str]:
 
 
 def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two lessons share most of their words; one without words is near to none."""
+    """Return whether two lessons share most of their words; one without words is near to none."""
     return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
 
 

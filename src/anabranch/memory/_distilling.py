@@ -81,7 +81,7 @@ class Distiller:
         One that cannot be learned from now counts, and is tried again later.
 
         Raises:
-            StoreError: the store cannot do its work.
+            StoreError: if the store cannot do its work.
         """
         done = 0
         while await self.learn_next():
@@ -94,7 +94,7 @@ class Distiller:
         A branch that cannot be learned from now is tried again later, :data:`ATTEMPTS` times.
 
         Raises:
-            StoreError: the store cannot do its work.
+            StoreError: if the store cannot do its work.
         """
         now = self._bank.clock.now()
         queued = await self._store.lease(self._owner, now, now + LEASE)

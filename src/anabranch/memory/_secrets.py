@@ -281,7 +281,7 @@ class Scrubber:
         """Return ``text`` without secrets.
 
         Raises:
-            WithheldError: the search fails.
+            WithheldError: if the search fails.
         """
         scrubbed = await self.scrub(text)
         if scrubbed.withheld:

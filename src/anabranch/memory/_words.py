@@ -89,7 +89,7 @@ def _size(char: str) -> int:
 
 @lru_cache(4_096)
 def _is_ignored(char: str) -> bool:
-    """Whether a character is an accent or invisible; vowel signs and voicing marks are neither."""
+    """Return whether a character is an accent or invisible; vowel signs and voicing marks are neither."""
     return (
         combining(char) in _ACCENTS
         or category(char) in ("Cf", "Me")

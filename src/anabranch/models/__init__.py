@@ -72,9 +72,9 @@ def open_model(
             on request. Continuations and branches are then cheaper, single requests dearer.
 
     Raises:
-        ModelError: the name is unknown, the extra ``models`` is not installed, the provider
+        ModelError: if the name is unknown, the extra ``models`` is not installed, the provider
             lacks its key, or the script cannot be read.
-        TypeError: ``name`` is not a text.
+        TypeError: if ``name`` is not a text.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
         wanted = "the name of a model, for example anthropic:claude-sonnet-5-5"
@@ -99,8 +99,8 @@ def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a
     """Return ``model``, a ``Model`` of pydantic-ai that is open already, as one that answers samples.
 
     Raises:
-        ModelError: the extra ``models`` is not installed.
-        TypeError: ``model`` is not a model.
+        ModelError: if the extra ``models`` is not installed.
+        TypeError: if ``model`` is not a model.
     """
     with needs_extra("models", "as_sampler()", ModelError, is_named=True):
         from pydantic_ai.models import Model  # noqa: PLC0415 - an extra
@@ -118,7 +118,7 @@ def open_embedder(name: str) -> Embedder:
     """Return the embedding model called ``name``: ``openai:text-embedding-3-small``, for example.
 
     Raises:
-        ModelError: the name is unknown, the extra ``models`` is not installed, or the provider
+        ModelError: if the name is unknown, the extra ``models`` is not installed, or the provider
             lacks its key.
     """
     try:

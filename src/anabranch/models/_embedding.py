@@ -35,7 +35,7 @@ def find_embedder(name: str) -> ProviderEmbedder:
     """Return the embedding model called ``name``.
 
     Raises:
-        ModelError: the name is unknown, or the provider is not set up on this machine.
+        ModelError: if the name is unknown, or the provider is not set up on this machine.
     """
     try:
         return ProviderEmbedder(infer_embedding_model(name))

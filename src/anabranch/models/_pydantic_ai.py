@@ -41,7 +41,7 @@ def find_model(name: str) -> Model[Any]:
     """Return pydantic-ai's model called ``name``.
 
     Raises:
-        ModelError: the name is unknown, or the provider is not set up on this machine.
+        ModelError: if the name is unknown, or the provider is not set up on this machine.
     """
     try:
         return infer_model(name, provider_factory=_provider)
@@ -123,7 +123,7 @@ class ProviderModel:
         """Make one request to the provider and return its reply.
 
         Raises:
-            ModelError: the conversation has something that no provider accepts, or
+            ModelError: if the conversation has something that no provider accepts, or
                 (``ProviderError``) the provider did not answer.
         """
         asked = self._prepared(request)
@@ -236,7 +236,7 @@ def _text_of(event: ai.ModelResponseStreamEvent) -> str:
 
 
 def _is_incomplete(response: StreamedResponse) -> bool:
-    """Whether a stream ended before the reply was complete.
+    """Return whether a stream ended before the reply was complete.
 
     A connection can be closed in order in the middle of a reply, by a proxy for instance; there is
     no finish reason then. Models without a connection never give one.
@@ -266,7 +266,7 @@ def _hints(request: SampleRequest) -> Iterator[str]:
 
 
 def _can_be_forced(model: Model[Any]) -> bool:
-    """Whether the model accepts a forced tool choice; some of the newest reject such requests."""
+    """Return whether the model accepts a forced tool choice; some of the newest reject such requests."""
     profile = model.profile
     return profile.get("supports_forced_tool_choice", True) and (
         profile.get("supports_forced_tool_choice_with_thinking", True)

@@ -73,7 +73,7 @@ class ScriptedModel:
         name: the model's name in replies and errors.
 
     Raises:
-        ModelError: an entry is not valid; the message names the entry and the field.
+        ModelError: if an entry is not valid; the message names the entry and the field.
     """
 
     def __init__(self, replies: Iterable[Reply | dict[str, Any]], name: str = "script") -> None:
@@ -86,7 +86,7 @@ class ScriptedModel:
         """Return the model of the script in ``path``, a JSON list.
 
         Raises:
-            ModelError: the file cannot be read, or is not a script.
+            ModelError: if the file cannot be read, or is not a script.
         """
         try:
             entries: object = read_json(path.read_text("utf-8"))
@@ -104,7 +104,7 @@ class ScriptedModel:
         """Return the next matching reply. Its usage is an estimate.
 
         Raises:
-            ModelError: no reply is left for this request.
+            ModelError: if no reply is left for this request.
         """
         self._asked += 1
         reply = self._take(_text_with_results(request.messages[-1]) if request.messages else "")
@@ -132,7 +132,7 @@ class ScriptedModel:
         """Stream the next matching reply, a word at a time. It is used up even if left early.
 
         Raises:
-            ModelError: no reply is left for this request.
+            ModelError: if no reply is left for this request.
         """
         reply = await self.sample(request)
         yield ReplyInPieces(reply, _WORD.findall(reply.text))

@@ -44,7 +44,7 @@ class SampleStream(Protocol):
         """Iterate over the text as it arrives, in pieces that are not empty.
 
         Raises:
-            ModelError: the provider failed; ``reply`` has what was received before.
+            ModelError: if the provider failed; ``reply`` has what was received before.
         """
         ...
 

@@ -33,7 +33,7 @@ def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
     """Return ``schema`` as providers take it, and a sentence on what that cannot say, or none.
 
     Raises:
-        UnusableSchemaError: ``schema`` is no JSON Schema, or no object fits it.
+        UnusableSchemaError: if ``schema`` is no JSON Schema, or no object fits it.
     """
     try:
         modern = _Modern(schema)

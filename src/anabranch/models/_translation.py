@@ -55,7 +55,7 @@ def to_provider(
         provider: pydantic-ai's name of the provider, to which its own reasoning goes back.
 
     Raises:
-        ModelError: a tool result without its tool use, or a block in the wrong role's message.
+        ModelError: if a tool result without its tool use, or a block in the wrong role's message.
     """
     shapes = shapes or shaped(request.tools or ())
     names: dict[str, str] = {}

@@ -57,7 +57,7 @@ class Asks:
         return None
 
     def directly(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression calls a method of a context, which names its step at once."""
+        """Return whether an expression calls a method of a context, which names its step at once."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
         return isinstance(method, ContextMethod) and method != CONVERSE
 

@@ -62,7 +62,7 @@ class Beside:
                 self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
 
     def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
-        """Whether a client is open while ``entered`` is: one, or what a helper makes of one."""
+        """Return whether a client is open while ``entered`` is: one, or what a helper makes of one."""
         value = self._values.of(entered, scope)
         if isinstance(value, External) and CLIENTS.fullmatch(value.name):
             return True
@@ -90,14 +90,14 @@ class Beside:
         return None
 
     def _is_durable(self, started: ast.expr, scope: Scope) -> bool:
-        """Whether it asks, or is given the context and may run its work in steps."""
+        """Return whether it asks, or is given the context and may run its work in steps."""
         if self._asks.directly(started, scope) or self._asks.first([started], scope) is not None:
             return True
         given = started.args if isinstance(started, ast.Call) else []
         return any(isinstance(self._values.of(each, scope), Context) for each in given)
 
     def _asks_in(self, scope: Scope) -> bool:
-        """Whether the function of ``scope`` asks."""
+        """Return whether the function of ``scope`` asks."""
         node = scope.node
         if not isinstance(node, FUNCTIONS):
             return False
@@ -105,7 +105,7 @@ class Beside:
         return self._asks.first(body, scope) is not None
 
     def _asks_in_block_of(self, stack: ast.expr, call: ast.Call, scope: Scope) -> bool:
-        """Whether the function asks while ``stack``, on which ``call`` enters something, is open."""
+        """Return whether the function asks while ``stack``, on which ``call`` enters something, is open."""
         for block in ast.walk(scope.node):
             if isinstance(block, _WITH) and call in ast.walk(block):
                 names = (each.optional_vars for each in block.items if each.optional_vars)

@@ -97,7 +97,7 @@ class Misuse:
 
 
 def _has(name: str) -> bool:
-    """Whether a context has an attribute of this name."""
+    """Return whether a context has an attribute of this name."""
     return name in FIELDS or hasattr(BranchContext, name)
 
 

@@ -56,7 +56,7 @@ async def check_replay(
     is safe to replay.
 
     Raises:
-        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
+        InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
         Exception: what the client raises that is no ``AnswerError``, such as ``MockExhausted``.
     """
     done = await rehearse(tool, arguments, client, limits=limits, clock=clock, ids=ids)
@@ -83,7 +83,7 @@ async def rehearse(
     """Check as :func:`check_replay` does.
 
     Raises:
-        InvalidArgumentsError: ``arguments`` do not fit; nothing has run.
+        InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
         Exception: what the client raises.
     """
     answerer: Answerer = client if client is not None else Absent()
@@ -178,7 +178,7 @@ class _Trial:
         """Refuse an effect, in the second run: it is not recorded.
 
         Raises:
-            NonDeterminismError: always.
+            NonDeterminismError: if always.
         """
         if step_id in self.begun:
             self.interrupted = step_id

@@ -206,9 +206,9 @@ class Check(Protocol):
         ...
 
     def is_shared(self, scope: Scope) -> bool:
-        """Whether what a scope binds outlives one run of the body."""
+        """Return whether what a scope binds outlives one run of the body."""
         ...
 
     def is_tool(self, cls: Class) -> bool:
-        """Whether a class is the tool's."""
+        """Return whether a class is the tool's."""
         ...

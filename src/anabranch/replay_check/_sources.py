@@ -61,11 +61,11 @@ class Module:
         return ".".join([*base, name] if name else base)
 
     def is_safe(self, node: ast.stmt | ast.expr) -> bool:
-        """Whether a comment on the first or the last line of ``node`` calls it replay-safe."""
+        """Return whether a comment on the first or the last line of ``node`` calls it replay-safe."""
         return bool({node.lineno, node.end_lineno} & self.safe_lines)
 
     def is_safe_function(self, node: ast.AST) -> bool:
-        """Whether a comment on its ``def`` line calls a whole function replay-safe."""
+        """Return whether a comment on its ``def`` line calls a whole function replay-safe."""
         return isinstance(node, ast.stmt) and node.lineno in self.safe_lines
 
     def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -90,7 +90,7 @@ class Library:
     """The modules that one check reads: that of ``function``, and its neighbours when asked for.
 
     Raises:
-        NoSourceError: the function has no source.
+        NoSourceError: if the function has no source.
     """
 
     def __init__(self, function: FunctionType) -> None:

@@ -30,7 +30,7 @@ def check_tool(tool: Tool[Any]) -> list[Finding]:
     covers the whole function.
 
     Raises:
-        NoSourceError: the source cannot be read, or has changed since it was imported.
+        NoSourceError: if the source cannot be read, or has changed since it was imported.
     """
     try:
         check = _Check(tool)
@@ -62,7 +62,7 @@ class _Check:
     """One check of one tool.
 
     Raises:
-        NoSourceError: its source cannot be read.
+        NoSourceError: if its source cannot be read.
     """
 
     def __init__(self, tool: Tool[Any]) -> None:
@@ -121,11 +121,11 @@ class _Check:
             self._pending.append(function)
 
     def is_shared(self, scope: Scope) -> bool:
-        """Whether what a scope binds outlives one run of the body."""
+        """Return whether what a scope binds outlives one run of the body."""
         return scope.parent is None or scope.encloses(self._root)
 
     def is_tool(self, cls: Class) -> bool:
-        """Whether a class is the tool's."""
+        """Return whether a class is the tool's."""
         return cls == self._tool
 
 

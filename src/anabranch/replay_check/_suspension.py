@@ -147,7 +147,7 @@ class Suspension:
                 return
 
     def _starts_in_any_order(self, element: ast.expr, scope: Scope) -> bool:
-        """Whether an element is a coroutine that asks only when ``as_completed`` runs it."""
+        """Return whether an element is a coroutine that asks only when ``as_completed`` runs it."""
         if not isinstance(element, ast.Call) or self._asks.directly(element, scope):
             return False
         made = self._values.of(element.func, scope)
@@ -193,12 +193,12 @@ def _has(call: ast.Call, name: str) -> bool:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether a node is a number: those have the same order in a set in every process."""
+    """Return whether a node is a number: those have the same order in a set in every process."""
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler raises what it has caught on every path."""
+    """Return whether a handler raises what it has caught on every path."""
     nodes = [node for statement in handler.body for node in ast.walk(statement)]
     return _ends_in_raise(handler.body, handler.name) and not any(
         isinstance(node, ast.Return) for node in nodes

@@ -134,7 +134,7 @@ class Values:
                 return None
 
     def is_context(self, scope: Scope, parameter: Parameter) -> bool:
-        """Whether a parameter is a context: one is passed, or annotation or name say so."""
+        """Return whether a parameter is a context: one is passed, or annotation or name say so."""
         if (scope, parameter.name) in self.contexts:
             return True
         if parameter.annotation is None:
@@ -260,7 +260,7 @@ class Values:
 
 
 def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
-    """Whether a target is the attribute ``name`` of the first parameter."""
+    """Return whether a target is the attribute ``name`` of the first parameter."""
     match target:
         case ast.Attribute(value=ast.Name(id=of), attr=attr):
             return attr == name and any(arg.arg == of for arg in me)
@@ -269,7 +269,7 @@ def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
 
 
 def _says_nothing(base: Value) -> bool:
-    """Whether a base is one of this library's or a builtin, whose attributes are all safe."""
+    """Return whether a base is one of this library's or a builtin, whose attributes are all safe."""
     return isinstance(base, External) and base.name.partition(".")[0] in {"anabranch", "builtins"}
 
 

@@ -107,8 +107,8 @@ class Rounds:
         code_version: the version of the tools' code; with a store, a digest of their files by default.
 
     Raises:
-        ValueError: there are no keys, or one is too short.
-        StoreError: the store's URL cannot be understood.
+        ValueError: if there are no keys, or one is too short.
+        StoreError: if the store's URL cannot be understood.
     """
 
     keys: Sequence[bytes | str] = field(default=(), repr=False)
@@ -184,16 +184,19 @@ class Rounds:
             has an ``until``: run the next round, without answers, at that time or later.
 
         Raises:
-            InvalidArgumentsError: the arguments do not fit the tool's parameters.
-            InvalidAnswerError: an answer is refused. These two say which field is wrong, and nothing
-                has run.
-            InvalidTokenError: the state is not one of these rounds for this tool, these arguments and
-                this principal; it has expired; or, with a store, it was answered differently before.
-            CallExpiredError: the call was given up, or not continued in time; its effects are undone.
-            IdempotencyKeyError: another call was begun under this ``call_id``.
-            OtherVersionError: the call waits for the code that has begun it.
-            UnreachableError: the store does not answer; nothing is lost, run the same round again.
-            TypeError: ``tool`` is not a tool.
+            InvalidArgumentsError: if the arguments do not fit the tool's parameters.
+            InvalidAnswerError: if an answer is refused. These two say which field is wrong, and
+                nothing has run.
+            InvalidTokenError: if the state is not one of these rounds for this tool, these
+                arguments and this principal; it has expired; or, with a store, it was answered
+                differently before.
+            CallExpiredError: if the call was given up, or not continued in time; its effects are
+                undone.
+            IdempotencyKeyError: if another call was begun under this ``call_id``.
+            OtherVersionError: if the call waits for the code that has begun it.
+            UnreachableError: if the store does not answer; nothing is lost, run the same round
+                again.
+            TypeError: if ``tool`` is not a tool.
             Exception: what the tool raises, after its effects are undone.
         """
         require_tool("run_round()", tool)
@@ -260,8 +263,8 @@ class Rounds:
         calls were ended.
 
         Raises:
-            ValueError: there is no store.
-            StoreError: the store does not answer.
+            ValueError: if there is no store.
+            StoreError: if the store does not answer.
         """
         return sum(
             [await Reaper(self._service(each), {each.name: each}).expire() for each in tools]
@@ -376,7 +379,7 @@ async def run_round(
     who runs many makes a ``Rounds`` once.
 
     Raises:
-        ValueError: there are no ``keys``.
+        ValueError: if there are no ``keys``.
         Exception: as :meth:`Rounds.run`.
     """
     async with Rounds(**shared) as rounds:

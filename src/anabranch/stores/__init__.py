@@ -118,8 +118,8 @@ def open_store(url: str) -> CallStore:
     It may be used from any thread and any event loop. Close it when it is no longer needed.
 
     Raises:
-        StoreError: the URL cannot be understood, or names a database whose driver is missing;
-            or the extra ``stores`` is not installed.
+        StoreError: if the URL cannot be understood, or names a database whose driver is missing; or
+            the extra ``stores`` is not installed.
     """
     database = _open_database(url)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
@@ -173,7 +173,7 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
 
 def is_lasting(store: CallStore) -> bool:
-    """Whether calls outlive the process: those of ``memory:`` do not. Of another's store, it is not known."""
+    """Return whether calls outlive the process: those of ``memory:`` do not. Of another's store, it is not known."""
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
     return not isinstance(store, Calls) or store.is_lasting

@@ -47,7 +47,7 @@ def make_file(target: Target) -> None:
     """Make the file of a SQLite target if it is missing, readable by its owner alone.
 
     Raises:
-        StoreError: the system does not let it be made.
+        StoreError: if the system does not let it be made.
     """
     if target.kind != "sqlite":
         return

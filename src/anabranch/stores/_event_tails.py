@@ -77,7 +77,7 @@ class Tail:
         self._changed = asyncio.Event()
 
     def has(self, at: EventId) -> bool:
-        """Whether an event is here, or is the one before."""
+        """Return whether an event is here, or is the one before."""
         place = at.number - self.end - 1
         return -len(self._marks) <= place < 0 and at.mark in (UNKNOWN, self._marks[place])
 
@@ -106,7 +106,7 @@ class Tail:
         self._notify()
 
     def _is_lost(self, number: int, marks: Sequence[int]) -> bool:
-        """Whether an event here is another one in the store, where marks follow from ``number`` on.
+        """Return whether an event here is another one in the store, where marks follow from ``number`` on.
 
         The newest of both tells it: if that is the same, so are those before it.
         """

@@ -53,7 +53,7 @@ def make_tables(connection: sa.Connection, label: str) -> None:
     lock on the whole file.
 
     Raises:
-        StoreError: the database has tables of another definition.
+        StoreError: if the database has tables of another definition.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))

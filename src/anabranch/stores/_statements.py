@@ -40,7 +40,7 @@ class Statement:
         """Return all rows that a query finds.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: the driver raised an error.
+            sqlalchemy.exc.DBAPIError: if the driver raised an error.
         """
         with _cursor(connection) as cursor:
             cursor.execute(self._text, {**self._constants, **values})

@@ -101,7 +101,7 @@ class ThreadConnections:
 
 
 def is_trusted(info: Mapping[Any, Any]) -> bool:
-    """Whether a connection with this ``info`` was just used, or is new, or that of a file."""
+    """Return whether a connection with this ``info`` was just used, or is new, or that of a file."""
     used: float = info.get("used", math.inf)
     return time.monotonic() - used < TRUSTED
 

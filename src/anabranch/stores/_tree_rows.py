@@ -76,7 +76,7 @@ def to_nodes(
         parents: ids by number; of parents that are not among the rows.
 
     Raises:
-        StoreError: a row does not hold a node.
+        StoreError: if a row does not hold a node.
     """
     if not rows:
         return []
@@ -112,7 +112,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
     """Return surroundings, from the rows of the path and of what is below.
 
     Raises:
-        StoreError: a row does not hold a node.
+        StoreError: if a row does not hold a node.
     """
     nodes, results = to_path(
         [(*row[:_PER_NODE], *row[_THREAD_END:-1]) for row in rows if not row[-1]]
@@ -138,7 +138,7 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
     """Return results by holder and tool use, from rows of the holder's id and theirs.
 
     Raises:
-        StoreError: a row does not hold a result.
+        StoreError: if a row does not hold a result.
     """
     if not rows:
         return {}

@@ -28,7 +28,7 @@ class _Worker:
     advance: Advance
 
     def takes(self, wake: Wake) -> bool:
-        """Whether it has the tool in the version that the wake names."""
+        """Return whether it has the tool in the version that the wake names."""
         return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
 
 
@@ -53,7 +53,7 @@ class TestEngine:
         happened: how often which fault has happened: ``drop``, ``double``, ``delay``.
 
     Raises:
-        ValueError: a share is not between 0 and 1, or ``longest`` is negative.
+        ValueError: if a share is not between 0 and 1, or ``longest`` is negative.
     """
 
     __test__ = False  # pytest takes it for a class of tests

@@ -24,7 +24,7 @@ def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
     """Return the version that was ``given``, else a digest of the code of ``tools``.
 
     Raises:
-        ValueError: the one given cannot be used.
+        ValueError: if the one given cannot be used.
     """
     if given is not None:
         return checked_version(given)

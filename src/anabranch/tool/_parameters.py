@@ -43,8 +43,8 @@ class Parameters:
         schema: the JSON Schema of the arguments.
 
     Raises:
-        TypeError: a parameter cannot be given by name, or not as JSON.
-        ValueError: ``extra`` is neither.
+        TypeError: if a parameter cannot be given by name, or not as JSON.
+        ValueError: if ``extra`` is neither.
     """
 
     def __init__(
@@ -103,7 +103,8 @@ class Parameters:
         """Return the arguments as they are, or else as what they plainly mean.
 
         Raises:
-            ValidationError: neither fits; of the first reading where a null was left out in vain.
+            ValidationError: if neither fits; of the first reading where a null was left out in
+                vain.
         """
         try:
             return self._validated(given)
@@ -211,7 +212,7 @@ def hints_of(tool_name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations of ``function``, with names resolved.
 
     Raises:
-        TypeError: a name in an annotation is not defined.
+        TypeError: if a name in an annotation is not defined.
     """
     try:
         return get_type_hints(function, include_extras=True)

@@ -220,8 +220,9 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
             parameter are ignored, since hosts add some, or with ``"forbid"`` refused.
 
     Raises:
-        TypeError: ``fn`` is not such a function, or has a parameter that cannot be given by name.
-        ValueError: an unknown capability, an elicitation declared twice, or a ``patience`` that
+        TypeError: if ``fn`` is not such a function, or has a parameter that cannot be given by
+            name.
+        ValueError: if an unknown capability, an elicitation declared twice, or a ``patience`` that
             is not positive and finite.
     """
     if fn is not None:

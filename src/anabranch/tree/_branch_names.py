@@ -82,7 +82,7 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether a branch has this name, or may get it; it is no name for a label, then."""
+    """Return whether a branch has this name, or may get it; it is no name for a label, then."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -92,7 +92,7 @@ def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | 
     The beginning of an id is enough. ``branches`` are those of the tree, if the caller has them.
 
     Raises:
-        AmbiguousIdError: several ids begin like this.
+        AmbiguousIdError: if several ids begin like this.
     """
     last = (branches or name_branches(tree.nodes)).last
     if name and name in last:

@@ -55,7 +55,7 @@ def file_block(data: bytes, name: str = "") -> FileBlock:
     """Return the reference to a file that a user attaches; its type is read from its bytes.
 
     Raises:
-        ToolError: the file is empty or too large, or no model takes its type.
+        ToolError: if the file is empty or too large, or no model takes its type.
     """
     shown = name or "The file"
     if not data:
@@ -94,7 +94,7 @@ async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) ->
     """Return blocks with references in place of base64, whose bytes are stored in the thread.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     files: dict[str, bytes] = {}
     blocks: list[B] = []
@@ -138,7 +138,7 @@ async def load_files(
     A text file becomes its text. A file that the thread does not have becomes a line that says so.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     digests = digests_in(message.content for message in messages)
     if not digests:

@@ -79,7 +79,7 @@ async def find_thread(store: TreeStore, name: str, *, without_owner: bool = Fals
     With ``without_owner``, threads that have an owner do not exist for the caller.
 
     Raises:
-        AmbiguousIdError: several ids begin like this.
+        AmbiguousIdError: if several ids begin like this.
     """
     exact = await store.thread(name)
     if exact is not None and (exact.owner is None or not without_owner):
@@ -96,7 +96,7 @@ async def find_node_id(store: TreeStore, name: str) -> str | None:
     ``last`` is where the latest thread was left.
 
     Raises:
-        AmbiguousIdError: several ids begin like this.
+        AmbiguousIdError: if several ids begin like this.
     """
     if await store.node(name) is not None:
         return name

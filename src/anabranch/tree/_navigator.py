@@ -65,7 +65,7 @@ class Navigator:
         return self._children.get(node_id, ())
 
     def is_place(self, node: Node) -> bool:
-        """Whether a node is a place."""
+        """Return whether a node is a place."""
         return node.role == "assistant" or not self.children(node.id)
 
     def path(self, node_id: str | None) -> list[Node]:
@@ -105,7 +105,7 @@ class Navigator:
         """Return the nearest place above that has several places below it.
 
         Raises:
-            LookupError: there is no such place; ``None`` stands for the place above the roots.
+            LookupError: if there is no such place; ``None`` stands for the place above the roots.
         """
         here = node_id
         while here is not None:

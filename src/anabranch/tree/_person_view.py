@@ -36,7 +36,7 @@ async def store_turn_end(store: TreeStore, end: TurnEnd) -> None:
     """Store the end of a turn.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     failed = end.error is not None
     content = (TextBlock(text=end.error),) if end.error is not None else ()
@@ -47,7 +47,7 @@ async def clear_turn_end(store: TreeStore, node_id: str) -> None:
     """Take the end at a node back, as its turn is tried again.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store failed.
     """
     await store.set_results([Result(node_id, NO_USE, CLEARED)])
 
@@ -67,7 +67,7 @@ def turn_ends_in(tree: Tree) -> list[TurnEnd]:
 
 
 def turn_has_ended(path: Path) -> bool:
-    """Whether a turn ended without a whole reply at the last node of ``path``."""
+    """Return whether a turn ended without a whole reply at the last node of ``path``."""
     return end_of_turn(path.nodes[-1].id, path.results) is not None
 
 
@@ -110,7 +110,7 @@ def open_questions(tree: Tree) -> list[Node]:
 
 
 def is_said(node: Node) -> bool:
-    """Whether a person has said this: a branch's own request for a summary is not."""
+    """Return whether a person has said this: a branch's own request for a summary is not."""
     return node.kind == "user" and ERROR not in node.data
 
 
@@ -138,7 +138,7 @@ def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
 
 
 def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
-    """Whether a node is in a branch whose tool has returned, or whose caller was left."""
+    """Return whether a node is in a branch whose tool has returned, or whose caller was left."""
     while not is_said(node):
         above = walk.nodes.get(node.parent_id or "")
         if above is None:

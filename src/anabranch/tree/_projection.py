@@ -60,12 +60,12 @@ NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
 
 
 def is_no_result(content: Iterable[Block]) -> bool:
-    """Whether the content of a result says that there is none."""
+    """Return whether the content of a result says that there is none."""
     return any(isinstance(block, TextBlock) and block.mark == "no_result" for block in content)
 
 
 def is_placeholder(result: Result) -> bool:
-    """Whether this stands for a result while ``branch_self`` shows the batch to its branches."""
+    """Return whether this stands for a result while ``branch_self`` shows the batch to its branches."""
     return result.pending is not None and is_no_result(result.pending)
 
 
@@ -269,7 +269,7 @@ def _in_order(last: _Closed | None) -> list[Message]:
 
 
 def _is_sent(block: Block, role: Role) -> bool:
-    """Whether a provider is sent the block in a message of ``role``.
+    """Return whether a provider is sent the block in a message of ``role``.
 
     Results of tools are not: they are stored beside the nodes, and inserted.
     """

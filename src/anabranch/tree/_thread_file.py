@@ -103,7 +103,7 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
         now: the thread's time of creation, in seconds since the epoch.
 
     Raises:
-        ValueError: the text is not a thread; the message says where.
+        ValueError: if the text is not a thread; the message says where.
     """
     try:
         saved = _Saved.model_validate_json(text)

@@ -166,7 +166,7 @@ async def test_after_a_commit_that_fails_nothing_of_it_is_left(tmp_path: Path) -
         return connection.scalar(sa.text("SELECT count(*) FROM anabranch_entry"))
 
     for _ in range(2):
-        with pytest.raises(StoreError, match="just been deleted"):
+        with pytest.raises(StoreError, match="no longer has the record"):
             await database.write(entry_of_no_call)
         assert await database.write(entries) == 0
     await database.close()
@@ -328,7 +328,7 @@ async def test_postgres_ends_statements_that_take_too_long(
     database = Database(read_url(postgres.new_url()))
     forever = sa.text("SELECT pg_sleep(3600)")
 
-    with pytest.raises(StoreError, match="has ended a statement that took a minute; try again"):
+    with pytest.raises(StoreError, match="cancelled a statement after a minute; try again"):
         await database.read(lambda connection: connection.execute(forever))
     await database.close()
 

@@ -13,9 +13,9 @@ from anabranch.stores._urls import read_url
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "cannot be understood"),
-        ("calls.db", "cannot be understood"),
-        ("postgresql://host:port/name", "cannot be understood"),
+        ("", "is invalid"),
+        ("calls.db", "is invalid"),
+        ("postgresql://host:port/name", "is invalid"),
         ("mysql://host/name", "no store for 'mysql' URLs"),
         ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),

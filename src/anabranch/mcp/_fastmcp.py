@@ -46,7 +46,7 @@ def as_fastmcp_tool(
 
     Raises:
         ImportError: if the extra ``fastmcp`` is not installed.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
@@ -100,7 +100,7 @@ def install_fastmcp(
     Raises:
         ImportError: if the extra ``fastmcp`` is not installed.
         ValueError: if a key is too short, or two of the tools have the same name.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):

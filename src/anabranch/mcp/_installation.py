@@ -39,7 +39,7 @@ class Installation:
     Raises:
         ValueError: if two of the tools have the same name; ``patience`` is not positive; or a key
             is too short.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
     """
 
     def __init__(self, tools: Sequence[Tool[Any]], options: ServerOptions, audience: str) -> None:

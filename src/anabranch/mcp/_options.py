@@ -253,7 +253,7 @@ def durability_of(options: ServerOptions) -> Durability | None:
     """Return the store, opened, and how it is used; ``None`` without one.
 
     Raises:
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
     """
     store = options.store
     if store is None or isinstance(store, Durability):

@@ -50,7 +50,7 @@ def create_server(
 
     Raises:
         ValueError: if a key is too short, or two tools have the same name.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
     """
     checked, given = require_tools("create_server()", tools), options_of(options, keywords)
     installation = Installation(checked, given, name)
@@ -110,7 +110,7 @@ def install(
     Raises:
         ValueError: if a key is too short, two of the tools have the same name, or the server has a
             tool of that name.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
         TypeError: it is a server of another kind; the message says what to use for that.
     """
     require_server(server, MCPServer)

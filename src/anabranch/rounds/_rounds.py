@@ -108,7 +108,7 @@ class Rounds:
 
     Raises:
         ValueError: if there are no keys, or one is too short.
-        StoreError: if the store's URL cannot be understood.
+        StoreError: if the store's URL is invalid.
     """
 
     keys: Sequence[bytes | str] = field(default=(), repr=False)

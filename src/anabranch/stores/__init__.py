@@ -1,16 +1,15 @@
 """Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
 
 The ports are ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``; they
-belong to the rooms that need them (``_durable``, ``tree``, ``memory``, ``folding``) and are exported
-here, with their records, for users of :func:`open_store`. Nothing here
-decides what a record means. ``memory:`` is SQLite without a file: each store is then written once,
-and what tests see is what runs in production.
+belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``folding``). This package
+exports them, with their records, for users of :func:`open_store`. A store never interprets a record.
+``memory:`` is SQLite without a file, so tests run the code that runs in production.
 
-    _urls.py             what a URL asks for
-    _engines.py          the engine for it, and the settings of its connections
-    _threads.py          the threads in which a database works, and how they are waited for
-    _database_faults.py  what failed, in one sentence
-    _processes.py        the locks by which processes see which of them live
+    _urls.py             the forms of store URLs, and their options
+    _engines.py          the SQLAlchemy engine for a URL, and the settings of its connections
+    _threads.py          the threads of a database, and the batches that share a commit
+    _database_faults.py  drivers' errors as one sentence each
+    _processes.py        locks that show which processes are alive
     _database.py         transactions
     _schema.py           the tables of a new store, and the stamp of their definition
     _columns.py          the column type for any text
@@ -23,15 +22,15 @@ and what tests see is what runs in production.
     _tree_rows.py        nodes and results as rows
     _trees.py            the store of conversations
     _event_tables.py     the tables of run events, and their SQL
-    _event_tails.py      the latest events, and who waits for further ones
-    _event_watches.py    how events of other processes are noticed
+    _event_tails.py      the latest events in memory, for readers in this process
+    _event_watches.py    notices events that other processes append
     _run_events.py       the store of run events
     _memory_tables.py    the tables of memories
     _memory_vectors.py   the vectors of memories
     _memories.py         the store of memories
     _branches.py         the store of branches
 
-Another kind of record gets tables and a module of its own beside those of calls.
+A new kind of record gets its own module of tables and its own store module.
 """
 
 from __future__ import annotations
@@ -112,13 +111,13 @@ def open_store(url: str) -> CallStore:
     ==========================  ===============================================================
 
     Options follow a ``?``. ``timeout=10``: seconds to wait for a lock, or for the server, before
-    giving up. ``synchronous=normal`` (SQLite): faster, but the last records may be lost in a power
-    cut; they are not in a crash of the process. Postgres understands libpq's options as well.
+    giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may lose the last records; a
+    crash of the process does not. Postgres also takes libpq's options.
 
-    It may be used from any thread and any event loop. Close it when it is no longer needed.
+    Any thread and any event loop may use the store. Close it when it is no longer needed.
 
     Raises:
-        StoreError: if the URL cannot be understood, or names a database whose driver is missing; or
+        StoreError: if the URL is invalid, or names a database whose driver is missing; or
             the extra ``stores`` is not installed.
     """
     database = _open_database(url)
@@ -128,7 +127,7 @@ def open_store(url: str) -> CallStore:
 
 
 def open_tree_store(url: str) -> TreeStore:
-    """Return the store of conversations at ``url``, as :func:`open_store` does that of calls."""
+    """Return the store of conversations at ``url``; see :func:`open_store` for URLs and errors."""
     database = _open_database(url)
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
@@ -136,13 +135,13 @@ def open_tree_store(url: str) -> TreeStore:
 
 
 def open_memory_store(url: str | TreeStore) -> MemoryStore:
-    """Return the store of memories at a URL, as :func:`open_store` does that of calls.
+    """Return the store of memories at a URL, or in the database of a store of conversations.
 
-    Or beside a store of conversations of this package, over its connections, and until that store is
-    closed.
+    The second form shares the connections of a store of this package, until that store is closed.
 
     Raises:
-        StoreError: as :func:`open_store`; or the store of conversations is of another kind.
+        StoreError: as for :func:`open_store`, or if the store of conversations is not of this
+            package.
     """
     beside = _database_of(url)
     database = beside or _open_database(str(url))
@@ -152,7 +151,7 @@ def open_memory_store(url: str | TreeStore) -> MemoryStore:
 
 
 def open_branch_store(url: str | TreeStore) -> BranchStore:
-    """Return the store of branches at a URL, or beside another, as :func:`open_memory_store` does."""
+    """Return the store of branches at a URL or in another's database; see :func:`open_memory_store`."""
     beside = _database_of(url)
     database = beside or _open_database(str(url))
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
@@ -163,7 +162,7 @@ def open_branch_store(url: str | TreeStore) -> BranchStore:
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
     """Return both stores at ``url``, over the same connections.
 
-    With ``memory:`` this is the only way to have both in one database. Closing one closes both.
+    With ``memory:`` no other function opens both in one database. Closing one store closes both.
     """
     database = _open_database(url)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
@@ -173,17 +172,20 @@ def open_stores(url: str) -> tuple[CallStore, TreeStore]:
 
 
 def is_lasting(store: CallStore) -> bool:
-    """Return whether calls outlive the process: those of ``memory:`` do not. Of another's store, it is not known."""
+    """Return whether the calls of ``store`` outlive the process.
+
+    Calls in ``memory:`` do not. A store of another package counts as lasting.
+    """
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
     return not isinstance(store, Calls) or store.is_lasting
 
 
 def open_run_events(where: str | TreeStore) -> RunEvents:
-    """Return the store of run events at a URL, as :func:`open_store` does that of calls.
+    """Return the store of run events at a URL, or in the database of a store of conversations.
 
-    Or beside a store of conversations of this package, over its connections, and until that store is
-    closed. Beside a store of another kind, events are in memory.
+    The second form shares the connections of a store of this package, until that store is closed.
+    If ``where`` is a store of another package, the events are in memory.
     """
     if isinstance(where, str):
         beside, url = None, where
@@ -198,13 +200,13 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
 
 
 def _database_of(where: str | TreeStore) -> Database | None:
-    """Return the database of a store; ``None`` for a URL, whose database is yet to be opened."""
+    """Return the database of a store, or ``None`` for a URL, whose database is not open yet."""
     if isinstance(where, str):
         return None
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
     if not isinstance(where, Trees):
-        raise StoreError(f"A {type(where).__name__} has no connections to share: give a URL.")
+        raise StoreError(f"A {type(where).__name__} has no connections to share. Pass a URL.")
     return where.database
 
 
@@ -217,7 +219,7 @@ def _open_database(url: str) -> Database:
 
 
 def __getattr__(name: str) -> object:
-    """Load the ports of the rooms that few need when they are first used."""
+    """Import the ports of optional packages when they are first used."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -69,7 +69,7 @@ OPEN_COUNT = sa.Table(
     sa.Column[int]("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column[int]("open", sa.Integer, nullable=False),
 )
-"""One row, with the number of open branches."""
+"""Has one row: the number of open branches."""
 
 
 @event.listens_for(OPEN_COUNT, "after_create")
@@ -100,7 +100,7 @@ COUNT = (
     )
     .values(open=OPEN_COUNT.c.open + sa.bindparam("change", type_=sa.Integer))
 )
-# A session that is not there has no row to lock; two that create it would not see each other.
+# A new session has no row to lock, so two transactions could create it at the same time.
 LOCK_SESSION = sa.select(sa.func.pg_advisory_xact_lock(sa.bindparam("key", type_=sa.BigInteger)))
 PRUNE_BRANCHES = sa.delete(BRANCH).where(
     BRANCH.c.seq.in_(
@@ -117,12 +117,12 @@ PRUNE_SESSIONS = sa.delete(SESSION).where(
 
 
 def put_session(*, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that writes a session, whether or not it is there."""
+    """Return the statement that inserts a session, or replaces it."""
     return _put(SESSION, ("id", "touched_at", "record"), 1, is_postgresql=is_postgresql)
 
 
 def put_branch(*, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that writes a branch, whether or not it is there."""
+    """Return the statement that inserts a branch, or replaces its changeable columns."""
     columns = ("id", "session", "parent", "deadline", "completed_at", "record")
     return _put(BRANCH, columns, 3, is_postgresql=is_postgresql)
 
@@ -130,7 +130,7 @@ def put_branch(*, is_postgresql: bool) -> sa.Insert:
 def _put(
     table: sa.Table, columns: tuple[str, ...], fixed: int, *, is_postgresql: bool
 ) -> sa.Insert:
-    """Insert a row, or replace what may change of it: all but the first ``fixed`` columns."""
+    """Insert a row, or replace all its columns but the first ``fixed`` ones."""
     values = {name: sa.bindparam(name, type_=table.c[name].type) for name in columns}
     statement: Any = insert_of(is_postgresql=is_postgresql)(table).values(values)
     changes = {name: statement.excluded[name] for name in columns[fixed:]}
@@ -146,10 +146,10 @@ _UNLIMITED = 2**31 - 1
 
 
 class Branches:
-    """Branches in a database. What each method promises is said at the port.
+    """Branches in a database; see the port for the methods.
 
     Args:
-        database: has them.
+        database: stores the branches.
         closes: whether closing the branches closes the database.
     """
 
@@ -215,12 +215,12 @@ class _Statements:
         self.put_branch = Statement(put_branch(is_postgresql=is_postgresql), dialect)
         self.prune_branches = Statement(PRUNE_BRANCHES, dialect)
         self.prune_sessions = Statement(PRUNE_SESSIONS, dialect)
-        # SQLite has one writer, which does not need it.
+        # SQLite has one writer, so it needs no lock.
         self.lock = Statement(LOCK_SESSION, dialect) if is_postgresql else None
 
 
 class _Rows:
-    """The records that one transaction sees: each is read once, and written at its end."""
+    """The records of one transaction: each is read once, and written at the end of the transaction."""
 
     def __init__(self, connection: sa.Connection, sql: _Statements) -> None:
         self._connection = connection
@@ -236,7 +236,7 @@ class _Rows:
             if self._sql.lock is not None:
                 key = int.from_bytes(blake2b(this, digest_size=8).digest(), signed=True)
                 self._sql.lock.rows(self._connection, {"key": key})
-                # Another transaction may have changed what was read before the lock.
+                # Another transaction may have changed the records that were read before the lock.
                 self._branches = dict(self._new_branches)
             rows = self._sql.find_session.rows(self._connection, {"this": this})
             self._sessions[session_id] = _to_session(rows[0]) if rows else None
@@ -265,7 +265,7 @@ class _Rows:
         self._branches[branch.id] = self._new_branches[branch.id] = branch
 
     def flush(self) -> None:
-        """Write what was put, as it is now."""
+        """Write the records that were put, in their present state."""
         if self._new_sessions:
             sessions = map(_session_row, self._new_sessions.values())
             self._sql.put_session.count(self._connection, *sessions)
@@ -278,7 +278,7 @@ class _Rows:
         return self._sql.count.count(self._connection, values) == 1
 
     def _open(self, statement: Statement, name: str) -> list[Branch]:
-        """Return the open branches that a statement finds, and all that were put, as they are now."""
+        """Return the open branches: those that a statement finds and those that were put."""
         found = {each.id: each for each in map(to_branch, self._rows(statement, name))}
         return [each for each in (found | self._new_branches).values() if each.is_open]
 
@@ -314,7 +314,7 @@ def to_branch(row: Row) -> Branch:
 
 
 def _values(row: Row, names: Sequence[str]) -> dict[str, Any]:
-    """Return the fields in a record; one of an earlier release has not those that came later."""
+    """Return the fields of a record; a record of an earlier release lacks the newer fields."""
     values: list[Any] = json.loads(row[0])
     return dict(zip(names, values, strict=False))
 

@@ -1,4 +1,4 @@
-"""Calls, rounds, entries and answers as rows of their tables, and rows as records, as the driver has them."""
+"""Converts calls, rounds, entries and answers to rows of their tables, and rows to records."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._statements import Row
 
 CALL_WIDTH = 13
-"""How many columns a call takes at the beginning of a row."""
+"""The number of columns of a call, at the beginning of a row."""
 
 
 def optional(text: str | None) -> bytes | None:
-    """Return what a column has that may be empty."""
+    """Return the bytes of a text for a column that may be empty."""
     return None if text is None else to_bytes(text)
 
 
 def digest_of(answers: Mapping[str, str]) -> str:
-    """Return what stands for the answers of a round."""
+    """Return a digest of the answers of a round."""
     text = json.dumps(sorted(answers.items()))
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -33,7 +33,7 @@ def call_row(
     owner: str | None = None,
     until: float | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a new call, leased to ``owner`` until ``until`` if there is one."""
+    """Return the row of a new call, leased to ``owner`` until ``until`` if ``owner`` is given."""
     return {
         "call_id": to_bytes(call.call_id),
         "tool": to_bytes(call.tool),
@@ -74,7 +74,7 @@ def to_call(row: Row) -> CallRecord:
 
 
 def round_row(call_id: str, record: RoundRecord) -> dict[str, Any]:
-    """Return the row of a round that has ended."""
+    """Return the row of a finished round."""
     return {
         "call_id": to_bytes(call_id),
         "number": record.number,
@@ -91,7 +91,7 @@ def to_round(row: Row) -> RoundRecord:
 
 
 def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a row for each entry of a round."""
+    """Return one row for each entry of a round."""
     this = to_bytes(call_id)
     return [
         {"call_id": this, "number": number, "step_id": to_bytes(step_id), "text": to_bytes(text)}
@@ -100,14 +100,14 @@ def entry_rows(call_id: str, number: int, entries: Mapping[str, str]) -> list[di
 
 
 def to_entries(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the entries in rows of a step's id and its text."""
+    """Return the entries in rows of a step id and a text."""
     return {to_text(step_id): to_text(text) for step_id, text in rows}
 
 
 def answer_rows(
     call_id: str, answers: Mapping[str, str], by: str, number: int | None
 ) -> list[dict[str, Any]]:
-    """Return a row for each answer."""
+    """Return one row for each answer."""
     this, given_by = to_bytes(call_id), to_bytes(by)
     return [
         {

@@ -15,7 +15,7 @@ def _quoted(states: Iterable[CallState]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
-# Indexes are partial by these words, and a query uses one if it has the same.
+# The conditions of partial indexes: a query uses such an index if it repeats the condition.
 _IS_OPEN = sa.text(f"state IN ({_quoted(OPEN)})")
 _IS_OVER = sa.text(f"state NOT IN ({_quoted(OPEN)})")
 _ASKS = sa.text(f"state = '{CallState.WAITING}' AND asked IS NOT NULL")
@@ -119,7 +119,7 @@ _DEADLINE = sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL
 
 
 def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[str]]:
-    """Return in which states an event does something, and the state that follows."""
+    """Return the condition on the states in which an event acts, and the state that follows."""
     table = TRANSITIONS[event]
     before = CALL.c.state.in_([sa.literal_column(f"'{state}'") for state in sorted(table)])
     ends = set(table.values())
@@ -133,7 +133,7 @@ def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[s
 
 
 def _leasing(event: CallEvent) -> sa.Update:
-    """Return the statement that takes a lease that is free, and moves the call."""
+    """Return the statement that takes a free lease and moves the call."""
     before, after = _moved(event)
     return (
         sa.update(CALL)
@@ -143,7 +143,7 @@ def _leasing(event: CallEvent) -> sa.Update:
 
 
 def moving(event: CallEvent) -> sa.Update:
-    """Return the statement by which the owner of a lease moves a call, and releases it."""
+    """Return the statement with which the owner of a lease moves a call and releases the lease."""
     before, after = _moved(event)
     return (
         sa.update(CALL)
@@ -156,7 +156,7 @@ END: dict[CallEvent, sa.Update] = {
     event: moving(event).values(asked=sa.bindparam("new_asked", type_=sa.Double))
     for event in ENDS_ROUND
 }
-"""With what a round ends."""
+"""The statement that ends a round, by event."""
 LEASE = _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))
 TAKE_TO_UNDO = (
     _leasing(CallEvent.UNDO)
@@ -243,7 +243,7 @@ TAKE_ANSWERS = (
     .values(number=sa.bindparam("which"))
 )
 OPENED_WITH = sa.select(CALL.c.opened, CALL.c.given).where(_THIS)
-# Of the round that was opened last, if nothing is recorded in it.
+# The answers of the round that was opened last, if no entry is recorded in it.
 _LEFT = sa.and_(
     ANSWER.c.call_id == sa.bindparam("this"),
     ANSWER.c.number == sa.select(CALL.c.opened).where(_THIS).scalar_subquery(),
@@ -271,7 +271,7 @@ PRUNE = sa.delete(CALL).where(
         .where(_IS_OVER, CALL.c.deadline < sa.bindparam("before"))
         .order_by(CALL.c.deadline, CALL.c.call_id)
         .limit(sa.bindparam("most"))
-        .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it
+        .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores it
     )
 )
 
@@ -296,7 +296,7 @@ def listing(given: Collection[str], states: Collection[CallState] | None) -> sa.
 def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
     """Return the statement that inserts a row unless its key is taken.
 
-    Every column is given, except a number that the database generates.
+    The row gives every column except a number that the database generates.
     """
     insert = insert_of(is_postgresql=is_postgresql)
     given = {

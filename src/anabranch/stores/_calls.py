@@ -1,14 +1,14 @@
 """Calls in a database: the store behind the port :class:`~anabranch._durable.store.CallStore`.
 
-It decides which statement is executed when, and what its outcome means. So that writers of one call do
-not disturb each other:
+This module decides which statement runs when, and interprets its outcome. Three rules keep the
+writers of one call from disturbing each other:
 
-- which one is first is decided by a unique key, never by reading before writing;
-- a call's row is locked before its entries and answers are written, so the order of ids is the order of
-  commits; the end of a round and a step that is undone are one row each, which is inserted before
-  anything is locked: no two writers deadlock (on SQLite there is one writer anyway);
-- a call moves by one statement, which has the states that it may move from as its condition, and the
-  owner of the lease where only that one may move it.
+- A unique key decides which writer is first; no writer reads before it writes.
+- A writer locks the call's row before it writes entries and answers, so the order of ids is the
+  order of commits. The end of a round and an undone step are one row each, inserted before any
+  lock, so that no two writers deadlock. (SQLite has one writer anyway.)
+- One statement moves a call. Its condition names the states that the call may move from and, where
+  only the owner of the lease may move the call, that owner.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ from anabranch.stores._statements import Row, Statement
 
 
 class Calls:
-    """Calls in a database. What each method promises is said at the port.
+    """Calls in a database; see the port for the methods.
 
     Attributes:
-        is_lasting: whether they outlive the process.
+        is_lasting: whether the calls outlive the process.
     """
 
     def __init__(self, database: Database) -> None:
@@ -98,7 +98,7 @@ class Calls:
         self._insert_entries = Statement(ADD_POSTGRES, dialect)
         self._insert_answer = Statement(first(ANSWER), dialect)
         self._insert_undone = Statement(first(UNDONE), dialect)
-        # SQLite has one writer, which does not need it.
+        # SQLite has one writer, so it needs no lock.
         self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
         self._lease, self._renew = Statement(LEASE, dialect), Statement(RENEW, dialect)
         self._shorten = Statement(SHORTEN, dialect)
@@ -137,7 +137,7 @@ class Calls:
         before = None if after is None else round_row(call.call_id, after)
 
         def work(connection: sa.Connection) -> CallRecord:
-            # The one that is there may be pruned before it is read; then this one is inserted.
+            # Another process may prune the stored call before the read; then this one is inserted.
             while not self._begin.count(connection, row):
                 for found in self._find.rows(connection, this):
                     return to_call(found)
@@ -163,11 +163,11 @@ class Calls:
         values: dict[str, Any] = {"most": limit}
         if tool is not None:
             values["tool"] = to_bytes(tool)
-        if begins:  # no byte of UTF-8 is 0xff
+        if begins:  # UTF-8 has no byte 0xff
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
-        # Asked for by people, now and then: it need not be compiled in advance.
+        # Only people ask for this, now and then: it need not be compiled in advance.
         page = Statement(listing(values, states), self._database.dialect)
         return list(map(to_call, await self._read(page, values)))
 
@@ -196,7 +196,7 @@ class Calls:
         )
 
     def _leave(self, connection: sa.Connection, values: Mapping[str, Any]) -> bool:
-        """Leave a call, and what its round was answered."""
+        """Release a call, and return the answers that its round had taken."""
         if not self._move[CallEvent.LEAVE].count(connection, values):
             return False
         this = {"this": values["this"]}
@@ -262,8 +262,8 @@ class Calls:
     ) -> OpenedRound | None:
         """See the port.
 
-        The call's row is locked first, and every change of the call locks it, too: nothing comes
-        between the reading and the lease.
+        The statement locks the call's row first, and every change of the call locks that row. So no
+        change comes between the read and the lease.
         """
         this, given = to_bytes(call_id), dict(answers or {})
         which = {"this": this, "which": number}
@@ -293,7 +293,7 @@ class Calls:
             call = to_call([*row.values()])
             return OpenedRound(call, None, {}, given, given=digest_of(given), is_leased=True)
 
-        # What a lease guards is written later; that a call has begun must last, and so must answers.
+        # A lease may be lost, since its work is written later; a new call and answers may not.
         return await self._database.write(work, lasting=new is not None or bool(given))
 
     def _known_round(
@@ -303,7 +303,7 @@ class Calls:
         which: Mapping[str, Any],
         inbox: Mapping[str, AnswerRecord],
     ) -> OpenedRound:
-        """Return what is recorded of a round."""
+        """Return the stored record of a round."""
         end, number = row[CALL_WIDTH:], which["which"]
         taken = {step: each for step, each in inbox.items() if each.round == number}
         return OpenedRound(
@@ -350,7 +350,7 @@ class Calls:
         inbox: Mapping[str, AnswerRecord],
         taken: Mapping[str, str],
     ) -> None:
-        """Have a round take answers, those that are not in the inbox yet as well."""
+        """Assign answers to a round, and first store those that are not in the inbox yet."""
         new = {step: text for step, text in taken.items() if step not in inbox}
         there = [step for step in taken if step in inbox and inbox[step].round is None]
         if new:
@@ -378,13 +378,13 @@ class Calls:
             if not is_first:
                 return to_round(self._round.rows(connection, which)[0])
             if not self._end[event].count(connection, values):
-                raise StoreError(f"The lease on call {call_id!r} is another's by now. Try again.")
+                raise StoreError(f"Another worker has the lease on call {call_id!r}. Try again.")
             return record
 
         return await self._database.write(work)
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        """Return how a round ended, if it has."""
+        """Return the end of a round, or ``None`` if the round has not ended."""
         found = await self._read(self._round, {"this": to_bytes(call_id), "which": number})
         return to_round(found[0]) if found else None
 
@@ -529,10 +529,10 @@ def _to_take(
     asks: Collection[str],
     given: Mapping[str, str],
 ) -> Mapping[str, str] | None:
-    """Return the answers of a round that is opened; ``None`` if its client has given others.
+    """Return the answers for a round that is opened, or ``None`` if its client has given others.
 
-    If it was opened before, they are those that it had then. Otherwise they are the first answer to
-    each question; what another round has taken is no answer to a question that is open now.
+    A round that was opened before gets the same answers again. A new round gets the first answer to
+    each open question. An answer that another round has taken does not count.
     """
     if known.entries or known.answers:
         return known.answers if known.was_given(given) else None
@@ -543,7 +543,7 @@ def _to_take(
 
 
 def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
-    """Return the steps of answers that others have given than the client."""
+    """Return the steps whose answers came from others than the client."""
     return frozenset(step for step, each in answers.items() if each.by)
 
 

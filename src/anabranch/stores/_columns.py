@@ -8,32 +8,32 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 metadata: sa.MetaData = sa.MetaData()
-"""All tables; each table module adds its own."""
+"""The registry of all tables; each table module adds its tables."""
 
 
 class Opaque(TypeDecorator[str]):
-    """Any text at all, stored as bytes.
+    """Any text, stored as bytes.
 
-    Postgres has no text with NUL characters, and neither database takes a lone surrogate.
+    A text column of Postgres takes no NUL character, and neither database takes a lone surrogate.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = sa.LargeBinary
     cache_ok: bool | None = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002
-        """Return the bytes for a text."""
+        """Return the bytes of a text."""
         return None if value is None else to_bytes(value)
 
     def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """Return the text again."""
+        """Return the text of the bytes."""
         return None if value is None else to_text(value)
 
 
 def to_bytes(text: str) -> bytes:
-    """Return what :class:`Opaque` stores, for statements that bypass it."""
+    """Return ``text`` as :class:`Opaque` stores it, for statements that bypass the type."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(value: bytes) -> str:
-    """Return the text again."""
+    """Return the text of a value that :class:`Opaque` stored."""
     return value.decode("utf-8", "surrogatepass")

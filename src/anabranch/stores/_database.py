@@ -1,9 +1,8 @@
 """One open database: its threads, its transactions, and its tables, made at first use.
 
-It knows no table; ``_calls.py`` and ``_trees.py`` hand it work to do on a connection.
-
-SQLite: one thread writes, in batches that share a commit; others read meanwhile.
-Postgres: a few threads, each with a connection of its own, do one piece of work at a time.
+This module knows no table: ``_calls.py``, ``_trees.py`` and the other stores give it functions to
+run on a connection. SQLite: one thread writes, in batches that share a commit; other threads read
+meanwhile. Postgres: a few threads, each with its own connection, run one function at a time.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ T = TypeVar("T")
 class Database:
     """One open database. Safe to use from any thread and any event loop.
 
-    Its methods raise :class:`StoreError` if the database does not do its work; then nothing has
-    been changed.
+    A method raises :class:`StoreError` if the database fails; then nothing has changed.
     """
 
     def __init__(self, target: Target) -> None:
@@ -75,7 +73,7 @@ class Database:
             self._writers = Batches(self._new_threads(1), self._own_connections(engine))
             self._single_writers = self._writers
             self._readers = self._writers
-            if target.kind == "sqlite":  # without a file there is one connection only
+            if target.kind == "sqlite":  # memory: has one connection only
                 reading = engine.execution_options(reading=True)
                 self._readers = PerTransaction(
                     self._new_threads(READERS), self._own_connections(reading)
@@ -84,36 +82,37 @@ class Database:
 
     @property
     def dialect(self) -> sa.Dialect:
-        """The dialect of its SQL."""
+        """The SQL dialect of the database."""
         return self._engine.dialect
 
     async def read(self, work: Work[T]) -> T:
-        """Let ``work`` read. Each of its statements sees what has been committed by then."""
+        """Run ``work``, which reads. Each statement sees everything committed before that statement."""
         return await self._do(self._readers, work)
 
     async def read_at_once(self, work: Work[T]) -> T:
-        """Let ``work`` read. All its statements see what had been committed before the first."""
+        """Run ``work``, which reads. All statements see the state at the first statement."""
         return await self._do(self._snapshots, work)
 
     async def write(self, work: Work[T], *, lasting: bool = True) -> T:
-        """Do ``work`` in one transaction. It may be done again after a rollback.
+        """Run ``work`` in one transaction, and again after a rollback.
 
-        Unless it is ``lasting``, the commit does not wait for the disk. Others see the outcome all
-        the same; it is lost only if the machine, or Postgres' server, crashes before the next
-        lasting commit. Logs are sequential: nothing that is written after it survives without it.
+        Unless the transaction is ``lasting``, the commit does not wait for the disk. Others see the
+        outcome anyway. A crash of the machine, or of the Postgres server, before the next lasting
+        commit may lose it. Logs are sequential, so a crash never loses it while keeping a later
+        write.
         """
         return await self._do(self._writers, work, lasting=lasting)
 
     async def write_single(self, work: Work[T]) -> T:
-        """Do ``work``; on Postgres, each of its statements is a transaction by itself.
+        """Run ``work``; on Postgres, each statement is its own transaction.
 
-        For work in which one statement at most changes something there: saves two round trips.
+        Use this if at most one statement changes rows: it saves two round trips.
         """
         return await self._do(self._single_writers, work)
 
     async def version(self) -> int:
-        """Return a number that is another one whenever another process has written to the file."""
-        # Of SQLite's writer, whose own transactions do not change it.
+        """Return a number that changes whenever another process writes to the file."""
+        # SQLite's writer asks, because its own transactions do not change the number.
         found = await self.write(
             lambda connection: connection.scalar(sa.text("PRAGMA data_version")), lasting=False
         )
@@ -123,9 +122,9 @@ class Database:
     async def listening(
         self, channel: str
     ) -> AsyncGenerator[Callable[[float], AsyncIterator[str]]]:
-        """Listen to a channel of Postgres, on a connection of its own.
+        """Listen to a Postgres channel, on a separate connection.
 
-        Yields a function that yields what is announced until its seconds have passed.
+        Yields a function that yields the announcements until the given seconds have passed.
         """
         import psycopg  # noqa: PLC0415 - an optional dependency
         from psycopg.sql import SQL, Identifier  # noqa: PLC0415
@@ -133,7 +132,7 @@ class Database:
         _, options = self.dialect.create_connect_args(self._target.url)
         with translated(self._target.label):
             connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
-            # Its own `async with` would first roll back, and not close if that is cancelled.
+            # The connection's `async with` rolls back first, and does not close if cancelled then.
             try:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
 
@@ -146,7 +145,7 @@ class Database:
                 await connection.close()
 
     async def close(self) -> None:
-        """Finish all work and close threads and connections; closing again does nothing."""
+        """Finish all work and close threads and connections; a second call does nothing."""
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
@@ -158,7 +157,7 @@ class Database:
         self.processes.close()
 
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        """Open a connection to Postgres that belongs to no thread."""
+        """Open a Postgres connection that belongs to no thread."""
         import psycopg  # noqa: PLC0415 - an optional dependency
 
         _, options = self.dialect.create_connect_args(self._target.url)
@@ -196,7 +195,7 @@ class Database:
                 yield connection
 
     def _prepare(self) -> None:
-        """Make the file and the tables if they are missing; a second caller waits."""
+        """Make the file and the tables if they are missing; a concurrent caller waits."""
         with self._preparing:
             if self._prepared:
                 return

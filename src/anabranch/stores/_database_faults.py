@@ -1,6 +1,6 @@
-"""Drivers' errors as ``StoreError``: one sentence that says what failed and what to do.
+"""Drivers' errors as ``StoreError``: one sentence that names the failure and the remedy.
 
-It never shows a statement or its parameters, which hold what callers said.
+The sentence never shows a statement or its parameters, which hold callers' data.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MISFIT = (
     "has tables that do not fit its stamp: it was changed, or restored in part, or they are another"
     f" program's; {REMEDY}"
 )
-_DELETED = "was asked to add to what had just been deleted; look again what is there"
+_DELETED = "no longer has the record that this write belongs to; read the store again"
 _SQLITE = {
-    "SQLITE_ERROR": _MISFIT,  # of a statement: it names what is not there
+    "SQLITE_ERROR": _MISFIT,  # a statement names a table or a column that is missing
     "SQLITE_CONSTRAINT": _MISFIT,
     "SQLITE_CONSTRAINT_FOREIGNKEY": _DELETED,
     "SQLITE_MISMATCH": _MISFIT,
@@ -39,7 +39,7 @@ _POSTGRES = {
     "42501": "does not let this user make or use its tables; grant the rights",
     "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
     "23503": _DELETED,
-    "57014": "has ended a statement that took a minute; try again when it is less busy",
+    "57014": "cancelled a statement after a minute; try again when the server is less busy",
     "25006": "cannot be written to; name the primary server",
 }
 _POSTGRES_CLASSES = {
@@ -53,11 +53,11 @@ _POSTGRES_CLASSES = {
 
 @contextmanager
 def translated(label: str, what: str = "store") -> Generator[None]:
-    """Raise :class:`StoreError` instead of what the database's driver raises.
+    """Raise :class:`StoreError` in place of the errors of the database's driver.
 
     Args:
-        label: the store's address as it may be shown.
-        what: what is there.
+        label: the store's address, without secrets.
+        what: the noun for the store in the sentence.
     """
     named = f"The {what} {label}"
     try:
@@ -74,14 +74,14 @@ def translated(label: str, what: str = "store") -> Generator[None]:
 
 
 def _sentence(named: str, error: BaseException) -> StoreError:
-    if (reason := _reason(error)) is None:  # no answer from a server that could have numbered it
+    if (reason := _reason(error)) is None:  # no server has answered with a number
         said = " ".join(str(error).split()) or type(error).__name__
         reason = f"cannot be reached: {said.rstrip('.')}"
     return StoreError(f"{named} {reason}.")
 
 
 def _reason(error: BaseException) -> str | None:
-    """Return what the database's number for ``error`` means, if it has one."""
+    """Return the meaning of the database's number for ``error``, or ``None`` without a number."""
     name = getattr(error, "sqlite_errorname", None)
     if name is not None:  # extended codes begin with the plain one: SQLITE_IOERR_WRITE
         plain = "_".join(name.split("_")[:2])

@@ -1,6 +1,6 @@
-"""The SQLAlchemy engine for a store's address, and the settings of each of its connections.
+"""The SQLAlchemy engine for a store's address, and the settings of each connection.
 
-It never opens a connection itself.
+This module never opens a connection.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     import psycopg  # an optional dependency
 
 WRITERS, SINGLE, SNAPSHOTS = 3, 4, 1
-"""Threads that work with Postgres: in transactions, in single statements, and in snapshots."""
+"""Threads that use Postgres: for transactions, for single statements, and for snapshots."""
 
 CONNECTIONS = WRITERS + SINGLE + SNAPSHOTS
-"""Connections to Postgres that one process opens at most, but for those that listen."""
+"""Maximum Postgres connections of one process, not counting connections that listen."""
 
 READERS = 4
 """Threads that read from a SQLite file while one writes."""
 
 IDLE_AT_MOST = 30
-"""Seconds without a word after which Postgres ends a transaction: its process is gone or cut off.
+"""Seconds without a statement after which Postgres ends a transaction: its process is gone.
 
-Without it, what it has locked would be locked for hours.
+Without this limit, the rows of a dead process would stay locked for hours.
 """
 
 STATEMENT_AT_MOST = 60
-"""Seconds after which Postgres ends one statement; each of ours reads or writes a bounded part."""
+"""Seconds after which Postgres cancels a statement; every statement here has bounded work."""
 
 _WAL_SIZE_LIMIT = 64 * 1024 * 1024
 
@@ -47,7 +47,7 @@ def make_file(target: Target) -> None:
     """Make the file of a SQLite target if it is missing, readable by its owner alone.
 
     Raises:
-        StoreError: if the system does not let it be made.
+        StoreError: if the system does not allow it.
     """
     if target.kind != "sqlite":
         return
@@ -65,8 +65,8 @@ def make_file(target: Target) -> None:
 def make_engine(target: Target) -> sa.Engine:
     """Build the engine.
 
-    It understands two execution options of its own: a connection with ``reading`` takes no lock on
-    SQLite; the commits of one with ``lasting=False`` do not wait for the disk.
+    The engine takes two execution options. On SQLite, a connection with ``reading`` takes no lock.
+    The commits of a connection with ``lasting=False`` do not wait for the disk.
     """
     if target.kind == "postgresql":
         return _postgresql(target)
@@ -94,8 +94,8 @@ def make_engine(target: Target) -> sa.Engine:
     def begin(connection: sa.Connection) -> None:
         options = connection.get_execution_options()
         reading = options.get("reading", False)
-        # A transaction that turns from reading to writing fails when another has written since;
-        # one that begins as a writer only waits for its turn.
+        # A transaction that reads first and then writes fails if another has written since.
+        # A transaction that begins as a writer waits for its turn.
         driver: Any = connection.connection.driver_connection  # costs less than exec_driver_sql
         wanted = target.synchronous if options.get("lasting", True) else "normal"
         if connection.info["synchronous"] != wanted and not reading:
@@ -109,15 +109,15 @@ def make_engine(target: Target) -> sa.Engine:
 
 
 def switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work at the same time; does nothing where they do already."""
+    """Let readers work while a writer writes; do nothing if they already can."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            # Alone among statements this pragma does not wait while another process holds the
-            # file (which may be making the same switch). So wait with one that does.
+            # This pragma alone does not wait while another process holds the file, perhaps for
+            # the same switch. So wait with a statement that does.
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
         else:
@@ -137,15 +137,15 @@ def _postgresql(target: Target) -> sa.Engine:
         f" SET idle_in_transaction_session_timeout = {IDLE_AT_MOST * 1000};"
         f" SET statement_timeout = {int(STATEMENT_AT_MOST * 1000)};"
         " SET default_transaction_isolation = 'read committed'"
-    ).encode()  # what the driver takes for SQL that is not a literal
+    ).encode()  # the driver takes SQL that is not a literal as bytes
 
     def set_up(connection: psycopg.Connection, _record: object) -> None:
         connection.execute(settings)
         connection.commit()
 
     def check(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
-        # A server that was restarted meanwhile has closed this connection. Asking before each use,
-        # as pool_pre_ping does, would cost a round trip each time.
+        # A restarted server has closed this connection. A ping before each use, as with
+        # pool_pre_ping, would cost a round trip each time.
         if is_trusted(record.info):
             return
         try:

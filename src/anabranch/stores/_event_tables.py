@@ -1,8 +1,7 @@
 """The tables of run events, and the SQL that reads and writes them.
 
-A run's row has the numbers of its first and last stored event, and the mark of the last. It outlives
-its events, so that no number is used twice, and is what a process looks at to learn whether there are
-new ones.
+A run's row has the numbers of its first and last stored event, and the mark of the last. The row
+outlives the events, so that no number is used twice. Processes read the row to learn of new events.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from anabranch.stores._columns import Opaque, metadata
 from anabranch.stores._statements import insert_of
 
 CHANNEL = "anabranch_run_events"
-"""Where Postgres announces events: the MD5 of the run, a colon, the number of its last event."""
+"""The Postgres channel of announcements: MD5 of the run, a colon, number of its last event."""
 
 _HAS_OWNER = sa.text("owner IS NOT NULL")
 RUN = sa.Table(
@@ -68,7 +67,7 @@ RELEASE = (
     .values(owner=sa.null(), leased_until=sa.null())
 )
 UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
-"""What a statement of Postgres returns whose commit does not wait for the disk."""
+"""A column of a Postgres statement; it makes the commit not wait for the disk."""
 TAKE_OVER = (
     sa.update(RUN)
     .where(
@@ -98,16 +97,16 @@ SET_FIRST = (
     )
     .values(first=sa.bindparam("until"))
 )
-"""Moves the first number on, never back: of two who do so at once, the later may have the lower one.
+"""Moves the first number up, never down: of two concurrent writers, the later may have the lower one.
 
-A run that is open stays whole, from the number with which it has begun.
+A run with a lease keeps its events from the number with which it began.
 """
 OLD_RUNS = (
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.owner.is_(None))
     .order_by(RUN.c.at, RUN.c.run)
     .limit(sa.bindparam("most"))
-    .with_for_update(skip_locked=True)  # another process prunes those; SQLite ignores it
+    .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores it
 )
 
 _following = (
@@ -137,20 +136,19 @@ PAGE = (
     .where(_THIS)
     .order_by(_following.c.number)
 )
-"""The run's first and last number, and the marks of the last and of ``after``, beside each event
-after that number.
+"""One row for each event after ``after``, with the run's first and last number and two marks.
 
-At most so many events, and so many bytes, but always the next one; one row without an event if
-there is none.
+The marks are those of the last event and of ``after``. A page has at most ``most`` events and ``bytes``
+bytes, but always the next event. Without a further event, one row has the run's columns alone.
 """
 
 
 def counting(count: int) -> sa.ClauseElement:
-    """Return the statement that makes room in so many runs; a row is name, events, time, and mark.
+    """Return the statement that reserves event numbers in ``count`` runs.
 
-    It returns the number of the first event, and of the last, of each run, and the owner of its lease:
-    SQLite may have it that ``owner IS NULL`` is false in what an upsert returns, though it is not. On
-    Postgres, :data:`APPEND_POSTGRES` does this as well.
+    A row of values is name, events, time, and mark. The statement returns the numbers of the first and
+    last event of each run, and the owner of its lease: SQLite may evaluate ``owner IS NULL`` wrongly in the row that an upsert returns. On Postgres,
+    :data:`APPEND_POSTGRES` includes this.
     """
     insert = insert_of(is_postgresql=False)(RUN).values(
         [
@@ -173,7 +171,7 @@ def counting(count: int) -> sa.ClauseElement:
 
 
 def adding(count: int) -> sa.ClauseElement:
-    """Return the statement that adds so many events; a row has the columns of the table."""
+    """Return the statement that adds ``count`` events; a row has the columns of the table."""
     names = [column.name for column in EVENT.c]
     return sa.insert(EVENT).values(
         [{name: sa.bindparam(f"{name}_{place}") for name in names} for place in range(count)]
@@ -181,7 +179,7 @@ def adding(count: int) -> sa.ClauseElement:
 
 
 def leasing(*, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that takes or renews a lease that is free, of a run that may be new."""
+    """Return the statement that takes or renews a free lease of a run, which may be new."""
     insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
         run=sa.bindparam("this"),
         first=1,
@@ -238,9 +236,9 @@ APPEND_POSTGRES = sa.text("""
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head JOIN new USING (run) ORDER BY place
 """)
-"""All in one statement, which is a transaction by itself, and whose commit does not wait.
+"""Appends in one statement, which is its own transaction, and whose commit does not wait.
 
-Rows are locked in one order, so that writers of the same runs do not block each other.
+The statement locks rows in one order, so that writers of the same runs do not deadlock.
 """
 
 BEGIN_POSTGRES = sa.text("""
@@ -265,8 +263,8 @@ BEGIN_POSTGRES = sa.text("""
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head
 """)
-"""Takes a lease and adds an event, in one statement, as :data:`APPEND_POSTGRES` adds events.
+"""Takes a lease and adds an event in one statement, as :data:`APPEND_POSTGRES` adds events.
 
-Whether the key has an event is asked of the statement's snapshot. That is so still if the run's last
-number is that of the snapshot when its row is locked.
+The statement's snapshot tells whether the key has an event. The snapshot is still right if the run's
+last number has not changed when the row is locked.
 """

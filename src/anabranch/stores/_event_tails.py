@@ -23,10 +23,10 @@ from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
 from anabranch.stores._columns import to_bytes
 
 TAIL_BYTES = 64 * 1024
-"""The most bytes of events that a tail holds, but for a single event that is larger."""
+"""Maximum bytes of events in a tail; a single larger event is allowed."""
 
 UNKNOWN = -1
-"""The mark of an event of which only the number is known; no event has it."""
+"""Stands for the mark of an event whose number alone is known; no event has this mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Page:
     """Events that were read from the store.
 
     Attributes:
-        events: none if there are no further ones.
-        marks: the mark of each.
+        events: the events; empty at the end of the run.
+        marks: the mark of each event.
         last: the number of the run's last event at that time.
         before: the mark of the event before them.
     """
@@ -47,42 +47,42 @@ class Page:
 
 
 Read: TypeAlias = Callable[[str, EventId], Awaitable[Page]]
-"""Reads what follows on an event of a run; raises :class:`MissedEventsError`."""
+"""Reads the events after one event of a run; raises :class:`MissedEventsError`."""
 
 Watch: TypeAlias = Callable[["dict[str, Tail]"], Coroutine[Any, Any, None]]
 """Wakes tails when other processes have added events; runs until it is cancelled."""
 
 
 def name_of(run: str) -> str:
-    """Return what a run is called in announcements, which cannot carry any text."""
+    """Return the name of a run in announcements, which cannot carry arbitrary text."""
     return hashlib.md5(to_bytes(run), usedforsecurity=False).hexdigest()
 
 
 class Tail:
-    """The latest events of one run, and who waits for further ones."""
+    """The latest events of one run, and the readers that wait for further events."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.readers: int = 0
         self.end: int = -1
-        """The number of the last event that is known here; -1 before anything is."""
+        """The number of the last event that the tail knows; -1 before the first read."""
         self.is_current: bool = False
-        """Whether no event after ``end`` is known to be in the store."""
+        """Whether the tail has every event that it knows to be stored."""
         self.reading: asyncio.Lock = asyncio.Lock()
         self._events: list[bytes] = []
         self._marks: list[int] = [UNKNOWN]
-        """That of the event before, and those of the events."""
+        """The mark of the event before ``_events``, then the mark of each event."""
         self._size = 0
         self._wakes = 0
         self._changed = asyncio.Event()
 
     def has(self, at: EventId) -> bool:
-        """Return whether an event is here, or is the one before."""
+        """Return whether the tail has an event, or the event follows directly on ``at``."""
         place = at.number - self.end - 1
         return -len(self._marks) <= place < 0 and at.mark in (UNKNOWN, self._marks[place])
 
     def after(self, at: EventId) -> EventBatch | None:
-        """Return the events after ``at``, ``None`` if there are none, or they are not all here."""
+        """Return the events after ``at``, or ``None`` if there are none or the tail lacks some."""
         place = at.number - self.end
         if place == 0 or not self.has(at):
             return None
@@ -91,8 +91,8 @@ class Tail:
     def extend(
         self, first: int, events: Sequence[bytes], marks: Sequence[int], before: int = UNKNOWN
     ) -> None:
-        """Add events that are stored: the number of the first, their marks, the mark before them."""
-        is_gap = first > self.end + 1  # what lies between is read from the store
+        """Add stored events: the number of the first, their marks, and the mark of the event before."""
+        is_gap = first > self.end + 1  # readers read the gap from the store
         if is_gap or self._is_lost(first - 1, [before, *marks]):
             self._begin(first - 1, before)
         old = self.end + 1 - first
@@ -106,9 +106,10 @@ class Tail:
         self._notify()
 
     def _is_lost(self, number: int, marks: Sequence[int]) -> bool:
-        """Return whether an event here is another one in the store, where marks follow from ``number`` on.
+        """Return whether the store has another event than the tail under the same number.
 
-        The newest of both tells it: if that is the same, so are those before it.
+        The store has ``marks`` from ``number`` on. The newest common event decides: if its marks
+        agree, all earlier events agree.
         """
         newest = min(self.end, number + len(marks) - 1)
         stored, place = marks[newest - number], newest - self.end - 1
@@ -119,7 +120,7 @@ class Tail:
         self._events, self._marks, self._size, self.end = [], [mark], 0, end
 
     def forget(self) -> None:
-        """Have the store read again: it has lost what is here."""
+        """Drop all events, since the store has lost some of them, and let readers read the store."""
         self._begin(-1, UNKNOWN)
         self.is_current = False
         self._notify()
@@ -132,7 +133,7 @@ class Tail:
         del self._events[:surplus], self._marks[:surplus]
 
     def wake(self, last: int | None = None) -> None:
-        """Have the store read again, unless all up to number ``last`` is known here."""
+        """Let readers read the store, unless the tail has all events up to number ``last``."""
         if last is None or last > self.end:
             self._wakes += 1
             self.is_current = False
@@ -143,13 +144,13 @@ class Tail:
         self._changed = asyncio.Event()
 
     async def wait(self) -> None:
-        """Return when there may be more."""
+        """Return when there may be more events."""
         await self._changed.wait()
 
     async def read(self, at: EventId, read: Read) -> EventBatch | None:
-        """Return what follows on ``at``, from the store; it becomes part of the tail."""
+        """Return the events after ``at`` from the store, and add them to the tail."""
         first = at.number + 1
-        if at.number < self.end:  # an own way through what the tail has no more
+        if at.number < self.end:  # the reader reads alone what the tail has dropped
             page = await read(self.run, at)
             if not page.events:
                 self.forget()
@@ -172,11 +173,11 @@ class Tail:
 
 
 class Tails:
-    """The tails of all runs that are followed.
+    """The tails of all followed runs.
 
     Args:
         read: reads from the store.
-        watch: wakes the tails of one event loop; ``None`` if no other process has the store.
+        watch: wakes the tails of one event loop; ``None`` if no other process uses the store.
     """
 
     def __init__(self, read: Read, watch: Watch | None) -> None:
@@ -186,14 +187,14 @@ class Tails:
         self._watching: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
     def publish(self, run: str, first: int, events: Sequence[bytes], mark: int) -> None:
-        """Give events that have been stored, under one mark, to the readers of this process."""
+        """Pass events that were stored, under one mark, to the readers in this process."""
         name, marks = name_of(run), [mark] * len(events)
         self._on_each_loop(
             lambda tails: tails[name].extend(first, events, marks) if name in tails else None
         )
 
     def wake_all(self) -> None:
-        """Have all readers look into the store."""
+        """Let all readers read the store."""
         self._on_each_loop(lambda tails: wake(tails.values()))
 
     def _on_each_loop(self, work: Callable[[dict[str, Tail]], None]) -> None:
@@ -202,14 +203,14 @@ class Tails:
             if loop is here:
                 work(tails)
             else:
-                with suppress(RuntimeError):  # it has been closed, and its readers with it
+                with suppress(RuntimeError):  # the loop is closed, and its readers are gone
                     loop.call_soon_threadsafe(work, tails)
 
     async def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events of a run after a number, or an event, in batches, for ever."""
+        """Yield the events of a run after a number, or after an event, in batches, without end."""
         tail = self._enter(run)
         at = EventId(after, UNKNOWN) if isinstance(after, int) else after
-        if at.number == 0:  # nothing was read that could be lost
+        if at.number == 0:  # the reader has read no event that could be lost
             at = EventId(0, UNKNOWN)
         try:
             while True:
@@ -247,6 +248,6 @@ class Tails:
 
 
 def wake(tails: Iterable[Tail]) -> None:
-    """Have the readers of ``tails`` look into the store."""
+    """Let the readers of ``tails`` read the store."""
     for tail in tails:
         tail.wake()

@@ -1,7 +1,7 @@
-"""The watch for events that other processes add: Postgres announces them, SQLite is polled.
+"""Notices events that other processes append: Postgres announces them, SQLite is polled.
 
-The table is the truth; an announcement only says that it is worth looking. So one that is lost
-delays events, and loses none.
+The table is the truth, and an announcement is only a hint to read it. A lost announcement delays
+events, and loses none.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from anabranch.stores._event_tails import Watch
 
 POLL = 0.05
-"""Seconds until a SQLite file is looked at again."""
+"""Seconds between two polls of a SQLite file."""
 
 CHECK = 2.0
-"""Seconds until the store is looked at although Postgres has announced nothing."""
+"""Seconds until a read of the store when Postgres announces nothing."""
 
 RETRY = 1.0
-"""Seconds until a store that has failed is asked again."""
+"""Seconds until the next attempt after a failure of the store."""
 
 Tails: TypeAlias = Mapping[str, Tail]
 
@@ -36,14 +36,14 @@ logger: logging.Logger = logging.getLogger("anabranch.stores")
 
 
 def watch_of(database: Database) -> Watch | None:
-    """Return what wakes readers of events of other processes; ``None`` if there are none."""
+    """Return the watch for events of other processes, or ``None`` if no other process can append."""
     if not database.is_shared:
         return None
     return _Watch(database, _announced if database.is_postgresql else _polled)
 
 
 class _Watch:
-    """Wakes tails, for as long as it is not cancelled; a failure ends in another attempt."""
+    """Wakes tails until it is cancelled; starts again after a failure."""
 
     def __init__(
         self, database: Database, attempt: Callable[[Database, Tails], Awaitable[None]]
@@ -58,7 +58,7 @@ class _Watch:
                 await self._attempt(self._database, tails)
             except StoreError as error:
                 logger.warning("run events of other processes are not seen: %s", error)
-            for tail in tails.values():  # they learn from the store whether it works
+            for tail in tails.values():  # their readers read the store, and see its error
                 tail.wake()
             await asyncio.sleep(RETRY)
 
@@ -83,7 +83,7 @@ async def _announced(database: Database, tails: Tails) -> None:
 
 
 async def _look(database: Database, tails: Tails) -> None:
-    """Wake the tails that are behind the store."""
+    """Wake the tails that lag behind the store."""
     followed = {tail.run: tail for tail in tails.values()}
     for run, last in await database.read(lambda connection: _heads(connection, list(followed))):
         followed[run].wake(last)

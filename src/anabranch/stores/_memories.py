@@ -20,10 +20,10 @@ _SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
 
 
 class Memories:
-    """Memories in a database. What each method promises is said at the port.
+    """Memories in a database; see the port for the methods.
 
     Args:
-        database: has them.
+        database: stores the memories.
         closes: whether closing the memories closes the database.
     """
 
@@ -142,7 +142,7 @@ class Memories:
         }
         forgetting = sa.delete(MEMORY).where(MEMORY.c.id.in_(learned.replaced))
         known = MEMORY.c.id.in_({*votes, *learned.replaced})
-        # In one order, so that of workers who change the same memories none deadlocks.
+        # One order for all workers, so that none deadlocks.
         locking = sa.select(MEMORY.c.seq).where(known).order_by(MEMORY.c.seq).with_for_update()
 
         def work(connection: sa.Connection) -> bool:

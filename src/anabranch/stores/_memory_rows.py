@@ -1,4 +1,4 @@
-"""Memories as rows of their table, and rows as memories."""
+"""Converts memories to rows of their table, and rows to memories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = [
     "provenance",
     "created_at",
 ]
-"""The columns of a row that becomes a memory, in the order of :func:`to_memory`."""
+"""The columns of a memory, in the order that :func:`to_memory` expects."""
 
 
 def memory_row(memory: Memory) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def memory_row(memory: Memory) -> dict[str, Any]:
 
 
 def to_memory(row: Sequence[Any]) -> Memory:
-    """Return the memory in a row of :data:`COLUMNS`; what was validated is not validated again."""
+    """Return the memory in a row of :data:`COLUMNS`, without validating its fields again."""
     fields = dict(zip(COLUMNS, row, strict=True))
     level, name = fields.pop("level"), fields.pop("owner")
     fields["provenance"] = Provenance.model_validate_json(fields["provenance"])

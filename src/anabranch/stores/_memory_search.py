@@ -1,8 +1,8 @@
 """The full-text search of memories: FTS5 on SQLite, a ``tsvector`` on Postgres.
 
-A word that nearly every memory has costs much and says little. So each word is first counted, up to
-:data:`COMMON`, and the search takes the rarest words while they find no more than :data:`ENOUGH`
-rows together. The cost of a search is bounded by this, whatever the number of memories.
+A word that nearly every memory has costs much and distinguishes little. So the search first counts
+each word, up to :data:`COMMON`. It then takes the rarest words, as long as they match at most
+:data:`ENOUGH` rows together. This bounds the cost of a search, whatever the number of memories.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
 from anabranch.stores._memory_tables import MEMORY, place_of
 
 WORDS = 24
-"""How many words of a search are counted."""
+"""Maximum words of a search that are counted."""
 
 COMMON = 1_000
-"""As many memories are counted for one word; one that has more is as common as any."""
+"""Maximum memories counted for one word; a word with more matches is common."""
 
 ENOUGH = 1_000
-"""The rarest words are taken until they may find this many memories together; no more are ranked."""
+"""Maximum memories that are ranked; the search takes the rarest words up to this number of matches."""
 
 FEW = 3
-"""How many words are taken where all are common; then the latest memories that have them are ranked."""
+"""Number of words taken if all are common; then the latest memories with these words are ranked."""
 
 _ROWS = "anabranch_memory_words MATCH :query AND rowid BETWEEN :first AND :last"
 _COUNT = f"SELECT count(*) FROM (SELECT 1 FROM anabranch_memory_words WHERE {_ROWS} LIMIT :most)"  # noqa: S608
@@ -35,7 +35,7 @@ _RANK = (
     "SELECT bm25(anabranch_memory_words, 2.0, 1.5, 1.0), -(rowid & 0xffffffff)"  # noqa: S608
     f" FROM anabranch_memory_words WHERE {_ROWS} ORDER BY rowid DESC LIMIT :enough"
 )
-"""The weights are those of title, of description, and of content and task together."""
+"""The weights are for the title, the description, and the content with the task."""
 
 _PLACES = sa.text(
     "SELECT number FROM anabranch_memory_words_place WHERE place IN :places"
@@ -53,7 +53,7 @@ def search(
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
-    """Return the words to search for: the rarest, or a few of the common ones if there are no others."""
+    """Return the words to search for: the rarest, or a few common ones if all are common."""
     chosen: list[str] = []
     total = 0
     for word, count in sorted(counts.items(), key=lambda item: item[1]):
@@ -78,7 +78,7 @@ def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -
     counts = {word: sum(find(_COUNT, rows, word)[0][0] for rows in ranges) for word in words}
     if not (chosen := rarest(counts)):
         return []
-    # By the score, the best of which is the smallest; of the same score the newest comes first.
+    # The smallest score is the best; of equal scores, the newest memory comes first.
     ranked = sorted(tuple(row) for rows in ranges for row in find(_RANK, rows, *chosen))
     found: list[Memory] = []
     step = max(which.limit, 1)
@@ -90,7 +90,7 @@ def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -
 
 
 def _ranges(connection: sa.Connection, which: Filter) -> list[range]:
-    """Return where the rows of the scopes are in the index."""
+    """Return the ranges of rows that the index has for the scopes."""
     if which.scopes is None:
         return [_ALL]
     places = [place_of(scope) for scope in which.scopes]
@@ -99,7 +99,7 @@ def _ranges(connection: sa.Connection, which: Filter) -> list[range]:
 
 
 def _read(connection: sa.Connection, seqs: Sequence[int], which: Filter) -> list[Memory]:
-    """Return those of the memories that are reliable enough, in the given order."""
+    """Return the memories that are reliable enough, in the given order."""
     finding = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(
         MEMORY.c.seq.in_(seqs), MEMORY.c.confidence >= which.min_confidence
     )
@@ -119,7 +119,7 @@ def _on_postgresql(connection: sa.Connection, words: Sequence[str], which: Filte
         counts[word] = connection.scalar(counting) or 0
     if not (chosen := rarest(counts)):
         return []
-    # Postgres ranks without regard to how rare a word is, so each word is ranked by itself.
+    # Postgres does not rank rare words higher, so each word is ranked separately.
     score: sa.ColumnElement[Any] = sa.literal(0.0)
     for word in chosen:
         rank = sa.func.ts_rank(_WORDS, sa.func.to_tsquery("english", word), 1)

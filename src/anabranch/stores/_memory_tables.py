@@ -1,10 +1,11 @@
 """The tables of memories, their full-text index, and the SQL that reads and writes them.
 
-The columns of words have the terms that :func:`~anabranch.memory.indexed` returns, so that both databases
-find the same in every script. The index of SQLite is an FTS5 table beside the rows, which triggers
-follow; that of Postgres is a column which the database computes. On SQLite the rows of a scope are a range: the
-number of its place is in their upper half, the memory's ``seq`` in the lower one. So a search looks
-at what may be found alone, and its cost does not depend on what others remember.
+The columns of words have the terms that :func:`~anabranch.memory.indexed` returns, so that both
+databases match the same terms in every script. SQLite's index is an FTS5 table that triggers
+update; Postgres computes its index as a column. On SQLite, the index rows of a scope are a range:
+the upper half of a row number is the number of the scope's place, the lower half is the memory's
+``seq``. So a search reads the rows of its scopes alone, and other users' memories do not slow it
+down.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ VECTOR = sa.Table(
         autoincrement=False,
     ),
     sa.Column[str]("embedder", sa.Text, primary_key=True),
-    # Half-precision numbers; on Postgres what pgvector makes its own vectors of.
+    # Half-precision numbers; on Postgres an array that pgvector converts to its vectors.
     sa.Column[Any](
         "vector",
         sa.LargeBinary().with_variant(postgresql.ARRAY(sa.REAL), "postgresql"),
@@ -135,7 +136,7 @@ QUEUE = sa.Table(
     "anabranch_memory_queue",
     metadata,
     sa.Column[str]("branch_id", sa.Text, primary_key=True),
-    # Empty when the work on it has ended: what is left says that it has been done.
+    # Empty once the branch has been learned from; the row then only records that.
     sa.Column[str]("branch", sa.Text, nullable=False),
     sa.Column[float]("queued_at", sa.Double(), nullable=False),
     sa.Column[int]("attempts", sa.Integer, nullable=False),
@@ -150,10 +151,10 @@ DUE = (
     .where(QUEUE.c.branch != "", QUEUE.c.due_at <= sa.bindparam("now"))
     .order_by(QUEUE.c.due_at, QUEUE.c.queued_at, QUEUE.c.branch_id)
     .limit(1)
-    .with_for_update(skip_locked=True)  # another process leases those; SQLite ignores it
+    .with_for_update(skip_locked=True)  # another process leases locked rows; SQLite ignores it
 )
 
 
 def place_of(scope: Scope) -> str:
-    """Return one word for a scope, which no other scope has."""
+    """Return one word for a scope; no other scope has the same word."""
     return "p" + hashlib.sha256(f"{scope.level}:{scope.name}".encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
 """The vectors of memories: scanned with numpy on SQLite, found by pgvector on Postgres.
 
-Vectors are normalised, so that the cosine of two is their product. SQLite stores them as
-half-precision numbers.
+Vectors are normalised, so the cosine of two vectors is their product. SQLite stores half-precision
+numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PGVECTOR = (
     " administrator run CREATE EXTENSION vector, or configure no embedder."
 )
 _NUMPY = 'Embeddings in a SQLite store need numpy: install "anabranch[memory]".'
-_LOCK = 0x616E6163  # any number but that of the schema
+_LOCK = 0x616E6163  # any number except the schema's lock
 _SELECT = (
     sa.select(*(MEMORY.c[name] for name in COLUMNS))
     .join_from(MEMORY, VECTOR, VECTOR.c.memory == MEMORY.c.seq)
@@ -87,7 +87,7 @@ class Vectors:
         min_similarity: float,
     ) -> list[Memory]:
         kind = _HalfVector(self._pgvector(connection), len(vector))
-        # Without it, an index looks at a few neighbours only, which the filter may all exclude.
+        # Otherwise the index reads a few neighbours only, and the filter may exclude them all.
         connection.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
         cosine = sa.cast(VECTOR.c.vector, kind).op(f'OPERATOR("{kind.schema}".<=>)')
         distance: sa.ColumnElement[Any] = cosine(
@@ -113,7 +113,7 @@ class Vectors:
         )
 
     def _pgvector(self, connection: sa.Connection) -> str:
-        """Return the schema that pgvector is in; it need not be on the search path."""
+        """Return the schema of pgvector, which need not be on the search path."""
         if not self._schema:
             finding = sa.text(
                 "SELECT nspname FROM pg_extension JOIN pg_namespace ON extnamespace = pg_namespace.oid"
@@ -141,7 +141,7 @@ class _HalfVector(UserDefinedType[str]):
         self.dim = dim
 
     def get_col_spec(self, **_: object) -> str:
-        """Return the type's name; its schema need not be on the search path."""
+        """Return the type's name, with its schema."""
         return f'"{self.schema}".halfvec({self.dim})'
 
 
@@ -150,7 +150,7 @@ def _normalised(vector: Sequence[float]) -> list[float]:
     return [float(x) / length for x in vector]
 
 
-def _numpy() -> Any:  # noqa: ANN401 - an extra, whose types are not there for every user
+def _numpy() -> Any:  # noqa: ANN401 - numpy is optional, so its types may be missing
     try:
         import numpy  # noqa: PLC0415, ICN001
     except ModuleNotFoundError as error:
@@ -176,7 +176,7 @@ def _by_scan(
         .join_from(VECTOR, MEMORY, VECTOR.c.memory == MEMORY.c.seq)
         .where(VECTOR.c.embedder == embedder, *allowed(which))
     )
-    # Vectors of another length are those of an embedder that has changed under the same name.
+    # A vector of another length comes from an embedder that changed but kept its name.
     size = 2 * len(vector)
     rows = [row for row in connection.execute(scanning).fetchall() if len(row[1]) == size]
     if not rows:

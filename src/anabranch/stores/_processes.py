@@ -1,9 +1,9 @@
-"""The processes that share a database, by locks that die with them.
+"""The processes that share a database, shown alive by locks that the system releases with the process.
 
-SQLite: each has a file beside the database, with a lock of SQLite's own on it, which the system releases
-with the process. Postgres: each has an advisory lock, on a connection that does nothing else. A server
-releases it with the connection, and may do so while the process lives; the process then connects again
-at once, and others believe only in a lock that they have missed for longer than that takes.
+SQLite: each process locks its own file next to the database. Postgres: each process holds an
+advisory lock on a connection that has no other use. A server may release such a lock while the
+process lives, if the connection breaks. The process then connects again immediately, and other
+processes take it for dead only when its lock is missing for longer than that.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("anabranch.stores")
 
 MISSED, APART = 3, 0.5
-"""In how many looks a lock of Postgres is free whose process is dead, and the least seconds between them."""
+"""Looks at a free Postgres lock until its process counts as dead, and minimum seconds between looks."""
 
 RECONNECT = 0.1
-"""Seconds until a process that has lost its lock tries again to take it."""
+"""Seconds until a process that has lost its lock tries to take the lock again."""
 
 REMEMBERED = 60.0
-"""Seconds for which a lock that was missed counts as such."""
+"""Seconds for which a look at a free lock counts."""
 
 LOCKED_AT_MOST = 1.0
-"""Seconds that a process waits at most for who looks at it, or for a connection that broke, to unlock."""
+"""Maximum seconds to wait until an observer, or a broken connection, releases a lock."""
 
 LOCKS = 0x616E6162
 """The first key of the advisory locks: any number, the same in every release."""
@@ -62,19 +62,19 @@ class ClosableProcesses(Processes, Protocol):
     """The processes of an open database."""
 
     def close(self) -> None:
-        """Be seen to live no longer; closing again does nothing."""
+        """Release this process's lock, so that others see it as gone; a second call does nothing."""
         ...
 
 
 def open_processes(
     target: Target, connect: Callable[[], psycopg.Connection[tuple[object, ...]]], read: Read
 ) -> ClosableProcesses:
-    """Return the processes that share a database; nothing is opened before this one enters.
+    """Return the processes that share a database; nothing is opened before this process enters.
 
     Args:
         target: the database.
-        connect: opens a connection to Postgres.
-        read: reads rows there.
+        connect: opens a Postgres connection.
+        read: reads rows of the database.
     """
     if target.kind == "sqlite":
         return _FileLocks(Path(str(target.url.database)), target.label)
@@ -92,17 +92,17 @@ class Read(Protocol):
 
 
 class _Alone(UnknownProcesses):
-    """A database in memory, which no other process has."""
+    """A database in memory, which no other process shares."""
 
     def close(self) -> None:
         """See the protocol."""
 
 
 class _FileLocks:
-    """Locks on files beside the database, ``NAME-process-…``.
+    """Locks on files next to the database, ``NAME-process-…``.
 
-    They are opened by SQLite alone: where one process closed a file in another way, the system would
-    release the locks that this process has on it.
+    Only SQLite opens these files. If the process opened and closed one in another way, the system
+    would release the locks that this process has on the file.
     """
 
     def __init__(self, database: Path, label: str) -> None:
@@ -135,11 +135,11 @@ class _FileLocks:
             self._is_dead(left.name.removeprefix(prefix))
 
     def _made(self) -> sqlite3.Connection:
-        """Make this process's file and lock it; again, if another has removed it in between."""
+        """Make and lock this process's file; make it again if another process removes it meanwhile."""
         file = self._file(self.name)
         while True:
             held = _locked(file, "rwc", LOCKED_AT_MOST)
-            if file.exists():  # from now on no other can lock it, nor remove it
+            if file.exists():  # now no other process can lock or remove it
                 return held
             held.close()
 
@@ -155,11 +155,11 @@ class _FileLocks:
             lock = _locked(file, "rw", 0.0)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN and not file.exists():
-                return True  # it has closed the database, or another has seen that it is dead
+                return True  # the process has closed, or another has removed its file
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 logger.warning("%s: whether a process lives is not known: %s", self._label, error)
             return False
-        # While it is locked: who is about to enter locks it next, and sees that it is not there.
+        # Removed while locked: a process that is about to enter locks it next and sees it gone.
         with suppress(OSError):
             file.unlink()
         lock.close()
@@ -186,7 +186,7 @@ def _locked(file: Path, mode: str, timeout: float) -> sqlite3.Connection:
         where, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
-        connection.execute("PRAGMA journal_mode = OFF")  # or another file would be made beside it
+        connection.execute("PRAGMA journal_mode = OFF")  # or SQLite makes a second file
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error:
         connection.close()
@@ -200,7 +200,7 @@ def _check_open(label: str, *, is_closed: bool) -> None:
 
 
 class _AdvisoryLocks:
-    """Advisory locks of Postgres; a thread notices when the connection breaks that holds this one's."""
+    """Advisory locks of Postgres; a thread notices when the connection of this process breaks."""
 
     def __init__(
         self, label: str, connect: Callable[[], psycopg.Connection[tuple[object, ...]]], read: Read
@@ -239,8 +239,8 @@ class _AdvisoryLocks:
     def _locked(self) -> psycopg.Connection[tuple[object, ...]]:
         connection = self._connect()
         try:
-            # Where the server has not noticed yet that an older connection broke, it waits for that;
-            # not for long, since the store may be closed meanwhile.
+            # The server may still hold the lock for an older, broken connection. Wait briefly,
+            # since the store may be closed meanwhile.
             connection.execute(f"SET lock_timeout = {int(LOCKED_AT_MOST * 1000)}".encode())
             connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCKS, self._number))
         except BaseException:
@@ -249,16 +249,16 @@ class _AdvisoryLocks:
         return connection
 
     def _hold(self, held: psycopg.Connection[tuple[object, ...]]) -> None:
-        """Hold the lock until the end, on another connection whenever one breaks."""
+        """Hold the lock until the end, on a new connection whenever one breaks."""
         import psycopg  # noqa: PLC0415 - an optional dependency
 
         connection: psycopg.Connection[tuple[object, ...]] | None = held
-        # Not `select`: it takes no file above the first thousand, and each stream has one.
+        # Not `select`: it takes no file number above 1023, and each stream has one.
         with selectors.DefaultSelector() as readable:
             readable.register(self._ends, selectors.EVENT_READ)
             while connection is not None:
-                # Nothing is asked on it: it can be read when it is closed, or the server says why it
-                # will be.
+                # No statement runs on this connection: it becomes readable when the server closes
+                # it, or says why it will.
                 file = connection.fileno()
                 readable.register(file, selectors.EVENT_READ)
                 ready = [key.fileobj for key, _ in readable.select()]
@@ -276,7 +276,7 @@ class _AdvisoryLocks:
     def _locked_again(
         self, readable: selectors.BaseSelector
     ) -> psycopg.Connection[tuple[object, ...]] | None:
-        """Return another connection that has the lock; none at the end."""
+        """Return a new connection that holds the lock, or ``None`` at the end."""
         import psycopg  # noqa: PLC0415 - an optional dependency
 
         while not readable.select(RECONNECT):
@@ -292,7 +292,7 @@ class _AdvisoryLocks:
         living = {f"{each:08x}" for each in await self._read(LIVING, locks=LOCKS)}
         now = time.monotonic()
         if self._is_held and self.name not in living:
-            self._missed.clear()  # the others may have lost theirs as this one did
+            self._missed.clear()  # the others may have lost their locks as this process did
             return ()
         self._missed = {
             each: seen

@@ -1,7 +1,7 @@
 """Run events in a database: the store behind the port :class:`~anabranch._durable.run_events.RunEvents`.
 
-Writers of one run take turns at its row, which has its last number: on Postgres that row is locked,
-on SQLite there is one writer anyway.
+Writers of one run take turns at its row, which has its last number. Postgres locks that row, and
+SQLite has one writer anyway.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from anabranch.stores._threads import Work
 T = TypeVar("T")
 
 HELD = 20_000
-"""How many events of a run are stored at least; it may be twice as many, and more while it is open."""
+"""Minimum events stored of a run; up to twice as many may be, and more while the run has a lease."""
 
 PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
-"""The most that is read at once, but for a single event that is larger."""
+"""Maximum events and bytes in one read; a single larger event is allowed."""
 
 
 class Events:
-    """Run events in a database. What each method promises is said at the port.
+    """Run events in a database; see the port for the methods.
 
     Args:
-        database: has them.
-        held: how many events of a run are stored at least.
+        database: stores the events.
+        held: minimum events stored of each run.
         closes: whether closing the events closes the database.
     """
 
@@ -109,7 +109,7 @@ class Events:
         await self._append(new, at)
 
     async def _append(self, new: Sequence[NewEvents], at: float) -> Sequence[int]:
-        """Add events; return the numbers of the last events of the runs that had some added."""
+        """Add events; return the last number of each run that took events."""
         if not new:
             return []
         mark = _new_mark()
@@ -132,7 +132,7 @@ class Events:
     def _add(
         self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
     ) -> Sequence[Row]:
-        """Add events; return place, first and last number and owner of each run that had some added."""
+        """Add events; return place, first number, last number and owner for each run that took events."""
         places = {
             to_bytes(each.run): place
             for place, each in enumerate(new, 1)
@@ -152,7 +152,7 @@ class Events:
         return [(place, *heads[name]) for name, place in places.items()]
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
-        """Release a lease, or pass it on; return whether it was held."""
+        """Release a lease, or pass it to another owner; return whether the lease was held."""
         values: dict[str, Any] = {"this": to_bytes(new.run), "old_owner": _optional(new.release)}
         if new.successor is None:
             return self._release.count(connection, values) > 0
@@ -196,9 +196,9 @@ class Events:
         return None
 
     async def _hold_latest(self, run: str, first: int, last: int, begun: int = 0) -> None:
-        """Shorten a run that has grown long; if it is open, what was before it has ``begun``."""
+        """Delete the oldest events of a long run; an open run keeps those from number ``begun`` on."""
         if last - first >= 2 * self._held:
-            with suppress(StoreError):  # what was stored is; the run is shortened next time
+            with suppress(StoreError):  # the events are stored; the next append shortens the run
                 await self._shorten_to(to_bytes(run), last - self._held + 1, begun)
 
     async def _shorten_to(self, this: bytes, first: int, begun: int = 0) -> None:
@@ -208,9 +208,9 @@ class Events:
         )
 
     def _drop(self, connection: sa.Connection, this: bytes, until: int, begun: int = 0) -> int:
-        """Delete the events before number ``until`` of a run that is not open; return how many.
+        """Delete the events before number ``until``; return the number of deleted events.
 
-        Those before it has ``begun`` may go of an open one, too.
+        An open run keeps its events from number ``begun`` on.
         """
         values = {"this": this, "until": until, "begun": begun}
         is_moved = self._set_first.count(connection, values) > 0
@@ -303,7 +303,7 @@ class Events:
         self._tails.wake_all()
 
     async def _change(self, work: Work[T]) -> T:
-        """Do work in which one statement at most changes something; no commit waits for the disk."""
+        """Run work in which at most one statement changes rows; no commit waits for the disk."""
         if self._database.is_postgresql:
             return await self._database.write_single(work)
         return await self._database.write(work, lasting=False)
@@ -313,7 +313,7 @@ class Events:
 
 
 def _new_mark() -> int:
-    """Draw a mark: what a crash has taken is stored under another one."""
+    """Draw a random mark, so that an event stored again after a crash has another mark."""
     return secrets.randbits(48) or 1
 
 
@@ -322,7 +322,7 @@ def _optional(text: str | None) -> bytes | None:
 
 
 def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]:
-    """Return what is appended as ``APPEND_POSTGRES`` takes it."""
+    """Return the events as the parameters of ``APPEND_POSTGRES``."""
     items = [
         (place, number, data)
         for place, each in enumerate(new, 1)

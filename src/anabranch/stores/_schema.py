@@ -1,7 +1,7 @@
-"""The schema of a store: tables made from their one definition, and stamped with its digest.
+"""The schema of a store: tables made from one definition, and stamped with its digest.
 
-Each table module adds its tables to ``metadata``, with the triggers and indexes that SQLAlchemy has no
-words for. No store of an earlier definition is changed: a store with another stamp is refused.
+Each table module adds its tables to ``metadata``, with the triggers and indexes that SQLAlchemy
+cannot express. No store is migrated: a store with another stamp is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from anabranch.stores._database_faults import REMEDY
 STAMP = "ed059ee90dfbed0f"
 """The digest of the definition, in both dialects.
 
-A constant, since a process then opens a store without loading all tables, and since another release of
-SQLAlchemy may word the same definition otherwise.
+The stamp is a constant, so that a process opens a store without loading all tables. Another release of
+SQLAlchemy may also render the same definition differently.
 """
 
 _MODULES = ("_branches", "_call_tables", "_event_tables", "_memory_tables", "_tree_tables")
@@ -32,7 +32,7 @@ def statements(driver: str) -> tuple[str, ...]:
     """Return the statements that make all tables of a new store.
 
     Args:
-        driver: the name of the dialect and its driver, as a URL of SQLAlchemy has it.
+        driver: the name of the dialect and its driver, as in a SQLAlchemy URL.
     """
     for name in _MODULES:
         import_module(f"anabranch.stores.{name}")
@@ -49,8 +49,8 @@ def statements(driver: str) -> tuple[str, ...]:
 def make_tables(connection: sa.Connection, label: str) -> None:
     """Make the tables of a new store, inside the transaction of ``connection``.
 
-    Processes that open a new store at once wait for each other here. SQLite's transaction is already a
-    lock on the whole file.
+    Processes that open a new store at the same time wait here for each other. On SQLite, the
+    transaction already locks the whole file.
 
     Raises:
         StoreError: if the database has tables of another definition.
@@ -70,7 +70,7 @@ def make_tables(connection: sa.Connection, label: str) -> None:
     if not metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         raise StoreError(
             f"The store {label} has tables under the names of this package's, and no stamp of this"
-            " release: the stamp was lost, or the tables are another release's or another program's;"
+            " release: the stamp was lost, or another release or program made the tables;"
             f" {REMEDY}. Nothing was changed."
         )
     for statement in making:

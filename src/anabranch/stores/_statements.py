@@ -1,9 +1,9 @@
-"""Statements that are compiled once and then sent to the driver as they are.
+"""Statements that are compiled once and then sent to the driver unchanged.
 
-They are what is executed most often, or returns most rows: for these, SQLAlchemy's compilation cache
-and its conversion of each value cost more than the database does. Values go in, and rows come out, as
-the driver has them: texts of type ``Opaque`` as bytes. Cursors are the driver's; errors,
-connections and transactions are SQLAlchemy's.
+These are the statements that run most often or return most rows. For them, SQLAlchemy's compilation
+cache and its conversion of values cost more than the database does. Values and rows have the
+driver's types: a text of type ``Opaque`` is bytes. Cursors are the driver's; errors, connections
+and transactions are SQLAlchemy's.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from sqlalchemy import exc
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 Row: TypeAlias = Sequence[Any]
-"""What a statement returns, as the driver does."""
+"""A row as the driver returns it."""
 
 
 class Statement:
-    """One statement.
+    """One compiled statement.
 
     Args:
-        statement: with named parameters.
-        dialect: of the engine that executes it; its parameters are named, too (``paramstyle``).
+        statement: has named parameters.
+        dialect: the dialect of the engine that runs the statement, with named parameters
+            (``paramstyle``).
     """
 
     def __init__(self, statement: sa.ClauseElement, dialect: sa.Dialect) -> None:
         compiled = statement.compile(dialect=dialect)
         self._text = str(compiled)
-        # Values that are part of the statement, such as the number of a LIMIT.
+        # Values that belong to the statement, such as the number of a LIMIT.
         self._constants: dict[str, Any] = {
             name: value for name, value in (compiled.params or {}).items() if value is not None
         }
@@ -40,17 +41,17 @@ class Statement:
         """Return all rows that a query finds.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: if the driver raised an error.
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
         """
         with _cursor(connection) as cursor:
             cursor.execute(self._text, {**self._constants, **values})
             return cursor.fetchall()
 
     def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
-        """Execute once for each of ``rows``; return how many rows of the table that has changed.
+        """Run the statement once for each of ``rows``; return the number of changed rows.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as :meth:`rows`.
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
         """
         values = [{**self._constants, **row} for row in rows]
         with _cursor(connection) as cursor:
@@ -62,18 +63,18 @@ class Statement:
 
 
 AT_ONCE = 64
-"""How many rows a :class:`RowsStatement` takes in one execution at most; a power of two."""
+"""Maximum rows that a :class:`RowsStatement` takes in one execution; a power of two."""
 
 
 class RowsStatement:
-    """A statement of SQLite over any number of rows, which takes many of them in one execution.
+    """A SQLite statement over any number of rows, of which one execution takes many.
 
-    The driver lets other threads run at each execution, those of ``executemany`` as well, and then
-    waits for its turn: beside a busy event loop, that takes far longer than the work.
+    The driver releases the interpreter's lock at each execution, also within ``executemany``, and
+    then waits for its turn. Next to a busy event loop, that takes far longer than the work.
 
     Args:
-        make: returns the statement for so many rows; its parameters are the values of the rows, in
-            their order.
+        make: returns the statement for a number of rows; its parameters are the values of the rows,
+            in order.
     """
 
     def __init__(self, make: Callable[[int], sa.ClauseElement]) -> None:
@@ -81,16 +82,16 @@ class RowsStatement:
         self._made: dict[int, str] = {}
 
     def rows(self, connection: sa.Connection, given: Sequence[Row]) -> list[Row]:
-        """Execute it for all of ``given``; return the rows that it returns, in no order.
+        """Run the statement for all rows of ``given``; return the rows that it returns, in no order.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as :meth:`Statement.rows`.
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
         """
         found: list[Row] = []
         start = 0
         with _cursor(connection) as cursor:
             while start < len(given):
-                # Powers of two, so that there are few statements, which the driver has prepared.
+                # Powers of two, so that there are few statements, and the driver caches them.
                 size = min(AT_ONCE, 1 << (len(given) - start).bit_length() - 1)
                 values = [value for row in given[start : start + size] for value in row]
                 cursor.execute(self._of(size), values)
@@ -109,7 +110,7 @@ class RowsStatement:
 
 @contextmanager
 def _cursor(connection: sa.Connection) -> Generator[DBAPICursor]:
-    """Open a cursor of the driver; a result of SQLAlchemy's costs more than most statements."""
+    """Open a cursor of the driver; a SQLAlchemy result costs more than most statements."""
     pooled, dbapi = connection.connection, connection.dialect.loaded_dbapi
     cursor = pooled.cursor()
     try:
@@ -125,8 +126,8 @@ def _cursor(connection: sa.Connection) -> Generator[DBAPICursor]:
 
 
 def insert_of(*, is_postgresql: bool) -> Callable[[sa.Table], Any]:
-    """Return the database's own ``insert``."""
-    # A process needs one dialect, and each takes long to import.
+    """Return the ``insert`` of the database's dialect."""
+    # A process needs one dialect, and each import takes long.
     if is_postgresql:
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415
 

@@ -1,7 +1,9 @@
-"""The threads in which a database works: how work gets there, is batched, and is waited for.
+"""The threads of a database: their connections, the work that they run, and the wait for its result.
 
-The threads are a database's own, not those that ``anyio.to_thread`` shares: those also run the
-synchronous steps of tool authors, and forty slow steps must not delay the renewal of a lease.
+``PerTransaction`` runs each piece of work in its own transaction; ``Batches`` lets the waiting
+pieces share one commit. A database has its own threads instead of those of ``anyio.to_thread``:
+those also run the synchronous steps of tool authors, and forty slow steps must not delay the
+renewal of a lease.
 """
 
 from __future__ import annotations
@@ -22,40 +24,40 @@ import sqlalchemy as sa
 from anabranch._aio import run_shielded
 
 TRUSTED = 1.0
-"""Seconds after its last use for which a connection is not tested before the next."""
+"""Seconds after its last use for which a connection needs no test."""
 
 
 @dataclass(slots=True)
 class ConnectionHealth:
-    """What is known of the connections to a server: after a failure on one, others may be broken, too.
+    """The health of the connections to a server: after one failure, all of them are suspect.
 
     Attributes:
-        last_failure: the time of ``time.monotonic()``.
+        last_failure: the time of the last failure, by ``time.monotonic()``.
     """
 
     last_failure: float = -math.inf
 
 
 class ThreadConnections:
-    """One connection for each thread that asks.
+    """One connection for each thread.
 
     Args:
-        engine: its pool has as many connections as there are threads.
+        engine: the engine, whose pool has as many connections as there are threads.
     """
 
     def __init__(self, engine: sa.Engine, health: ConnectionHealth) -> None:
         self._engine = engine
         self._health = health
         self._is_autocommit = engine.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
-        self._is_remote = engine.dialect.name == "postgresql"  # a file does not go away
+        self._is_remote = engine.dialect.name == "postgresql"  # a file needs no connection test
         self._own: dict[int, sa.Connection] = {}
 
     @contextmanager
     def transaction(self, *, lasting: bool) -> Generator[sa.Connection]:
         """Open a transaction on this thread's connection; it ends with the context.
 
-        If ``lasting``, its commit waits for the disk. With ``AUTOCOMMIT``, each statement is a
-        transaction by itself.
+        If ``lasting``, the commit waits for the disk. With ``AUTOCOMMIT``, each statement is its
+        own transaction.
         """
         try:
             connection = self._of_this_thread()
@@ -70,7 +72,7 @@ class ThreadConnections:
                 connection.info["used"] = time.monotonic()
         except BaseException:
             self._health.last_failure = time.monotonic()
-            # The pool rolls back what the driver may have left open, above all a commit that failed.
+            # The pool rolls back a transaction that the driver left open, such as a failed commit.
             if (own := self._own.pop(threading.get_ident(), None)) is not None:
                 own.close()
             raise
@@ -78,7 +80,7 @@ class ThreadConnections:
     def _of_this_thread(self) -> sa.Connection:
         """Return the connection of this thread.
 
-        The pool tests one that was idle, or on whose server something has failed since its last use.
+        The pool tests a connection that was idle, or whose server has failed since its last use.
         """
         thread = threading.get_ident()
         connection = self._own.get(thread)
@@ -95,13 +97,13 @@ class ThreadConnections:
         return is_trusted(info) and info.get("used", math.inf) > self._health.last_failure
 
     def close(self) -> None:
-        """Return all connections to the pool; the threads have ended."""
+        """Return all connections to the pool, after the threads have ended."""
         while self._own:
             self._own.popitem()[1].close()
 
 
 def is_trusted(info: Mapping[Any, Any]) -> bool:
-    """Return whether a connection with this ``info`` was just used, or is new, or that of a file."""
+    """Return whether a connection with this ``info`` is new, was just used, or belongs to a file."""
     used: float = info.get("used", math.inf)
     return time.monotonic() - used < TRUSTED
 
@@ -111,14 +113,14 @@ Work: TypeAlias = Callable[[sa.Connection], T]
 
 
 BATCH = 100
-"""How many pieces of work share one commit at most."""
+"""Maximum pieces of work that share one commit."""
 
 
 async def outcome(future: Future[T]) -> T:
-    """Wait for work in a thread, and return or raise what came of it.
+    """Wait for work in a thread, and return its result or raise its error.
 
-    A caller that is cancelled takes its work back if it has not begun, and otherwise still waits
-    until it has ended: nothing is written for a caller that has gone on to something else.
+    If the caller is cancelled, work that has not begun is withdrawn. Work that has begun is
+    awaited, so that nothing is written after its caller has continued.
     """
     try:
         return await asyncio.wrap_future(future)  # cancels `future`, if it has not begun
@@ -129,7 +131,7 @@ async def outcome(future: Future[T]) -> T:
 
 
 async def _ended(future: Future[Any]) -> None:
-    """Wait until work has ended; what it returns or raises is of interest to no one."""
+    """Wait until work has ended, and ignore its result or error."""
     await asyncio.gather(asyncio.wrap_future(future), return_exceptions=True)
 
 
@@ -137,20 +139,20 @@ class Transaction(Protocol):
     """Opens a transaction that ends with the context."""
 
     def __call__(self, *, lasting: bool) -> AbstractContextManager[sa.Connection]:
-        """If ``lasting``, its commit waits for the disk."""
+        """Open the transaction; if ``lasting``, its commit waits for the disk."""
         ...
 
 
 class Workers(Protocol):
-    """Does work in threads."""
+    """Runs work in threads."""
 
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
-        """Put work in; cancel the future to take it out again, unless it has begun."""
+        """Queue work; cancelling the future withdraws the work unless it has begun."""
         ...
 
 
 class PerTransaction:
-    """Does each piece of work in a transaction of its own."""
+    """Runs each piece of work in its own transaction."""
 
     def __init__(self, threads: Executor, transaction: Transaction) -> None:
         self._threads = threads
@@ -172,15 +174,15 @@ class _Job(Generic[T]):
 
 
 class Batches:
-    """Does, in one thread, all work that is waiting in one transaction.
+    """Runs all waiting work in one transaction, in one thread.
 
-    For a database with a single writer, whose every commit waits for the disk. Success is reported
-    after the commit. Work must be repeatable: if a piece of a batch fails, the batch is rolled back
-    and each piece is done in a transaction of its own.
+    For a database with a single writer, whose every commit waits for the disk. A piece succeeds
+    only after the commit. Work must be repeatable: if one piece of a batch fails, the batch is
+    rolled back, and each piece runs in its own transaction.
 
     Args:
-        thread: has one thread.
-        transaction: how to open one; it is durable if any piece of its batch must be.
+        thread: an executor with one thread.
+        transaction: opens a transaction, which is lasting if any piece of its batch must be.
     """
 
     def __init__(self, thread: Executor, transaction: Transaction) -> None:
@@ -192,12 +194,12 @@ class Batches:
     def submit(self, work: Work[T], /, *, lasting: bool = True) -> Future[T]:
         job = _Job(work, lasting)
         self._waiting.append(job)
-        if self._is_called:  # it has not looked yet
+        if self._is_called:  # the thread has not looked at the queue yet
             return job.future
         self._is_called = True
         try:
             self._thread.submit(self._drain)
-        except RuntimeError:  # the thread has ended; work that was refused must not be done later
+        except RuntimeError:  # the thread has ended; refused work must not run later
             self._is_called = False
             if job in self._waiting:
                 self._waiting.remove(job)
@@ -221,7 +223,7 @@ class Batches:
             with self._transaction(lasting=any(job.lasting for job in jobs)) as connection:
                 begun = True
                 results = [job.work(connection) for job in jobs]
-        except BaseException as error:  # noqa: BLE001  # it is raised where the work is waited for
+        except BaseException as error:  # noqa: BLE001  # the waiting caller raises it
             if begun and len(jobs) > 1:
                 for job in jobs:
                     self._do([job])

@@ -1,7 +1,7 @@
 """The SQL that reads threads; ``_tree_tables.py`` has the tables and the SQL that writes.
 
-Statements that return nodes are written out as text and return what the driver does: a path of a
-thousand rows passes through no type's conversion, and ``_tree_rows.py`` converts them all at once.
+Statements that return nodes are plain text and return the driver's values. A path of a thousand
+rows thus skips SQLAlchemy's type conversion, and ``_tree_rows.py`` converts all rows together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.tree import Node, RefusedError, Thread, check_place
 _NODE = """
     node.seq, node.parent, node.id, node.kind, node.content, node.created_at, node.usage, node.data
 """
-"""Comes first in every row of a node; then the thread's id, where it is not known beforehand."""
+"""The first columns of every row of a node; the thread's id follows if the caller does not know it."""
 
 _RESULT = "result.tool_use_id, result.content, result.is_error, result.pending"
 
@@ -68,7 +68,7 @@ NODES = _reading("""
     FROM anabranch_thread AS thread JOIN anabranch_node AS node ON node.thread = thread.seq
     WHERE thread.id = :this ORDER BY node.seq
 """)
-# For the last node that a reader has: how many of its thread there are up to it.
+# The number of nodes of a thread up to the last node that a reader knows.
 COUNT_UNTIL = _reading("""
     SELECT last.seq, (
         SELECT count(*) FROM anabranch_node AS node
@@ -90,8 +90,8 @@ RESULTS = _reading("""
     JOIN anabranch_result AS result ON result.node = node.seq
     WHERE thread.id = :this
 """)
-# A row for each result, and one for each node without any. The thread's id comes with the first
-# node alone, and the caller sorts the rows: the database would need longer for both.
+# A row for each result, and one for each node without a result. Only the first node has the
+# thread's id, and the caller sorts the rows: the database would need longer for both.
 PATH = _reading("""
     WITH RECURSIVE up (seq, parent) AS (
         SELECT seq, parent FROM anabranch_node WHERE id = :this
@@ -106,8 +106,8 @@ PATH = _reading("""
     JOIN anabranch_node AS node ON node.seq = up.seq
     LEFT JOIN anabranch_result AS result ON result.node = node.seq
 """)
-# A row for each result on the path, one for each node of it without any, and one for each child of
-# a node that is open. The columns of the thread come with the path's first node alone.
+# A row for each result on the path, one for each node without a result, and one for each child of
+# an open node. Only the first node of the path has the columns of the thread.
 _AROUND = """
     WITH RECURSIVE up (seq, parent, kind, is_open) AS (
         SELECT node.seq, node.parent, node.kind, 1 {start}
@@ -147,18 +147,18 @@ AROUND_REF = _reading(
 
 
 def find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:
-    """Return the thread, if there is one."""
+    """Return the thread, or ``None`` if it does not exist."""
     row = connection.execute(FIND_THREAD, {"this": thread_id}).one_or_none()
     return None if row is None else Thread(*row)
 
 
 def find_refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
-    """Return the thread's names and the nodes that they point at."""
+    """Return the thread's refs: the nodes that they point at, by name."""
     return {row[0]: row[1] for row in connection.execute(REFS, {"this": thread_id})}
 
 
 def find_node(connection: sa.Connection, node_id: str) -> Node | None:
-    """Return the node, if there is one."""
+    """Return the node, or ``None`` if it does not exist."""
     row = connection.execute(FIND_NODE, {"this": node_id}).one_or_none()
     if row is None:
         return None
@@ -170,7 +170,7 @@ def check(node: Node, parent: Node | None) -> None:
     """Check that ``node`` may follow ``parent``.
 
     Raises:
-        RefusedError: it may not.
+        RefusedError: if ``node`` may not follow there.
     """
     try:
         check_place(node, parent)
@@ -179,13 +179,13 @@ def check(node: Node, parent: Node | None) -> None:
 
 
 def unknown_node(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
-    """Return the error that names the first of the nodes that is not in the store."""
+    """Return the error that names the first of ``node_ids`` that the store does not have."""
     missing = next((one for one in node_ids if find_node(connection, one) is None), None)
     return RefusedError(f"The store has no node {missing!r}.")
 
 
 def refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
-    """Return the error that says which node could not be added, after the attempt was rolled back."""
+    """Return the error that names the node that could not be added, after the rollback."""
     earlier: dict[str, Node] = {}
     for node in nodes:
         if node.id in earlier or find_node(connection, node.id) is not None:
@@ -201,4 +201,4 @@ def refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
             except RefusedError as refused:
                 return refused
         earlier[node.id] = node
-    return RefusedError("What the nodes follow on was being changed by another writer; try again.")
+    return RefusedError("Another writer was changing the nodes that these follow; try again.")

@@ -1,7 +1,7 @@
-"""Nodes and results as rows of their tables, and rows as nodes and results.
+"""Converts nodes and results to rows of their tables, and rows to nodes and results.
 
-Blocks are stored as JSON, as pydantic writes it. Rows are converted in bulk, since a node by itself
-costs several times as much.
+Blocks are stored as pydantic's JSON. Rows are converted in bulk: one node at a time costs several
+times as much.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 _SEQ, _ID = 0, 2
 _PER_NODE = 9
-"""So many columns of a path's row are the node's; those of its result come after."""
+"""The number of a node's columns in a path's row; the result's columns follow."""
 _THREAD_END = 13
-"""In the row of surroundings, the thread's other columns end here, and its result's come after."""
+"""The end of the thread's columns in a row of surroundings; the result's columns follow."""
 
 _CONTENT: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])
 _CONTENTS: TypeAdapter[tuple[tuple[Block, ...], ...]] = TypeAdapter(tuple[tuple[Block, ...], ...])
@@ -41,7 +41,7 @@ _USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None,
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """Return the values of the statement that adds a node, as the driver takes them."""
+    """Return the parameters of the statement that adds a node."""
     return {
         "thread_id": to_bytes(node.thread_id),
         "parent_id": None if node.parent_id is None else to_bytes(node.parent_id),
@@ -55,7 +55,7 @@ def node_row(node: Node) -> dict[str, Any]:
 
 
 def result_row(result: Result) -> dict[str, Any]:
-    """Return the values of the statement that sets a result, as the driver takes them."""
+    """Return the parameters of the statement that sets a result."""
     return {
         "node_id": to_bytes(result.node_id),
         "new_tool_use_id": to_bytes(result.tool_use_id),
@@ -71,16 +71,16 @@ def to_nodes(
     """Return the nodes in the order of ``rows``.
 
     Args:
-        rows: each with the node's columns first.
-        thread_id: the thread that all of them belong to.
-        parents: ids by number; of parents that are not among the rows.
+        rows: rows that begin with the columns of a node.
+        thread_id: the thread of all nodes.
+        parents: the ids, by number, of parents that are not among the rows.
 
     Raises:
         StoreError: if a row does not hold a node.
     """
     if not rows:
         return []
-    # Column by column: a loop over rows would take as long as all the reading of JSON.
+    # Column by column: a loop over rows would take as long as parsing all the JSON.
     seqs, above, raw_ids, kinds, contents, times, usages, data = islice(zip(*rows, strict=True), 8)
     ids = dict(zip(seqs, map(to_text, raw_ids), strict=True))
     known = {**(parents or {}), **ids}
@@ -100,7 +100,7 @@ def to_nodes(
 
 
 def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str], Result]]:
-    """Return a path's nodes in order, and the results that any of them holds."""
+    """Return a path's nodes in order, and the results that these nodes hold."""
     ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
     of_nodes = list({row[_SEQ]: row for row in ordered}.values())
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
@@ -109,7 +109,7 @@ def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str]
 
 
 def to_surroundings(rows: Sequence[Row]) -> Surroundings:
-    """Return surroundings, from the rows of the path and of what is below.
+    """Return surroundings, from the rows of the path and of the nodes below.
 
     Raises:
         StoreError: if a row does not hold a node.
@@ -135,7 +135,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
-    """Return results by holder and tool use, from rows of the holder's id and theirs.
+    """Return results by holder and tool use, from rows of the holder's id and the result's columns.
 
     Raises:
         StoreError: if a row does not hold a result.
@@ -158,7 +158,7 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
 def _blocks(content: tuple[Block, ...]) -> bytes:
     try:
         return _CONTENT.dump_json(content)
-    except PydanticSerializationError:  # a lone surrogate, which a model's JSON may well hold
+    except PydanticSerializationError:  # a lone surrogate, which a model's JSON may hold
         return json.dumps(_CONTENT.dump_python(content)).encode()
 
 

@@ -1,10 +1,10 @@
 """The tables of threads, and the SQL that writes to them; ``_tree_queries.py`` has the SQL that reads.
 
-Rows point at each other by ``seq``, a number that grows: a parent has a smaller one than its
-children, an older sibling than a younger. So the order of numbers is the order of a tree, and a
-path is found without comparing ids. Statements that write lock the thread's row first (Postgres;
-SQLite has one writer): then the order of numbers is also the order of commits, and no two writers
-of a thread deadlock.
+Rows point at each other by ``seq``, a growing number: a parent has a smaller number than its
+children, an older sibling a smaller number than a younger. So the order of numbers is the order of
+the tree, and a path is found without comparing ids. A statement that writes first locks the
+thread's row (Postgres; SQLite has one writer). So the order of numbers is also the order of
+commits, and no two writers of a thread deadlock.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NODE = sa.Table(
     _seq(),
     sa.Column[str]("id", Opaque, nullable=False, unique=True),
     sa.Column[int]("thread", sa.BigInteger(), _of_thread(), nullable=False),
-    # Not ON DELETE CASCADE: SQLite cascades down a thousand generations and no further.
+    # Not ON DELETE CASCADE: SQLite cascades down at most a thousand generations.
     sa.Column[int]("parent", sa.BigInteger(), sa.ForeignKey("anabranch_node.seq")),
     sa.Column[str]("kind", sa.Text, nullable=False),
     sa.Column[bytes]("content", sa.LargeBinary, nullable=False),
@@ -87,7 +87,7 @@ FILE = sa.Table(
 
 
 class WritingStatements:
-    """The statements that insert, in the database's dialect; ``rowcount`` is how many were inserted."""
+    """The statements that insert, in the database's dialect; ``rowcount`` counts the inserted rows."""
 
     def __init__(self, *, is_postgresql: bool) -> None:
         self._insert = insert_of(is_postgresql=is_postgresql)
@@ -101,7 +101,7 @@ class WritingStatements:
         self.set_ref_of_thread: sa.Insert = self._set_ref(THREAD.c.id == sa.bindparam("this"))
 
     def _add_node(self) -> sa.Insert:
-        """Nothing is inserted without the thread, or the parent in it, or if the id is taken."""
+        """Insert no row if the thread is missing, if it lacks the parent, or if the id is taken."""
         parent = NODE.alias("parent")
         parent_id = sa.bindparam("parent_id", type_=Opaque)
         follows_on = sa.and_(parent.c.thread == THREAD.c.seq, parent.c.id == parent_id)
@@ -186,7 +186,7 @@ LOCK_THREAD_OF = (
     .where(_THIS_NODE)
     .with_for_update(key_share=True, of=THREAD)
 )
-# What follows on a question or an answer follows on the node that called the tool, too.
+# A node below a question or an answer also follows the node that called the tool.
 SETTLE = sa.text("""
     UPDATE anabranch_result SET content = pending, pending = NULL
     WHERE pending IS NOT NULL AND node IN (

@@ -1,8 +1,7 @@
 """Conversations in a database: the store behind the port :class:`~anabranch.tree._tree_store.TreeStore`.
 
-It decides which statement is executed when, and what its outcome means. An append reads nothing before
-it writes: the insert itself finds thread and parent, and only if it has not found them the reason is
-looked up.
+This module decides which statement runs when, and interprets its outcome. An append writes without
+reading first: the insert finds thread and parent, and only a failed insert looks up the reason.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ class _NoPlaceError(Exception):
 
 
 class Trees:
-    """Threads in a database. What each method promises is said at the port.
+    """Threads in a database; see the port for the methods.
 
     Attributes:
-        database: has them.
+        database: stores the threads.
     """
 
     def __init__(self, database: Database) -> None:
@@ -116,7 +115,7 @@ class Trees:
                     self._add(connection, nodes)
                 self._set_results(connection, results)
                 self._set_refs(connection, refs)
-            except exc.IntegrityError as error:  # what it follows on is being deleted
+            except exc.IntegrityError as error:  # another writer deletes the parent
                 raise _NoPlaceError from error
 
         try:
@@ -129,7 +128,7 @@ class Trees:
         new: dict[str | None, Node] = {node.id: node for node in nodes}
         if self._add_node.count(connection, *rows) != len(nodes):
             raise _NoPlaceError
-        # All branches of a fork open below one node, which is looked at once.
+        # All branches of a fork have one parent, which is checked once.
         forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
         there = {one: None if one is None else find_node(connection, one) for one in forked}
         for node in nodes:
@@ -253,7 +252,7 @@ class Trees:
         values = {"this": node_id}
 
         def work(connection: sa.Connection) -> int:
-            # By itself, so that the next statement sees what was added while this one waited.
+            # A separate statement, so that the next one sees the nodes added during the wait.
             if connection.scalar(LOCK_THREAD_OF, values) is None:
                 return 0
             return connection.execute(DELETE_SUBTREE, values).rowcount

@@ -29,9 +29,9 @@ _CUT_OFF = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""libpq's options with which half a minute without a sign of the server breaks a connection.
+"""libpq options that break a connection after half a minute without a sign of the server.
 
-A network that is cut says nothing: without them, a process would wait for a quarter of an hour.
+A cut network sends no sign: without these options, a process would wait for a quarter of an hour.
 """
 
 
@@ -40,9 +40,9 @@ class Target:
     """A store's address, parsed.
 
     Attributes:
-        kind: which of the databases.
-        url: for SQLAlchemy.
-        label: the URL as it may be shown: without password and options.
+        kind: the kind of database.
+        url: the URL for SQLAlchemy.
+        label: the URL without password and options, for messages.
         timeout: seconds to wait for a lock, or for the server.
         synchronous: SQLite's durability: ``full`` or ``normal``.
     """
@@ -58,7 +58,7 @@ def read_url(text: str) -> Target:
     """Parse a store URL.
 
     Raises:
-        StoreError: it is not one, or the driver for it is not installed.
+        StoreError: if the URL is invalid, or its driver is not installed.
     """
     if text == "memory:":
         return Target("memory", sa.make_url("sqlite://"), text)
@@ -66,7 +66,7 @@ def read_url(text: str) -> Target:
         url = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
         # The text is not repeated: a mistyped URL may hold a password.
-        raise StoreError(f"The store URL cannot be understood; use {_FORMS}.") from None
+        raise StoreError(f"The store URL is invalid; use {_FORMS}.") from None
     kind = _SCHEMES.get(url.drivername)
     if kind is None:
         raise StoreError(f"There is no store for {url.drivername!r} URLs; use {_FORMS}.")

@@ -112,7 +112,9 @@ async def test_tables_of_another_program_under_our_names_are_named_as_that(url: 
     execute(url, "INSERT INTO anabranch_entry VALUES (7)")
 
     async with opened(partial(open_store, url)) as store:
-        with pytest.raises(StoreError, match=r"another release or program.*name another.*Nothing was"):
+        with pytest.raises(
+            StoreError, match=r"another release or program.*name another.*Nothing was"
+        ):
             await store.begin(a_call())
 
     assert execute(url, "SELECT theirs FROM anabranch_entry") == [(7,)]

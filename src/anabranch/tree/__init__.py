@@ -1,18 +1,19 @@
-"""The conversation tree: threads of immutable nodes, and what a provider is sent for a path.
+"""The conversation tree: threads of immutable nodes, and the messages to a provider for a path.
 
-Agents (``anabranch.agents``) write conversations as trees; ``anabranch.stores`` has the stores
-behind the protocol ``TreeStore``, and ``tests/suites`` the checks that each must pass.
+Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores`` implements the protocol
+``TreeStore``, and ``tests/suites`` has the checks that each implementation must pass.
 
     _nodes.py          threads, nodes, results of tools, refs
     _projection.py     the messages of a path, and which of them each node accounts for (law 6)
     _files.py          files of a thread, and the references to them
     _left_out.py       blocks and reasoning that a provider has refused
-    _refused_blocks.py which blocks of a path a reply came without
+    _refused_blocks.py the refused blocks of a path, for display
     _open_turn.py      the reasoning that the next reply continues
     _tree_store.py     the protocol of stores
-    _branch_names.py   what branches are called
+    _branch_names.py   names of branches
+    _finding.py        threads and nodes by id, short id, or ``last``
     _navigator.py      up, down, to a sibling, to a fork, to the leaves
-    _person_view.py    nodes as a person reads them
+    _person_view.py    nodes as a user reads them
     _export.py         a thread as JSON, Mermaid, Markdown
     _thread_file.py    a thread in a file, and back
 """

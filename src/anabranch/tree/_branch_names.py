@@ -82,17 +82,17 @@ def name_branches(nodes: Iterable[Node]) -> Branches:
 
 
 def is_branch_name(name: str) -> bool:
-    """Return whether a branch has this name, or may get it; it is no name for a label, then."""
+    """Return whether a branch has this name or could get it; then no label may have it."""
     return _NAME.fullmatch(name) is not None
 
 
 def find_node(tree: Tree, name: str, branches: Branches | None = None) -> str | None:
-    """Return the id of the node that ``name`` stands for: a branch (its end), a ref, or an id.
+    """Return the id of the node that ``name`` stands for: a branch (its last node), a ref, or an id.
 
     The beginning of an id is enough. ``branches`` are those of the tree, if the caller has them.
 
     Raises:
-        AmbiguousIdError: if several ids begin like this.
+        AmbiguousIdError: if several ids begin with ``name``.
     """
     last = (branches or name_branches(tree.nodes)).last
     if name and name in last:

@@ -1,4 +1,4 @@
-"""Exports of a thread: JSON, Mermaid, Markdown."""
+"""Exports of a thread: JSON, Mermaid, Markdown, and a drawing of lines for a terminal."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from anabranch.tree._projection import provider_blocks
 from anabranch.tree._tree_store import Tree
 
 HERE = "← you are here"
-"""Marks the node where the person is."""
+"""Marks the node where the user is."""
 
 WIDTH = 60
 """The default for the length of a node's text, in characters."""
 
 LEAST = 20
-"""Characters of a text that are shown on the narrowest terminal, too."""
+"""Minimum characters shown of a text, also on the narrowest terminal."""
 
 _KIND = max(map(len, ROLES))
 
@@ -52,8 +52,8 @@ def draw(
     Args:
         tree: the thread.
         shown: decides whether a node, and everything below it, is drawn.
-        width: the most characters of a node's text.
-        here: the id of the node where the person is.
+        width: the maximum characters of a node's text.
+        here: the id of the node where the user is.
         columns: the width of the terminal, for which texts are cut further.
     """
     ids = short_ids(node.id for node in tree.nodes)
@@ -88,14 +88,14 @@ def draw(
 
 
 def _room(width: int, columns: int | None, beside: list[str]) -> int:
-    """Return the most characters of a text that stands in a line of ``columns`` with others."""
+    """Return the maximum characters of a text that shares a line of ``columns`` with other texts."""
     if columns is None:
         return width
     return max(LEAST, min(width, columns - len("  ".join([*beside, ""]))))
 
 
 def local_time(seconds: float) -> str:
-    """Return a time as people write it, in this machine's time zone."""
+    """Return a time for reading, in this machine's time zone."""
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M}"
 
 
@@ -114,7 +114,7 @@ def preview(node: Node, width: int) -> str:
 
 
 def results_preview(blocks: Iterable[Block], width: int) -> str:
-    """Return the beginnings of the results among a node's blocks, on one line; empty without any."""
+    """Return the beginnings of the results among a node's blocks, on one line; empty without results."""
     texts = [
         text_of([part for part in block.content if isinstance(part, TextBlock)])
         for block in blocks
@@ -131,8 +131,9 @@ SHORT = 40
 def tree_to_json(tree: Tree) -> dict[str, Any]:
     """Return the export of a thread as JSON.
 
-    The content of a node is what a provider is sent for it: results of tools are at the beginning
-    of the node that follows the tool uses. Reasoning is left out: only its provider can read it.
+    A node has the content that a provider is sent for it: results of tools are at the beginning of
+    the node that follows the tool uses. The export leaves out reasoning, which only its provider
+    can read.
     """
     blocks = provider_blocks(tree.nodes, tree.results)
     labels = {node_id: name for name, node_id in sorted(tree.refs.items()) if name != HEAD}
@@ -249,7 +250,7 @@ def _quoted(text: str) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return ``text`` in a fence that is longer than any in it."""
+    """Return ``text`` in a fence that is longer than any fence in it."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -260,5 +261,5 @@ def _line(text: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    """Return an id that is no heading's own: those have no dots, so b1.2 would become b12."""
+    """Return an id that no heading has: ids of headings have no dots, so ``b1.2`` would become ``b12``."""
     return f"branch.{name}"

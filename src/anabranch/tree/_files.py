@@ -1,7 +1,7 @@
-"""Files of a conversation: bytes beside the tree, to which its blocks refer by digest.
+"""Files of a conversation: bytes next to the tree, to which its blocks refer by digest.
 
-A thread holds its own files. So the owner of a thread alone reads them, a digest opens nothing in another
-thread, and a file is deleted with its thread.
+Each thread holds its own files. So only the owner of a thread reads them, a digest is useless in
+another thread, and a file is deleted with its thread.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from anabranch.messages import (
 )
 
 MOST_BYTES = 20_000_000
-"""Most bytes of one file of a message; providers take requests of about 32 MB."""
+"""Maximum bytes of one file of a message; providers take requests of about 32 MB."""
 
 LONGEST_NAME = 40
-"""Most bytes of a file's name in a reference, which has at most 200."""
+"""Maximum bytes of a file's name in a reference, which has at most 200."""
 
 B = TypeVar("B", Block, ResultBlock)
 _Media = ImageBlock | AudioBlock | DocumentBlock
@@ -47,12 +47,12 @@ class FileStore(Protocol):
         ...
 
     async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
-        """Return the files that the thread has of those with ``digests``."""
+        """Return the thread's files with these ``digests``."""
         ...
 
 
 def file_block(data: bytes, name: str = "") -> FileBlock:
-    """Return the reference to a file that a user attaches; its type is read from its bytes.
+    """Return the reference to a file that a user attaches; the file's bytes tell its type.
 
     Raises:
         ToolError: if the file is empty or too large, or no model takes its type.
@@ -80,7 +80,7 @@ def _reference(data: bytes, kind: str, name: str) -> FileBlock:
 
 
 def _short(name: str) -> str:
-    """Return the last part of a path, without its middle if it is long: the end has the type."""
+    """Return the last part of a path; a long name loses its middle, since its end has the type."""
     plain = "".join(each if each.isprintable() else " " for each in PurePath(name).name).strip()
     if len(plain.encode("utf-8", "replace")) <= LONGEST_NAME:
         return plain
@@ -91,7 +91,7 @@ def _short(name: str) -> str:
 
 
 async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
-    """Return blocks with references in place of base64, whose bytes are stored in the thread.
+    """Return blocks with references in place of base64, after storing the bytes in the thread.
 
     Raises:
         StoreError: if the store failed.
@@ -107,7 +107,7 @@ async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) ->
 
 
 def _stored(block: _Media, files: dict[str, bytes]) -> FileBlock | None:
-    """Return the reference to the bytes of a block, added to ``files``; ``None`` if it has none."""
+    """Return the reference to the bytes of a block, and add them to ``files``; ``None`` without bytes."""
     try:
         data = base64.b64decode(block.data, validate=True)
     except ValueError:

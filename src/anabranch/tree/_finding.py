@@ -1,4 +1,4 @@
-"""Threads and nodes of a store as people name them: ``last``, a whole id, or the beginning of one."""
+"""Finds threads and nodes of a store by the names that users type: ``last``, an id, or its beginning."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from anabranch.tree._nodes import HEAD
 from anabranch.tree._tree_store import TreeStore
 
 LEAST = 5
-"""Characters of a short id, so that it does not often become ambiguous when a thread grows."""
+"""Minimum characters of a short id, so that a growing thread seldom makes it ambiguous."""
 KINDS = ("node_", "thread_")
 MAX_CANDIDATES = 5
 
 
 class AmbiguousIdError(AnabranchError):
-    """Several ids begin like this; the message names them."""
+    """Several ids begin with the given text; the message names them."""
 
     def __init__(self, text: str, found: list[str]) -> None:
         more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
@@ -27,7 +27,7 @@ class AmbiguousIdError(AnabranchError):
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return the short form of each id; one of another make is its own short form."""
+    """Return the short form of each id; an id that this library did not make has no shorter form."""
     known = list(ids)
     ends = sorted({_end(each) for each in known})
     lengths: dict[str, int] = {}
@@ -40,10 +40,10 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def match_id(text: str, ids: Iterable[str]) -> str | None:
-    """Return the id that ``text`` is, or the only one of which it is a short form.
+    """Return the id that ``text`` is, or the only id of which ``text`` is a short form.
 
     Raises:
-        AmbiguousIdError: it is one of several.
+        AmbiguousIdError: if ``text`` is a short form of several ids.
     """
     known = list(ids)
     if text in known:
@@ -62,7 +62,7 @@ def _end(name: str) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """Return the length of what both begin with."""
+    """Return the length of the common beginning of two texts."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -70,16 +70,16 @@ def _common(one: str, other: str) -> int:
 LATEST = "last"
 """The name of the latest thread."""
 MAX_SEARCHED = 1_000
-"""Threads, the latest first, among whose ids the beginning of one is looked for."""
+"""Maximum threads, the latest first, whose ids are compared with the beginning of an id."""
 
 
 async def find_thread(store: TreeStore, name: str, *, without_owner: bool = False) -> str | None:
-    """Return the id of the thread that ``name`` stands for, if there is one.
+    """Return the id of the thread that ``name`` stands for, or ``None`` if there is no such thread.
 
-    With ``without_owner``, threads that have an owner do not exist for the caller.
+    With ``without_owner``, the function ignores threads that have an owner.
 
     Raises:
-        AmbiguousIdError: if several ids begin like this.
+        AmbiguousIdError: if several ids begin with ``name``.
     """
     exact = await store.thread(name)
     if exact is not None and (exact.owner is None or not without_owner):
@@ -91,12 +91,12 @@ async def find_thread(store: TreeStore, name: str, *, without_owner: bool = Fals
 
 
 async def find_node_id(store: TreeStore, name: str) -> str | None:
-    """Return the id of the node that ``name`` is, or is the beginning of, if there is one.
+    """Return the id of the node with this id, or whose id begins with ``name``; else ``None``.
 
-    ``last`` is where the latest thread was left.
+    ``last`` is the node at the head of the latest thread.
 
     Raises:
-        AmbiguousIdError: if several ids begin like this.
+        AmbiguousIdError: if several ids begin with ``name``.
     """
     if await store.node(name) is not None:
         return name

@@ -1,7 +1,8 @@
-"""Leaves out of a conversation the blocks, and the reasoning, that a provider has refused.
+"""Leaves out of a conversation the blocks and the reasoning that a provider has refused.
 
-A provider that refuses one image refuses every request with it. The reply that came without the block
-has the place of the block in its data, so requests below that reply leave it out as well.
+A provider that refuses one image refuses every request with that image. The reply that came without
+the block stores the place of the block in its data. So requests below that reply leave the block
+out as well.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ LEFT_OUT = "left_out"
 """The places of refused blocks, in the data of the first reply without them."""
 
 Place: TypeAlias = tuple[int, ...]
-"""The numbers of a message, of its block, and of a part of that: of a block in a result, or 0 for the
-reasoning of a text or tool use."""
+"""The numbers of a message, of its block, and of a part of the block.
+
+The part is a block in a result, or 0 for the reasoning of a text or tool use.
+"""
 
 _NAMES = {"image": "an image", "audio": "a sound", "document": "a document"}
 _PLACES: TypeAdapter[tuple[Place, ...]] = TypeAdapter(tuple[Place, ...])
@@ -43,13 +46,13 @@ def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
     places: set[Place] = set()
     for node in path:
         if node.kind == "assistant" and LEFT_OUT in node.data:
-            with suppress(ValidationError):  # in a file that was loaded, it may be anything
+            with suppress(ValidationError):  # a loaded file may have any data
                 places.update(_PLACES.validate_python(node.data[LEFT_OUT]))
     return frozenset(places)
 
 
 def media_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of all images, sounds and other files, in their order."""
+    """Return the places of all images, sounds and other files, in order."""
     places: list[Place] = []
     for number, message in enumerate(messages):
         for at, block in enumerate(message.content):
@@ -62,9 +65,9 @@ def media_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def text_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of the texts before the newest message of the user, in their order.
+    """Return the places of the texts before the newest message of the user, in order.
 
-    Texts in results of tools are among them, also in the newest message.
+    They include texts in results of tools, also those in the newest message.
     """
     places: list[Place] = []
     for number, message in enumerate(messages):
@@ -78,7 +81,7 @@ def text_places(messages: Sequence[Message]) -> list[Place]:
 
 
 def reasoning_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of the reasoning that a provider is sent, in their order."""
+    """Return the places of the reasoning that a provider is sent, in order."""
     return [
         (number, at, 0)
         for number, message in enumerate(with_reasoning_of_open_turn(messages))

@@ -1,8 +1,8 @@
 """Navigation in a thread: up, down, to a sibling, to a fork, to the leaves.
 
-A *place* is a node at which the person can continue: a reply of the model, a question, or a leaf.
+A *place* is a node at which the user can continue: a reply of the model, a question, or a leaf.
 Forks are between places, at the messages of the user and the prompts of branches. Two places are
-adjacent if there is no other place on the path between them.
+adjacent if no other place is on the path between them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from anabranch.tree._tree_store import Tree
 
 
 class Navigator:
-    """An index of a thread that answers what is next to a place, without the store.
+    """An index of a thread that finds the neighbours of a place without the store.
 
-    A place is given by its node's id. ``None`` is the place above the roots.
+    The id of its node names a place. ``None`` is the place above the roots.
 
     Attributes:
         tree: the thread.
-        nodes: its nodes, by id.
+        nodes: the nodes of the thread, by id.
         labels: the labels of each node that has one, by id.
     """
 
@@ -61,19 +61,19 @@ class Navigator:
                 self.labels.setdefault(node_id, []).append(name)
 
     def children(self, node_id: str | None) -> Sequence[Node]:
-        """Return the children of a node, or the roots; the oldest first."""
+        """Return the children of a node, or the roots, the oldest first."""
         return self._children.get(node_id, ())
 
     def is_place(self, node: Node) -> bool:
-        """Return whether a node is a place."""
+        """Return whether the user can continue at a node."""
         return node.role == "assistant" or not self.children(node.id)
 
     def path(self, node_id: str | None) -> list[Node]:
-        """Return the nodes from a root to this one."""
+        """Return the nodes from a root to the node with this id."""
         return list(self._upwards(node_id))[::-1]
 
     def above(self, node_id: str | None) -> str | None:
-        """Return the next place above, ``None`` if there is only the one above the roots."""
+        """Return the next place above; ``None`` is the place above the roots."""
         if node_id is None:
             return None
         upwards = self._upwards(self.nodes[node_id].parent_id)
@@ -92,7 +92,7 @@ class Navigator:
         return found
 
     def siblings(self, node_id: str) -> tuple[list[Node], int]:
-        """Return the places below the same place above, and the index of this one among them.
+        """Return the places below the same place above, and the index of this place among them.
 
         A node that is not a place counts as the first place below it.
         """
@@ -115,7 +115,7 @@ class Navigator:
         raise LookupError
 
     def next_fork(self, node_id: str | None) -> str | None:
-        """Return the nearest place below that has several places below it, if there is one."""
+        """Return the nearest place below that has several places below it, or ``None``."""
         pending = deque(self.below(node_id))
         while pending:
             place = pending.popleft()
@@ -141,7 +141,7 @@ class Navigator:
         """Return the node with this id or ref, or the last node of the branch with this name.
 
         Raises:
-            AmbiguousIdError: it is the beginning of several ids.
+            AmbiguousIdError: if several ids begin with ``name``.
         """
         node_id = find_node(self.tree, name, self._branches)
         return self.nodes[node_id] if node_id is not None else None

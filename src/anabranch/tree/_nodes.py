@@ -1,18 +1,18 @@
 """Threads, nodes, results of tools and refs: the data of the conversation tree.
 
-A node never changes. What a tool returned is stored beside the node that called it, once for each
+A node never changes. The result of a tool is stored next to the node that called the tool, once for each
 ``tool_use_id``, so that everything below that node, in any branch, has the same result.
 
     kind        role        content
-    user        user        a message of the person
+    user        user        a message of the user
     assistant   assistant   a reply of the model, tool uses included
-    results     user        none of its own: the results of the tools that were just used
+    results     user        empty: stands for the results of the tools that were just used
     branch      user        the prompt of a branch that the model has opened
-    question    assistant   a tool's question to the person
-    answer      user        the person's answer
+    question    assistant   a tool's question to the user
+    answer      user        the user's answer
 
-Questions and answers are nodes between the one that called the tool and the one that follows its
-result. A model is not sent them.
+Questions and answers are nodes between the node that called the tool and the node that follows the
+tool's result. A model is not sent them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HEAD = "head"
 
 
 SHOWN = "shown"
-"""In the data of a node whose text instructs a model: what people are shown instead."""
+"""The data key of the text that users see in place of a node's instructions to a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Thread:
     """A conversation.
 
     Attributes:
-        id: unique, hard to guess.
+        id: unique and hard to guess.
         created_at: seconds since the epoch.
         system_prompt: the system prompt of every request.
-        title: for people; may be empty.
-        owner: the principal to whom it belongs; ``None`` where callers are not distinguished.
+        title: a title for users; may be empty.
+        owner: the principal that owns the thread; ``None`` where callers are not distinguished.
     """
 
     id: str
@@ -72,14 +72,14 @@ class Node:
 
     Attributes:
         id: unique among all threads.
-        thread_id: the thread that it belongs to.
+        thread_id: the thread of the node.
         parent_id: the node that it follows; ``None`` for a root.
         kind: one of the kinds above.
-        content: its own blocks; results of tools are not among them.
+        content: the blocks of the node, without results of tools.
         created_at: seconds since the epoch.
-        usage: the tokens of the model's reply, if the provider reported them; at ``results`` and
-            ``question``, those of the requests that the tools made until then.
-        data: values of its kind (the model's name; a question's step and schema).
+        usage: the tokens of the model's reply, if the provider reported them. At ``results`` and
+            ``question``, the tokens of the requests that the tools made until then.
+        data: values for the node's kind (the model's name; a question's step and schema).
     """
 
     id: str
@@ -93,34 +93,34 @@ class Node:
 
     @property
     def role(self) -> Role:
-        """The role of its kind."""
+        """The role that belongs to the node's kind."""
         return ROLES[self.kind]
 
     @property
     def text(self) -> str:
-        """The text of its text blocks, joined."""
+        """The text of the node's text blocks, joined."""
         return text_of(self.content)
 
     @property
     def shown(self) -> str:
-        """The text that people are shown: what its text is about, where that is for a model."""
+        """The text that users see: a short form if the node's text instructs a model."""
         return str(self.data.get(SHOWN, self.text))
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        """Its tool use blocks."""
+        """The node's tool use blocks."""
         return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool returned to the node that called it.
+    """The result of one tool use, stored at the node that called the tool.
 
     Attributes:
         node_id: the node that called the tool, or the answer from which the call ran again.
         tool_use_id: the tool use block in the calling node.
         content: the result on every path below ``node_id``.
-        is_error: whether the tool failed; that of ``pending`` where this is not ``None``.
+        is_error: whether the tool failed; about ``pending`` if that is not ``None``.
         pending: the content that replaces ``content`` when the next message follows ``node_id``,
             directly or after questions and answers.
     """
@@ -144,8 +144,8 @@ def check_place(node: Node, parent: Node | None) -> None:
     """Check that ``node`` may follow ``parent``; stores call this for every new node.
 
     Raises:
-        ValueError: it is a root and not a user's message; or its parent belongs to another
-            thread; or it is a branch below a node that has called no tool.
+        ValueError: if a root is not a user's message, the parent belongs to another thread, or a
+            branch follows a node without a tool use.
     """
     if parent is None:
         if node.kind != "user":

@@ -1,7 +1,7 @@
-"""Removes from a conversation the reasoning of turns that have ended.
+"""Removes the reasoning of finished turns from a conversation.
 
-A provider wants a model's reasoning back only while the model waits for results of the tools that it
-called. Reasoning of earlier turns would be paid for, and not be read.
+A provider reads a model's reasoning only while the model waits for results of the tools that it
+called. Reasoning of earlier turns would cost tokens without being read.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolU
 
 
 def with_reasoning_of_open_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return ``messages`` with the reasoning that their next reply continues, and no other.
+    """Return ``messages`` with only the reasoning that the next reply continues.
 
-    That is the reasoning after the last message of the user that has no tool's result.
+    That reasoning follows the last message of the user without a result of a tool.
     """
     begins = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), 0)
     ended = (_without(message) for message in messages[:begins])

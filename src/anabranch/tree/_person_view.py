@@ -1,4 +1,4 @@
-"""Nodes as a person reads them: the state in which a question or a turn was left, and what a branch is about."""
+"""Nodes as a user reads them: the ends of turns, the states of questions and nodes, and their text."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from anabranch.tree._projection import ASIDE, Results, is_placeholder
 from anabranch.tree._tree_store import Path, Tree, TreeStore
 
 NO_USE = ""
-"""In place of the id of a tool use, of which none is empty."""
+"""Stands for the id of a tool use where a turn's end is stored; no tool use has an empty id."""
 
 CLEARED = (TextBlock(text="tried again"),)
-"""In place of an error's text, or of none."""
+"""The content of a turn's end after the user has tried the turn again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How a turn ended.
+    """The end of a turn without a whole reply.
 
     Attributes:
-        node_id: its last node.
-        error: why it failed; ``None`` if a person stopped it.
+        node_id: the last node of the turn.
+        error: the reason of a failure; ``None`` if a user stopped the turn.
     """
 
     node_id: str
@@ -44,7 +44,7 @@ async def store_turn_end(store: TreeStore, end: TurnEnd) -> None:
 
 
 async def clear_turn_end(store: TreeStore, node_id: str) -> None:
-    """Take the end at a node back, as its turn is tried again.
+    """Clear the end of a turn at a node, before the turn is tried again.
 
     Raises:
         StoreError: if the store failed.
@@ -53,7 +53,7 @@ async def clear_turn_end(store: TreeStore, node_id: str) -> None:
 
 
 def end_of_turn(node_id: str, results: Results) -> TurnEnd | None:
-    """Return how a turn ended at a node, ``None`` if none did."""
+    """Return the end of the turn at a node, or ``None`` if no turn ended there."""
     end = results.get((node_id, NO_USE))
     if end is None or (end.content == CLEARED and not end.is_error):
         return None
@@ -72,25 +72,25 @@ def turn_has_ended(path: Path) -> bool:
 
 
 WAITS = "waits for you"
-"""The state of a question that no one has answered."""
+"""The state of a question without an answer."""
 LEFT = "left unanswered"
-"""The state of a question after which something else was said, or whose branch has ended."""
+"""The state of a question that another message follows, or whose branch has ended."""
 CLOSED = "closed"
 """The state of a question that was loaded from a file."""
 STOPPED = "stopped by you"
-"""The state of a turn that a person has stopped."""
+"""The state of a turn that a user has stopped."""
 
 ERROR = "error"
-"""In the node at which a branch has failed: why."""
+"""The data key of the reason, at the node where a branch has failed."""
 
 
 def state_of(node: Node, walk: Navigator, results: Results) -> str:
-    """Return how a node was left, if that is not as a reply is: empty for most nodes.
+    """Return the state in which a node was left; empty for most nodes.
 
     Args:
         node: the node.
-        walk: its thread.
-        results: those of the thread, or of the path to the node.
+        walk: the thread of the node.
+        results: the results of the thread, or of the path to the node.
     """
     if node.kind == "question":
         return _state_of_question(node, walk, results)
@@ -101,8 +101,8 @@ def state_of(node: Node, walk: Navigator, results: Results) -> str:
 def open_questions(tree: Tree) -> list[Node]:
     """Return the questions of a whole thread that wait for an answer, the oldest first.
 
-    One that the conversation has left, by a message below it, waits no longer; nor does one in a
-    branch whose tool has returned, as after an interruption.
+    A question no longer waits if a message follows it. Nor does a question in a branch whose tool
+    has returned, for example after an interruption.
     """
     walk = Navigator(tree)
     asked = (node for node in tree.nodes if node.kind == "question")
@@ -110,7 +110,7 @@ def open_questions(tree: Tree) -> list[Node]:
 
 
 def is_said(node: Node) -> bool:
-    """Return whether a person has said this: a branch's own request for a summary is not."""
+    """Return whether a user has written this node, unlike a branch's own request for a summary."""
     return node.kind == "user" and ERROR not in node.data
 
 
@@ -127,7 +127,7 @@ def _state_of_question(question: Node, walk: Navigator, results: Results) -> str
 
 
 def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
-    """Yield what follows a node, and the questions and answers there; branches are beside it."""
+    """Yield the nodes that follow a node, and the questions and answers there, without branches."""
     left = list(walk.children(node.id))
     while left:
         each = left.pop()
@@ -138,7 +138,7 @@ def _followers(node: Node, walk: Navigator) -> Iterator[Node]:
 
 
 def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
-    """Return whether a node is in a branch whose tool has returned, or whose caller was left."""
+    """Return whether a node is in a branch whose tool has returned, or whose caller was stopped."""
     while not is_said(node):
         above = walk.nodes.get(node.parent_id or "")
         if above is None:
@@ -161,7 +161,7 @@ def _end_of_turn(node: Node, results: Results) -> str:
 
 
 def text_for_person(node: Node) -> str:
-    """Return what people are shown of a node; where a folded branch returns, its conclusion, too."""
+    """Return the text of a node for users; at the end of a folded branch, also its conclusion."""
     concluded = [_field(use, "message") for use in node.tool_uses if use.name == "branch_return"]
     files = [file_line(block) for block in node.content if isinstance(block, FileBlock)]
     return "\n".join(filter(None, [*files, node.shown, *concluded]))

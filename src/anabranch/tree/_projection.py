@@ -1,9 +1,10 @@
 """The messages that a provider is sent for a path of the tree (law 6), as a pure function.
 
-For any path, the messages alternate between user and assistant, begin with the user, have no empty
-block, and answer each tool use exactly once, in the next message; ids of tool uses never repeat, and
-ids and names have only characters that every provider accepts. The messages of a path are a prefix
-of those of any longer path, except for the message that this continues: so prompt caches hit.
+For any path, the messages alternate between user and assistant, begin with the user, and have no
+empty block. The next message answers each tool use exactly once. Ids of tool uses never repeat; ids
+and names have only characters that every provider accepts. The messages of a path are a prefix of
+the messages of any longer path, except for the last message, which the longer path may continue. So
+prompt caches hit.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _DIGEST = 8
 
 
 def wire_name(name: str) -> str:
-    """Return ``name`` if it is 1 to 64 letters, digits, ``_`` and ``-``, else one made of it.
+    """Return ``name`` if it has 1 to 64 letters, digits, ``_`` and ``-``, else a name derived from it.
 
-    The name made of it ends in a digest, so that ``a.b`` and ``a/b`` remain different.
+    A derived name ends in a digest, so that ``a.b`` and ``a/b`` remain different.
     """
     if _ACCEPTED.fullmatch(name):
         return name
-    # Names come from JSON, in which half a surrogate pair is legal; UTF-8 has no bytes for it.
+    # A name comes from JSON, where a lone surrogate is legal; UTF-8 cannot encode one.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     return f"{_OTHER.sub('_', name)[: LONGEST - _DIGEST - 1]}_{digest}"
 
@@ -48,24 +49,24 @@ Results: TypeAlias = Mapping[tuple[str, str], Result]
 """Results of tools, by the ids of the node that holds the result and of the tool use."""
 
 _Closed: TypeAlias = "tuple[_Closed | None, Message]"
-"""A message and the list of those before it, which the paths after a fork share."""
+"""A message and the list of the messages before it, which the paths after a fork share."""
 
 ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
-"""The kinds of nodes between one that calls tools and their results: a provider is not sent them."""
+"""The kinds of nodes that a provider is not sent: they lie between a tool use and its result."""
 
 NO_RESULT = "The tool was interrupted before it returned anything."
 """Text of the result that is sent for a tool use without one."""
 NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
-"""That result; its mark says so, and not its text, which a tool may return."""
+"""The content of that result. Its mark identifies it, since a tool may return the same text."""
 
 
 def is_no_result(content: Iterable[Block]) -> bool:
-    """Return whether the content of a result says that there is none."""
+    """Return whether this content stands for a missing result."""
     return any(isinstance(block, TextBlock) and block.mark == "no_result" for block in content)
 
 
 def is_placeholder(result: Result) -> bool:
-    """Return whether this stands for a result while ``branch_self`` shows the batch to its branches."""
+    """Return whether a result is the placeholder that the branches of a ``branch_self`` batch see."""
     return result.pending is not None and is_no_result(result.pending)
 
 
@@ -80,9 +81,9 @@ def project(path: Iterable[Node], results: Results) -> tuple[Message, ...]:
 def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[Block, ...]]:
     """Return the blocks that a provider is sent for each node of a tree, by node id.
 
-    They are the same on every path. Tool uses have the ids under which they are sent, and their
-    results are at the beginning of the user's next node; an assistant's next node has none of
-    them. Questions and answers, which a provider is not sent, have their own content.
+    A node has the same blocks on every path. Tool uses have the ids under which they are sent.
+    Their results are at the beginning of the user's next node, and never at an assistant's.
+    Questions and answers, which a provider is not sent, have their own content.
 
     Args:
         nodes: the nodes of a tree, parents before children.
@@ -107,7 +108,7 @@ def placed_blocks(
 ) -> Iterator[tuple[Node, tuple[int, int], tuple[Block, ...]]]:
     """Yield the nodes of ``path`` that a provider is sent, each with its place and its blocks.
 
-    The place has the numbers of the message and of the first block in it, as :func:`project` makes them.
+    The place is the number of the message and of the first block in it, as :func:`project` counts.
     """
     projection = _Projection(results)
     for node in path:
@@ -119,7 +120,7 @@ def placed_blocks(
 def project_each(
     path: Iterable[Node], ends: Iterable[Node], results: Results
 ) -> Iterator[tuple[Message, ...]]:
-    """Yield the messages of ``path`` followed by each of ``ends``; all share those of the path.
+    """Yield the messages of ``path`` followed by each of ``ends``; all share the messages of the path.
 
     ``ends`` are nodes of kinds that a provider is sent: neither questions nor answers.
     """
@@ -137,14 +138,14 @@ def project_each(
 class _Projection:
     """Messages under construction.
 
-    Consecutive nodes of one role are one message, which the first node of the other role closes.
+    Consecutive nodes of one role form one message, which the first node of the other role closes.
     Tool uses are answered at that point.
     """
 
     def __init__(self, results: Results) -> None:
         self._results = results
         self._closed: _Closed | None = None
-        self._number = 0  # of closed messages
+        self._number = 0  # the number of closed messages
         self._role: Role = "user"
         self._started = False
         self._blocks: list[Block] = []
@@ -156,8 +157,8 @@ class _Projection:
     def copy(self) -> _Projection:
         """Return an independent projection of the same nodes.
 
-        The cost does not depend on the length of the path, since copies share what is before.
-        They must therefore be used depth first: each to its end before an earlier one continues.
+        Copies share the messages before them, so the cost does not depend on the length of the
+        path. The copies must be used depth first: each to its end before an earlier one continues.
         """
         copied = _Projection(self._results)
         copied._closed, copied._number = self._closed, self._number
@@ -188,7 +189,7 @@ class _Projection:
         return (*answers, *own) if role == "user" else tuple(own)
 
     def place(self, blocks: Sequence[Block]) -> tuple[int, int]:
-        """Return the numbers of the open message and of the first of ``blocks``, its last ones."""
+        """Return the number of the open message, and of the first of its last ``blocks``."""
         return self._number, len(self._blocks) - len(blocks)
 
     def answer(self) -> None:
@@ -197,7 +198,7 @@ class _Projection:
             self._turn("user")
 
     def messages(self) -> tuple[Message, ...]:
-        """Return all messages; tool uses at the end of the path are answered as well."""
+        """Return all messages, with the tool uses at the end of the path answered."""
         self.answer()
         self._close()
         if self._closed is None:
@@ -206,7 +207,7 @@ class _Projection:
         return (*before, _ending(last) if last.role == "assistant" else last)
 
     def _turn(self, role: Role) -> Sequence[Block]:
-        """Begin a message of ``role``; return the results that are sent before it, by the user."""
+        """Begin a message of ``role``; return the results that the user sends before it."""
         self._close()
         if not self._unanswered:
             self._role = role
@@ -230,8 +231,8 @@ class _Projection:
         self._started, self._blocks = False, []
 
     def _named(self, block: ToolUseBlock) -> ToolUseBlock:
-        """Return ``block`` under an id that no block before it has."""
-        while len(self._ids) > self._own_ids:  # those of a copy that is no longer used
+        """Return ``block`` under an id that no earlier block has."""
+        while len(self._ids) > self._own_ids:  # ids of a copy that is no longer used
             self._ids.popitem()
         sent, number = wire_name(block.id), 1
         while sent in self._ids:
@@ -271,9 +272,9 @@ def _in_order(last: _Closed | None) -> list[Message]:
 def _is_sent(block: Block, role: Role) -> bool:
     """Return whether a provider is sent the block in a message of ``role``.
 
-    Results of tools are not: they are stored beside the nodes, and inserted.
+    Results of tools are not: they are stored next to the nodes, and inserted.
     """
-    # By the name of its type: ``isinstance`` of pydantic models takes ten times as long.
+    # Compare the type's name: ``isinstance`` of pydantic models takes ten times as long.
     match block.type:
         case "text":
             return bool(block.text.strip())
@@ -286,7 +287,7 @@ def _is_sent(block: Block, role: Role) -> bool:
 
 
 def _ending(message: Message) -> Message:
-    """Return an assistant's last message without trailing space, which providers reject there."""
+    """Return an assistant's last message without trailing white space, which providers reject there."""
     *before, last = message.content
     if not isinstance(last, TextBlock) or last.text == last.text.rstrip():
         return message

@@ -1,4 +1,4 @@
-"""The blocks of a path that its last reply came without, for people who look at the path."""
+"""The blocks of a path that its last reply came without, for display."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class RefusedBlock:
     """A block that a provider has refused.
 
     Attributes:
-        node: the id of its node.
-        block: its number among the blocks that the provider is sent for the node.
-        part: its number in a result of a tool; ``None`` outside of results.
-        line: the text that the model was sent in its place.
+        node: the id of the block's node.
+        block: the number of the block among the blocks that the provider is sent for the node.
+        part: the number in a result of a tool; ``None`` outside of results.
+        line: the text that the model was sent in place of the block.
     """
 
     node: str

@@ -1,11 +1,11 @@
-"""Saved threads: a whole thread as JSON in a file, and back.
+"""Saved threads: writes a whole thread as JSON for a file, and reads it again.
 
-The format is that of an export with three more fields, ``results``, ``files`` and the ``data`` of nodes. An
-export without these can be loaded as well: the results of tools are then taken from the messages.
-Files come from anywhere: one that is not valid is refused as a whole, and all ids are replaced by
-new ones, so a file can be loaded twice. Nothing in a file is executed: questions and answers are
-without the state of a call, and a tool use without a result gets one that says so. And nothing in it
-hides anything: people are shown the text that a model is sent.
+The format is an export with three more fields: ``results``, ``files`` and the ``data`` of nodes. An
+export without these can be loaded as well; its results of tools come from the messages. A file may
+come from anywhere. An invalid file is refused as a whole. New ids replace all ids, so one file can
+be loaded twice. Nothing in a file is executed: questions and answers lose the state of their call,
+and a tool use without a result gets a result that says so. Nothing in a file is hidden: users see
+the text that a model is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, 
 from anabranch.tree._tree_store import Tree
 
 NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
-"""The result of a tool use that has none in the file."""
+"""The result of a tool use without a result in the file."""
 
 NewId: TypeAlias = Callable[[Literal["thread", "node"]], str]
 _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
@@ -78,7 +78,7 @@ class LoadedThread:
 
 
 def thread_to_json(tree: Tree, files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
-    """Return a whole thread as JSON, with its ``files`` by digest, to be loaded again."""
+    """Return a whole thread as JSON, with its ``files`` by digest, for :func:`thread_from_json`."""
     labels = {node_id: name for name, node_id in tree.refs.items() if name != HEAD}
     return {
         "thread": tree.thread.id,
@@ -100,10 +100,10 @@ def thread_from_json(text: bytes, new_id: NewId, now: float) -> LoadedThread:
     Args:
         text: the JSON of :func:`thread_to_json` or of an export.
         new_id: returns a new id for a ``"thread"`` or a ``"node"``.
-        now: the thread's time of creation, in seconds since the epoch.
+        now: the time of creation of the new thread, in seconds since the epoch.
 
     Raises:
-        ValueError: if the text is not a thread; the message says where.
+        ValueError: if the text is not a thread; the message names the place of the fault.
     """
     try:
         saved = _Saved.model_validate_json(text)
@@ -145,7 +145,7 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
 
 
 def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
-    """Return the data of ``node`` in a file; what a call has recorded is not part of it."""
+    """Return the data of ``node`` in a file, without the record of a call."""
     return {} if node.kind in {"question", "answer"} else dict(node.data)
 
 
@@ -162,7 +162,7 @@ def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> lis
 
 
 def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
-    """Return the node that called the tool whose result the node holds: it, or one above it."""
+    """Return the node that called the tool whose result the node holds: this node, or one above it."""
     node = nodes[node_id]
     while node.kind in {"question", "answer"} and node.parent_id is not None:
         node = nodes[node.parent_id]

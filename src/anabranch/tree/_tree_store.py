@@ -1,6 +1,6 @@
-"""``TreeStore``, the protocol of stores of conversations, and the values that it returns.
+"""``TreeStore``, the protocol of stores of conversations, and the values that its methods return.
 
-Nodes are only added, and a ref is a pointer beside them: when two processes write to one thread at
+Nodes are only added, and a ref is a pointer next to them. If two processes write to one thread at
 the same time, both succeed and no node is lost.
 """
 
@@ -16,9 +16,9 @@ from anabranch.tree._nodes import Node, Ref, Result, Thread
 
 
 class RefusedError(StoreError):
-    """A node, result or ref cannot be written; the store itself works.
+    """A node, result or ref cannot be written, although the store works.
 
-    One item alone may be the reason that a whole append is refused.
+    One such item can make the store refuse a whole append.
     """
 
 
@@ -32,12 +32,12 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Path):
-    """The path to a node and what follows on it, as of one moment.
+    """The path to a node and the nodes that follow it, as of one moment.
 
     Attributes:
         thread: the node's thread.
-        below: the children of the node, and of those before it back to the first that is neither a
-            question nor an answer; by the parent's id, the oldest first.
+        below: the children of the node, and of the nodes before it back to the first that is
+            neither a question nor an answer; by the parent's id, the oldest first.
     """
 
     thread: Thread
@@ -45,7 +45,7 @@ class Surroundings(Path):
 
     @property
     def last(self) -> Node:
-        """The node."""
+        """The node at the end of the path."""
         return self.nodes[-1]
 
 
@@ -63,12 +63,12 @@ class TreeStore(FileStore, Protocol):
     """A store of threads, and of their files.
 
     A method that raises ``StoreError`` has changed nothing. Texts are returned exactly as they were
-    written. When a method returns, what it wrote survives a crash. An unknown thread or node is an
+    written. A write survives a crash once its method has returned. An unknown thread or node is an
     error only where a method says so.
     """
 
     async def create_thread(self, thread: Thread) -> None:
-        """Add a thread without nodes. An id that exists already is an error."""
+        """Add a thread without nodes. An existing id is an error."""
         ...
 
     async def thread(self, thread_id: str) -> Thread | None:
@@ -89,14 +89,14 @@ class TreeStore(FileStore, Protocol):
         """Add nodes, in order, then set results, then move refs: all or nothing.
 
         A parent must exist, or come earlier in ``nodes``; :func:`check_place` must allow each
-        place; an id must be new. :class:`RefusedError` is raised if one of these is violated, or
-        if a result or ref names an unknown node; any other error means that nothing can be
-        written now.
+        place; an id must be new. :class:`RefusedError` is raised if a node violates one of these
+        rules, or if a result or ref names an unknown node. Any other error means that the store
+        cannot write now.
 
-        Where a new node follows one whose results have a ``pending`` content, directly or after
-        questions and answers, this becomes their content, unless the new node is a ``branch``,
-        ``question`` or ``answer``. The ``results`` of the same append are set after that: their
-        ``pending`` waits for a later message.
+        A new node may follow a node whose results have a ``pending`` content, directly or after
+        questions and answers. Then ``pending`` becomes their content, unless the new node is a
+        ``branch``, ``question`` or ``answer``. The ``results`` of the same append are set after
+        that: their ``pending`` waits for a later message.
         """
         ...
 
@@ -116,7 +116,7 @@ class TreeStore(FileStore, Protocol):
         ...
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        """Return the thread's names, sorted, and the nodes that they point at."""
+        """Return the thread's refs: the nodes that they point at, by name, sorted."""
         ...
 
     async def node(self, node_id: str) -> Node | None:
@@ -124,16 +124,16 @@ class TreeStore(FileStore, Protocol):
         ...
 
     async def path(self, node_id: str) -> Path:
-        """Return the path to a node, in one statement whatever its length and the thread's size.
+        """Return the path to a node, in one statement whatever the path's length and the thread's size.
 
         An unknown node is an error.
         """
         ...
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
-        """Return the surroundings of a node of the thread, by default of the one at its head.
+        """Return the surroundings of a node of the thread, by default of the node at its head.
 
-        They are read in one statement, as a path is. ``None`` if the thread has no such node.
+        The store reads them in one statement, like a path. ``None`` if the thread has no such node.
         """
         ...
 
@@ -148,9 +148,9 @@ class TreeStore(FileStore, Protocol):
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
         """Return the nodes that were added to a thread since ``known`` were all its nodes.
 
-        They are in the order of a :class:`Tree`. Of the known nodes only the count is read: the
-        result is ``None`` if some are gone; one that was deleted and added again under its old id
-        may go unnoticed.
+        They have the order of a :class:`Tree`. The store only counts the known nodes: the result is
+        ``None`` if some are gone. It may miss a node that was deleted and added again under its old
+        id.
         """
         ...
 
@@ -159,7 +159,7 @@ class TreeStore(FileStore, Protocol):
         ...
 
     async def delete_thread(self, thread_id: str) -> bool:
-        """Delete a thread with everything in it, its files included; return whether it existed."""
+        """Delete a thread with all its nodes and files; return whether the thread existed."""
         ...
 
     async def delete_subtree(self, node_id: str) -> int:
@@ -167,5 +167,5 @@ class TreeStore(FileStore, Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections and files; a second call does nothing. Other methods raise after it."""
+        """Close connections and files; a second call does nothing. Afterwards, other methods raise."""
         ...

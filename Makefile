@@ -191,6 +191,12 @@ wheel: readme
 	$(WHEEL)/full/bin/uv pip install --quiet --python $(WHEEL)/full --offline --no-deps --reinstall dist/*.whl
 	$(WHEEL)/full/bin/python -P $(PYTEST) $(or $(ARGS),docs tests/docs tests/cli)
 
+.PHONY: release
+release: ## build and check the packages of a release, and install the wheel where nothing else is
+release: readme $(VENV)-release/.stamp
+	rm -rf build/release
+	$(BIN)/python -m tests.release
+
 .PHONY: hooks
 hooks: ## have git check the subject of each commit
 	git config core.hooksPath .githooks
@@ -264,6 +270,7 @@ lock: $(RUNTIME)
 	$(LOCK) pyproject.toml --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(LOCK) --group pages --constraints requirements/dev.txt --output-file requirements/pages.txt
 	$(LOCK) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) --group release --constraints requirements/dev.txt --output-file requirements/release.txt
 	$(LOCK) --group mutants --constraints requirements/dev.txt --output-file requirements/mutants.txt
 	$(LOCK) --group autogen --output-file requirements/autogen.txt
 	@for framework in $(FRAMEWORKS); do $(LOCK) pyproject.toml --extra stores \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
@@ -17,14 +17,13 @@ from anabranch._asking.host import Capabilities
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore
-from anabranch.agents._append_queue import added_or_found
 from anabranch.agents._events import Listener, NodeAdded
 from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
 from anabranch.tool import has_methods, wrong_kind
-from anabranch.tree import Kind, Node, Ref, Result, TreeStore
+from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
 
 class Suspension:
@@ -126,6 +125,27 @@ class AgentDependencies:
         for node in stored:
             await self.listener(NodeAdded(node))
         return stored
+
+
+async def added_or_found(
+    store: TreeStore, nodes: Sequence[Node], appending: Awaitable[None]
+) -> list[Node]:
+    """Return nodes when ``appending`` has added them; or what another process has added there before.
+
+    A node of a run is named after its place: the first one stays, and all go on from it.
+
+    Raises:
+        RefusedError: they are refused for another reason.
+    """
+    try:
+        await appending
+    except RefusedError:
+        found = [await store.node(node.id) for node in nodes]
+        there = [node for node in found if node is not None]
+        if len(there) < len(nodes):
+            raise
+        return there
+    return list(nodes)
 
 
 EXPIRE_AFTER = 86_400.0

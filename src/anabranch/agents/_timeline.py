@@ -1,7 +1,6 @@
 """A timeline: one path of the conversation tree that a turn extends, by replies of the model.
 
-A turn has one for its own path and one for each branch. They share the turn's limits and the queue
-of its writes. A timeline does not run tools; it stores each node before anything else happens, so
+A turn has one for its own path and one for each branch. They share the turn's limits. A timeline does not run tools; it stores each node before anything else happens, so
 that the thread is valid and complete wherever a turn is interrupted.
 """
 
@@ -18,8 +17,7 @@ from typing import TypeAlias, TypeVar
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_dependencies import AgentDependencies
-from anabranch.agents._append_queue import AppendQueue, added_or_found
+from anabranch.agents._agent_dependencies import AgentDependencies, added_or_found
 from anabranch.agents._branch_progress import said_in
 from anabranch.agents._events import BranchResumed, NodeAdded, TextReceived
 from anabranch.agents._meter import AdmittedRequest, Meter
@@ -86,10 +84,9 @@ class Timeline:
         self.last_request: Node | None = None
         self.last_text: str = ""
         self.branch_of_folding: WorkingBranch | None = None
-        self._appends = AppendQueue(dependencies.store)
 
     def branch(self, working: WorkingBranch | None = None) -> Timeline:
-        """Return a timeline for a branch of the turn, with the same meter and writes.
+        """Return a timeline for a branch of the turn, with the same meter.
 
         It works in ``working``, or in the branch that this one works in.
         """
@@ -247,15 +244,21 @@ class Timeline:
 
     async def add(self, node: Node) -> Node:
         """Store ``node``, and return it; or return what another process has added there before."""
-        appending = self._appends.append([node], (), self._refs(node))
+        appending = self._append([node], (), self._refs(node))
         [first] = await added_or_found(self.dependencies.store, [node], appending)
         await self._report([first])
         return first
 
     async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
         """Store ``nodes``, each with what it follows before it, and results of tools."""
-        await self._appends.append(nodes, results, self._refs(nodes[-1]))
+        await self._append(nodes, results, self._refs(nodes[-1]))
         await self._report(nodes)
+
+    async def _append(
+        self, nodes: Sequence[Node], results: Sequence[Result], refs: Sequence[Ref]
+    ) -> None:
+        """Store nodes, even if the caller is cancelled meanwhile."""
+        await run_shielded(self.dependencies.store.append(nodes, results=results, refs=refs))
 
     def _refs(self, last: Node) -> Sequence[Ref]:
         return [Ref(HEAD, last.id)] if self.moves_head else []

@@ -1,18 +1,19 @@
-"""The memory: what was learned from earlier work, found again when a branch begins.
+"""The memory: lessons from earlier work, which a new branch finds again.
 
 A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and rates memories, and
-queues finished branches to be learned from. It knows neither agents nor branches' budgets. Nothing
-enters it with a secret: :class:`Scrubber` takes those out, also for texts that leave a branch.
+queues finished branches to be learned from. It knows neither agents nor the budgets of branches.
+:class:`Scrubber` removes secrets from every text that enters the memory or leaves a branch.
 
-    _scopes.py           whose memories are, and which of them a caller sees
+    _scopes.py           the owners of memories, and the memories that a caller sees
     _items.py            memories, their lengths and confidence
     _memory_store.py     the protocol of stores
-    _words.py            the words that a search is about
+    _comparison.py       lessons that say the same, the opposite, or nearly the same
+    _words.py            the search terms of a text
     _embedding.py        the port of embedders, and rank fusion
-    _recall.py           what fits into a branch's allowance, and how it is sent
+    _recall.py           the memories that fit into a branch's allowance of tokens
     _secrets.py          secrets found and replaced, failing closed
-    _bank.py             one caller's memories, and which caller's they are
-    _prompts.py          what a model is asked about a finished branch
+    _bank.py             the memories of one caller
+    _prompts.py          requests to a model about a finished branch
     _distilling.py       the worker that learns from finished branches
     _tools.py            the memory as tools
 """

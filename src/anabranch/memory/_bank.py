@@ -1,8 +1,8 @@
-"""``ReasoningBank``: what a person, a project, its team and its organisation have learned, for one caller.
+"""``ReasoningBank``: the memories of a user, a project, its team and its organisation, for one caller.
 
-It decides who sees and writes what, what is stored without its secrets, and how what is found is
-ranked. To remember may fail; to be reminded may not: :meth:`ReasoningBank.recall` and
-:meth:`ReasoningBank.queue` serve branches, which go on without a memory.
+The bank decides who sees and writes which memories, removes secrets before storing, and ranks the
+results of a search. Recording may fail. :meth:`ReasoningBank.recall` and
+:meth:`ReasoningBank.queue` serve branches and never fail, since a branch works without a memory.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ FLOOR = 0.7
 """The confidence that a memory needs to be given to a branch."""
 
 MOST = 3
-"""How many memories :meth:`ReasoningBank.recall` returns, unless it is asked for others."""
+"""The number of memories that :meth:`ReasoningBank.recall` returns by default."""
 
 _POOL = 20
-"""How many memories each ranking contributes to their fusion, at least."""
+"""Minimum memories that each ranking contributes to the fusion."""
 
 _TASK = 1_000
-"""How much of the task is stored with a memory, in characters."""
+"""Maximum characters of the task that are stored with a memory."""
 
 _MARGIN = 8_000
-"""More characters than any secret has."""
+"""More characters than any secret has; the search for secrets looks this far past a cut."""
 
 _EMBEDDED = 32
-"""How many texts are embedded at once."""
+"""Maximum texts in one request to the embedder."""
 
 SECONDS = 2.0
-"""How long a branch waits for its memories, unless it says otherwise."""
+"""Seconds that a branch waits for its memories, by default."""
 
 
 class ReasoningBank:
-    """The memories of one caller, or of all whom the application does not distinguish.
+    """The memories of one caller, or of all callers whom the application does not distinguish.
 
     Args:
-        store: where they are.
-        scopes: where the caller is at home.
-        writes: the levels at which the caller may record and forget; by default, the narrowest that
-            they have.
-        embedder: ranks by meaning, besides the ranking by words.
-        min_similarity: the cosine below which the embedder's ranking has nothing; what is a good
-            one depends on the model.
-        scrubber: takes secrets out of everything that is stored.
+        store: stores the memories.
+        scopes: the caller's name, project, team and organisation.
+        writes: the levels at which the caller may record and forget; by default, the narrowest
+            level of the caller.
+        embedder: ranks by meaning, in addition to the ranking by words.
+        min_similarity: the minimum cosine in the embedder's ranking; a good value depends on the
+            model.
+        scrubber: removes secrets from everything that is stored.
         clock: the time of new memories.
     """
 
@@ -100,8 +100,8 @@ class ReasoningBank:
     def of(self, principal: str | None) -> ReasoningBank:
         """Return the memories of one of the callers who share this bank.
 
-        What the caller records is theirs, at the level ``person``; the levels that have a name here
-        are seen by all of them. Without a ``principal`` callers are not distinguished, and share
+        The bank stores the caller's records at the level ``person``. All callers see the levels
+        that have a name here. Without a ``principal``, callers are not distinguished, and share
         this bank itself.
         """
         if not principal:
@@ -119,21 +119,22 @@ class ReasoningBank:
         )
 
     async def record(self, draft: Draft, *, level: Level | None = None, task: str = "") -> Memory:
-        """Store a memory, and return it; one with the same content is returned instead.
+        """Store a memory and return it, or return the stored memory with the same content.
 
         Args:
-            draft: what there is to remember.
-            level: with whom it is shared; by default, the nearest that the caller may write.
-            task: what was being done when it was learned.
+            draft: the lesson to remember.
+            level: the level at which the memory is shared; by default, the nearest that the caller
+                may write.
+            task: the task during which the lesson was learned.
 
         Raises:
-            LevelError: if the caller may not write there.
-            WithheldError: it could not be searched for secrets.
+            LevelError: if the caller may not write at ``level``.
+            WithheldError: if the search for secrets failed.
         """
         return await self.add(await self.to_memory(draft, level=level, task=task))
 
     async def add(self, memory: Memory) -> Memory:
-        """Store what :meth:`to_memory` has returned, and return what is stored now."""
+        """Store a memory that :meth:`to_memory` has returned, and return the stored memory."""
         (stored,) = await self.store.add([memory])
         await self.embed_missing()
         return stored
@@ -141,7 +142,7 @@ class ReasoningBank:
     async def beside(self, memory: Memory) -> list[Memory]:
         """Return the caller's other memories that are nearly the same, the newest first.
 
-        They say the same in other words, or what does not hold any more.
+        They say the same in other words, or something that is no longer true.
         """
         which = Filter(self.scopes.visible, limit=_POOL)
         found = await self.store.search(words_of(memory.lesson), which)
@@ -162,11 +163,11 @@ class ReasoningBank:
     ) -> Memory:
         """Return the memory that would be stored for ``draft``: without secrets, with an id.
 
-        ``scope`` is another caller's, for those who learn on behalf of all.
+        ``scope`` is another caller's scope, for a worker that learns on behalf of all.
 
         Raises:
             LevelError: if the caller may not write at ``level``.
-            WithheldError: it could not be searched for secrets.
+            WithheldError: if the search for secrets failed.
         """
         scope = scope or self._writable(level)
         title, description, content, safe_task = await self._safe(
@@ -228,8 +229,8 @@ class ReasoningBank:
     ) -> Recall:
         """Return the memories for a branch that is about ``text``, in ``allowance`` tokens.
 
-        It never fails: without a memory that works, or that answers within ``timeout`` seconds,
-        there are none.
+        The method never fails. If the memory fails, or does not answer within ``timeout`` seconds,
+        the result is empty.
         """
         found: list[Memory] = []
         try:
@@ -242,9 +243,9 @@ class ReasoningBank:
         return packed(found, allowance=allowance, limit=limit)
 
     async def rate(self, memory_id: str, *, helpful: bool) -> Memory:
-        """Say whether a memory was of use, and return it as it is then.
+        """Record whether a memory was useful, and return the memory with its new confidence.
 
-        It is the caller's vote on it, in the place of the one that they may have given before.
+        The caller has one vote on each memory; a new vote replaces the earlier one.
 
         Raises:
             UnknownMemoryError: if the caller sees no such memory.
@@ -271,10 +272,10 @@ class ReasoningBank:
         return await self.store.newest(Filter(self.scopes.visible, limit=limit))
 
     async def forget(self, memory_id: str) -> None:
-        """Delete a memory, for good.
+        """Delete a memory permanently.
 
         Raises:
-            LevelError: if the caller may not write at its level.
+            LevelError: if the caller may not write at the memory's level.
             UnknownMemoryError: if the caller sees no such memory.
         """
         found = await self.find(memory_id)
@@ -283,10 +284,10 @@ class ReasoningBank:
         await self.store.forget(memory_id)
 
     async def queue(self, branch: FinishedBranch) -> bool:
-        """Queue a finished branch to be learned from, without its secrets.
+        """Queue a finished branch to be learned from, without its secrets; return whether it is queued.
 
-        What it teaches is stored at the nearest level that the caller may write. Returns whether it
-        is queued now. It never fails: what cannot be queued is not learned from.
+        The lessons are stored at the nearest level that the caller may write. The method never
+        fails: a branch that cannot be queued teaches nothing.
         """
         try:
             home = self._writable(None)
@@ -301,9 +302,9 @@ class ReasoningBank:
             return False
 
     async def _bounded(self, text: str) -> str:
-        """Return a text without its secrets, of a long one the end.
+        """Return a text without its secrets; a long text loses its beginning.
 
-        A secret that a cut runs through would not be found: so more is searched than is stored.
+        A search finds no secret that a cut runs through, so it covers more text than is stored.
         """
         if len(text) <= TRANSCRIPT:
             return await self.scrubber.clean(text)
@@ -311,7 +312,7 @@ class ReasoningBank:
         return f"{LEFT_OUT}\n{searched[_MARGIN:]}"
 
     async def embed_missing(self) -> None:
-        """Give vectors to memories that have none; a failure is logged, and made up for later."""
+        """Compute the vectors of memories without one; a failure is logged, and retried later."""
         embedder = self._embedder
         if embedder is None:
             return
@@ -326,9 +327,9 @@ class ReasoningBank:
 
 
 Banks: TypeAlias = ReasoningBank | Callable[[str | None], ReasoningBank]
-"""The memories of all callers: a bank that they share, each with notes of their own; or a function.
+"""The memories of all callers: one bank, in which each has separate notes, or a function.
 
-The function returns the memories of a principal, or of everyone where callers are not distinguished.
+The function returns the bank of a principal, or of everyone where callers are not distinguished.
 """
 
 

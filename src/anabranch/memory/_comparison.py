@@ -1,12 +1,11 @@
-"""The comparison of two lessons without a model: the same, the opposite, nearly the same, or neither.
+"""Compares two lessons without a model: the same, the opposite, nearly the same, or none of these.
 
-Two are the same if they have the same words in the same order: whatever else differs, a number, a name,
-a negation or what belongs to what, may change what is to be done. They are opposites if they differ in a
-negation alone, as English has it. Upper and lower case, white space, and punctuation around words do
-not count.
+Two lessons are the same if they have the same words in the same order. Any other difference, such
+as a number, a name or a negation, may change their meaning. They are opposites if they differ only
+in an English negation. Case, white space, and punctuation around words do not count.
 
-Two are nearly the same if they share most of their words, as a search has them: one lesson in other words,
-or a fact that has changed. Which of them is right is not decided here.
+Two lessons are nearly the same if they share most of their search terms: one lesson in other words,
+or a fact that has changed. This module does not decide which of the two is right.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def stems_of(text: str) -> frozenset[str]:
 
 
 def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether two lessons share most of their words; one without words is near to none."""
+    """Return whether two lessons share most of their words; a lesson without words is near to none."""
     return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
 
 
@@ -54,7 +53,7 @@ def _words(text: str) -> list[str]:
 
 
 def _bare(word: str) -> str:
-    """Return a word without the punctuation around it; what is nothing else is left alone."""
+    """Return a word without the punctuation around it; pure punctuation stays."""
     return word.rstrip(_AFTER).lstrip(_BEFORE) if any(map(str.isalnum, word)) else word
 
 
@@ -63,6 +62,6 @@ def _denies(word: str) -> bool:
 
 
 def _asserted(words: list[str]) -> list[str]:
-    """Return the words without those that only affirm or deny the others."""
+    """Return the words without those that only affirm or deny."""
     bare = (_CONTRACTED.sub("", word) for word in words)
     return [word for word in bare if word not in _DENIES and word not in _AFFIRMS]

@@ -1,9 +1,9 @@
-"""The worker that learns from finished branches: judged, distilled, compared with what is known, once.
+"""The worker that learns from finished branches: it judges, distils, and compares with known memories.
 
-A branch is leased from the queue, and what was learned is added in the transaction that ends the
-work on it. So a worker that is killed loses nothing, and nothing is added twice; another worker
-begins again when the lease has ended, at once if the worker was cancelled. A model that fails is
-asked again later, a few times.
+The worker leases a branch from the queue, and adds its lessons in the transaction that ends the
+lease. So a killed worker loses nothing, and no lesson is added twice. Another worker starts again
+when the lease has ended, or immediately if the worker was cancelled. A failing model is asked again
+later, a few times.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ LEASE = 600.0
 """Seconds that a worker has for one branch."""
 
 ATTEMPTS = 3
-"""How often a branch is tried before it is given up."""
+"""Maximum attempts to learn from one branch."""
 
 POLL = 30.0
-"""Seconds from one look into the queue to the next."""
+"""Seconds between two looks into the queue."""
 
 _RETRY = 60.0
 _SHOWN = 10
-"""How many known memories the model compares its lessons with."""
+"""Maximum known memories that the model compares with its lessons."""
 
 _SIMILAR = 5
-"""How many known memories a lesson is compared with by its words, where the model has not said."""
+"""Maximum known memories compared with a lesson by words, if the model names no relation."""
 
 
 class Distiller:
     """Learns from the finished branches in a memory's queue.
 
     Args:
-        bank: the memory; each branch becomes memories of the caller whose branch it was.
+        bank: the memory; the lessons of a branch become memories of the branch's caller.
         sampler: the model that judges and distils.
     """
 
@@ -67,7 +67,7 @@ class Distiller:
         self._owner = secrets.token_hex(8)
 
     async def run(self, *, poll: float = POLL) -> None:
-        """Learn from each branch that is queued, for ever; look every ``poll`` seconds."""
+        """Learn from queued branches without end, with a look into the queue every ``poll`` seconds."""
         while True:
             try:
                 await self.learn_all()
@@ -76,12 +76,12 @@ class Distiller:
             await pause(self._bank.clock, poll)
 
     async def learn_all(self) -> int:
-        """Learn from each branch that is queued now; return how many there were.
+        """Learn from each queued branch; return the number of branches.
 
-        One that cannot be learned from now counts, and is tried again later.
+        A branch that fails counts, and is tried again later.
 
         Raises:
-            StoreError: if the store cannot do its work.
+            StoreError: if the store failed.
         """
         done = 0
         while await self.learn_next():
@@ -91,10 +91,10 @@ class Distiller:
     async def learn_next(self) -> bool:
         """Learn from the branch that has waited longest; return whether there was one.
 
-        A branch that cannot be learned from now is tried again later, :data:`ATTEMPTS` times.
+        A branch that fails is tried again later, :data:`ATTEMPTS` times.
 
         Raises:
-            StoreError: if the store cannot do its work.
+            StoreError: if the store failed.
         """
         now = self._bank.clock.now()
         queued = await self._store.lease(self._owner, now, now + LEASE)
@@ -104,7 +104,7 @@ class Distiller:
         try:
             with anyio.fail_after(LEASE):
                 learned = await self._learned_from(queued)
-        except asyncio.CancelledError:  # the process ends: the next worker need not wait for it
+        except asyncio.CancelledError:  # the process ends: release the branch for the next worker
             await run_shielded(self._hand_back(branch_id))
             raise
         except Exception as error:  # noqa: BLE001  # a model's adapter may raise anything
@@ -115,7 +115,7 @@ class Distiller:
         return True
 
     async def _hand_back(self, branch_id: str) -> None:
-        with suppress(StoreError):  # then its lease runs out
+        with suppress(StoreError):  # the lease then runs out
             await self._store.retry(branch_id, self._owner, self._bank.clock.now(), "interrupted")
 
     async def _try_again(self, queued: QueuedBranch, error: Exception) -> None:
@@ -158,7 +158,7 @@ class Distiller:
         )
 
     async def _known_to(self, queued: QueuedBranch) -> list[Memory]:
-        """Return the caller's memories of the branch's subject; those that the branch was given come first."""
+        """Return the caller's memories on the branch's subject; the branch's own memories come first."""
         branch, visible = queued.branch, queued.scopes.visible
         given = [await self._store.find(memory_id) for memory_id in branch.injected]
         words = words_of(f"{branch.description} {branch.prompt} {branch.message}")
@@ -169,10 +169,10 @@ class Distiller:
     async def _compared(
         self, lesson: Lesson, queued: QueuedBranch, known: Sequence[Memory]
     ) -> tuple[Relation, Memory | None]:
-        """Return the relation of a lesson to known memories: the model's, or else that of its words."""
+        """Return the relation of a lesson to known memories, from the model or else from the words."""
         about = lesson.known
         if lesson.relation is not None and about is not None:
-            # What is shared with others is not theirs to replace.
+            # A branch may not replace a memory that its caller shares with others.
             shared = lesson.relation == "replaces" and about.scope != queued.home
             return "contradicts" if shared else lesson.relation, about
         content, home = lesson.draft.content, queued.home

@@ -8,10 +8,10 @@ from typing import Literal, Protocol, TypeAlias
 from anabranch.memory._items import Memory
 
 EmbeddedKind: TypeAlias = Literal["query", "document"]
-"""What a text is: some models have a vector of another kind for a question than for its answer."""
+"""The use of a text: some models embed questions and answers differently."""
 
 _RANK = 60
-"""The constant of reciprocal rank fusion; larger ones weigh the first ranks less."""
+"""The constant of reciprocal rank fusion; larger values weigh the first ranks less."""
 
 
 class Embedder(Protocol):
@@ -23,12 +23,12 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
-        """Return a vector for each text. Whatever this raises is logged, and search does without."""
+        """Return a vector for each text. The caller logs any error, and searches without vectors."""
         ...
 
 
 def fused(rankings: Iterable[Sequence[Memory]]) -> list[Memory]:
-    """Return the memories of several rankings in one, by reciprocal rank fusion."""
+    """Return the memories of several rankings in one ranking, by reciprocal rank fusion."""
     scores: dict[str, float] = {}
     found: dict[str, Memory] = {}
     for ranking in rankings:

@@ -1,8 +1,8 @@
-"""A memory: one lesson from earlier work, whom it is for, and how far it can be relied on.
+"""Memories: a lesson from earlier work, its owner, its votes, and its confidence.
 
-Texts are validated where they enter: within their lengths, and not blank. They are kept as they are
-written, and made printable where they are printed. Only NUL characters and lone surrogates, which not
-every database stores, are replaced.
+A draft's texts are validated on entry: not blank, and not too long. They are stored as written, and
+made printable where they are printed. Only NUL characters and lone surrogates are replaced, since
+not every database stores them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ START = 0.75
 """The confidence of a new memory: above the floor under which none is injected."""
 
 _PRIOR_WEIGHT = 4
-"""How many votes weigh as much as the confidence that a memory began with."""
+"""The number of votes that weigh as much as a memory's initial confidence."""
 
 _YEAR_9999 = 253_370_764_800.0
 
 Outcome: TypeAlias = Literal["success", "failure"]
-"""How the work ended that a memory is distilled from."""
+"""The outcome of the work from which a memory is distilled."""
 
 
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -52,7 +52,7 @@ Content: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=C
 
 
 class Draft(Shape):
-    """What there is to remember: a title, when it is of use, and one to three sentences."""
+    """A lesson to remember: a title, its use, and one to three sentences."""
 
     title: Title
     description: Description
@@ -60,17 +60,17 @@ class Draft(Shape):
 
     @property
     def lesson(self) -> str:
-        """What it says, as it is compared with others."""
+        """The text that is compared with other lessons."""
         return f"{self.title}\n{self.content}"
 
     @property
     def digest(self) -> str:
-        """The same for contents that differ in case and white space only."""
+        """A digest of the content, which ignores case and white space."""
         return hashlib.sha256(" ".join(self.content.casefold().split()).encode()).hexdigest()
 
 
 class Provenance(Shape):
-    """Where a memory comes from: recorded on purpose, or distilled from a finished branch."""
+    """The origin of a memory: recorded on purpose, or distilled from a finished branch."""
 
     source: Literal["recorded", "distilled"] = "recorded"
     branch_id: str | None = None
@@ -78,10 +78,10 @@ class Provenance(Shape):
 
 
 class Memory(Draft):
-    """A memory as it is stored.
+    """A stored memory.
 
-    ``task`` is what was being done when it was learned; search looks at it, too. ``confidence``
-    begins at ``prior`` and is moved by votes: ``helpful`` and ``unhelpful`` count them.
+    ``task`` is the task during which the lesson was learned; search covers it. ``confidence``
+    begins at ``prior``, and votes move it: ``helpful`` and ``unhelpful`` count them.
     """
 
     id: str
@@ -95,19 +95,19 @@ class Memory(Draft):
 
     @property
     def confidence(self) -> float:
-        """How far it can be relied on, between 0 and 1, whatever the order of its votes."""
+        """The reliability of the memory, between 0 and 1, independent of the order of votes."""
         rated = self.helpful + self.unhelpful
         return (self.prior * _PRIOR_WEIGHT + self.helpful) / (_PRIOR_WEIGHT + rated)
 
     @property
     def recorded(self) -> str:
-        """The day on which it was recorded, in UTC, such as ``2026-11-29``; empty before 1970."""
+        """The day of recording, in UTC, such as ``2026-11-29``; empty before 1970."""
         if not 0 <= self.created_at < _YEAR_9999:
             return ""
         return datetime.fromtimestamp(self.created_at, UTC).date().isoformat()
 
     def rated(self, *, helpful: bool, instead: bool | None = None) -> Memory:
-        """Return it with one more vote, in place of the one that the voter has given ``instead``."""
+        """Return the memory with one more vote, which replaces the voter's earlier vote ``instead``."""
         if helpful == instead:
             return self
         counts = {"helpful": self.helpful, "unhelpful": self.unhelpful}

@@ -1,7 +1,7 @@
 """``MemoryStore``, the protocol of stores of memories, and the queue of branches to learn from.
 
-A memory never changes but for its votes. Scopes and confidence are filters: what they exclude is
-not ranked, so it cannot push out what may be seen.
+A memory never changes except for its votes. Scopes and confidence are filters: an excluded memory
+is not ranked, so it cannot displace a memory that the caller may see.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from anabranch.memory._scopes import Level, Scope, Scopes
 from anabranch.messages import Shape
 
 TRANSCRIPT = 40_000
-"""How many characters of what was done are stored, from its end."""
+"""Maximum characters of a transcript that are stored, from its end."""
 
 LEFT_OUT = "[The beginning is left out.]"
-"""What stands where the beginning of a long text was."""
+"""Stands for the beginning of a long text."""
 
 
 class FinishedBranch(Shape):
-    """What a branch was to do, how it ended, and what it has done.
+    """The task of a branch, its outcome, and its transcript.
 
-    ``injected`` are the ids of the memories that it was given. ``transcript`` is its conversation
-    as text.
+    ``injected`` are the ids of the memories that the branch was given. ``transcript`` is its
+    conversation as text.
     """
 
     branch_id: str = Field(min_length=1, max_length=200)
@@ -39,7 +39,7 @@ class FinishedBranch(Shape):
     injected: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
-        """Return the texts that can hold secrets, by the names of the fields."""
+        """Return the texts that can hold secrets, by field name."""
         return {name: getattr(self, name) for name in _TEXTS}
 
 
@@ -49,8 +49,8 @@ _TEXTS = ("description", "prompt", "message", "transcript")
 class QueuedBranch(Shape):
     """A finished branch that waits to be learned from.
 
-    ``scopes`` are those of the caller whose branch it was, and ``level`` is where its memories
-    belong; by default, the narrowest.
+    ``scopes`` are the scopes of the branch's caller. ``level`` is the level of the new memories, by
+    default the narrowest.
     """
 
     branch: FinishedBranch
@@ -61,18 +61,18 @@ class QueuedBranch(Shape):
 
     @property
     def home(self) -> Scope:
-        """Whose the memories are that are learned from it."""
+        """The scope of the memories that are learned from the branch."""
         return self.scopes.visible[0] if self.level is None else self.scopes.at(self.level)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which memories may be found.
+    """The conditions that a found memory meets.
 
     Attributes:
-        scopes: only those of these scopes; ``None`` for all.
-        min_confidence: only those of at least this confidence.
-        limit: how many at most.
+        scopes: the allowed scopes; ``None`` for all.
+        min_confidence: the minimum confidence.
+        limit: the maximum number of memories.
     """
 
     scopes: tuple[Scope, ...] | None = None
@@ -82,14 +82,14 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What the work on a branch leaves, by the ids of memories but for those that are new.
+    """The changes that learning from a branch makes; all but the new memories are given by id.
 
     Attributes:
         added: the new memories.
-        confirmed: those that the branch has shown to be right; each is a vote.
-        contradicted: those that it has shown to be wrong; each is a vote.
-        replaced: those in whose place new ones are added; they are forgotten.
-        voter: who votes, as :meth:`MemoryStore.rate` has it.
+        confirmed: memories that the branch has proved right; each gets a vote.
+        contradicted: memories that the branch has proved wrong; each gets a vote.
+        replaced: memories that new ones replace; they are deleted.
+        voter: the voter, as for :meth:`MemoryStore.rate`.
     """
 
     added: Sequence[Memory] = ()
@@ -102,20 +102,20 @@ class Learned:
 class MemoryStore(Protocol):
     """A store of memories.
 
-    A method that raises ``StoreError`` has changed nothing. When a method returns, what it wrote
-    survives a crash. What is unknown is no error: ``None``, ``False`` or nothing is returned.
+    A method that raises ``StoreError`` has changed nothing. A write survives a crash once its
+    method has returned. An unknown id is no error: the result is ``None``, ``False`` or empty.
     """
 
     async def add(self, memories: Sequence[Memory]) -> list[Memory]:
-        """Add memories, all or none, and return what is stored.
+        """Add memories, all or none, and return the stored memories.
 
-        Where its scope has a memory of the same ``digest`` already, that one is returned, and
-        nothing is added.
+        If the scope already has a memory with the same ``digest``, the store returns that memory
+        and adds nothing.
         """
         ...
 
     async def find(self, memory_id: str) -> Memory | None:
-        """Return the memory."""
+        """Return the memory with this id, or ``None``."""
         ...
 
     async def newest(self, which: Filter) -> list[Memory]:
@@ -123,23 +123,23 @@ class MemoryStore(Protocol):
         ...
 
     async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
-        """Return memories that have any of the ``words``, the most relevant first.
+        """Return the memories that have any of the ``words``, the most relevant first.
 
         Words are those of :func:`~anabranch.memory.words_of`, and are compared with the terms that
-        :func:`~anabranch.memory.indexed` returns for a memory's texts. English endings do not count,
-        and rare words count for more.
+        :func:`~anabranch.memory.indexed` returns for a memory's texts. English endings do not
+        count, and rare words count for more.
         """
         ...
 
     async def rate(self, memory_id: str, *, helpful: bool, voter: str) -> Memory | None:
-        """Count a vote, and return the memory as it is then.
+        """Count a vote, and return the memory with its new confidence.
 
-        Each voter has one vote on a memory: another one takes the place of the first.
+        Each voter has one vote on a memory; a second vote replaces the first.
         """
         ...
 
     async def forget(self, memory_id: str) -> bool:
-        """Delete the memory, its vectors and votes included; return whether it existed."""
+        """Delete the memory with its vectors and votes; return whether it existed."""
         ...
 
     async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
@@ -147,49 +147,50 @@ class MemoryStore(Protocol):
         ...
 
     async def add_vectors(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Store the vectors of memories, by their ids; those of unknown memories are dropped."""
+        """Store vectors by memory id; vectors of unknown memories are dropped."""
         ...
 
     async def nearest(
         self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
     ) -> list[Memory]:
-        """Return the memories whose vectors have the largest cosine with ``vector``, that first."""
+        """Return the memories whose vectors have the largest cosine with ``vector``, the nearest first."""
         ...
 
     async def queue(self, branch: QueuedBranch) -> bool:
         """Queue a finished branch; return whether it is new. A branch is queued once.
 
-        Those that were queued 30 days before this one are deleted, whether they were learned from
-        or not: a queue that no one works on does not grow without bound.
+        Branches that were queued 30 days earlier are deleted, learned from or not. So a queue
+        without a worker does not grow without bound.
         """
         ...
 
     async def lease(self, owner: str, now: float, until: float) -> QueuedBranch | None:
-        """Return the branch that has waited longest, with one more attempt, for ``owner`` alone.
+        """Return the branch that has waited longest, with one more attempt counted, for ``owner`` alone.
 
-        No one else is given it before ``until``. One that is leased, or is to be tried again
-        later than ``now``, is passed over.
+        No other worker gets the branch before ``until``. The store skips branches that are leased,
+        or whose next attempt is later than ``now``.
         """
         ...
 
     async def finish(self, branch_id: str, owner: str, learned: Learned) -> bool:
-        """End the work on a branch: forget, count votes, and add as it says.
+        """End the work on a branch: delete, count votes, and add as ``learned`` says.
 
-        All or nothing, and nothing if the lease is no longer the owner's; returns whether it was.
+        All or nothing; nothing if another worker has the lease. Returns whether the owner had the
+        lease.
         """
         ...
 
     async def retry(self, branch_id: str, owner: str, at: float | None, problem: str) -> bool:
-        """Let the branch be leased again from ``at``; ``None`` gives it up.
+        """Allow the next attempt at a branch from the time ``at``; ``None`` gives the branch up.
 
-        Nothing happens if the lease is no longer the owner's; returns whether it was.
+        Nothing happens if another worker has the lease. Returns whether the owner had the lease.
         """
         ...
 
     async def waiting(self) -> int:
-        """Return how many branches are still to be learned from."""
+        """Return the number of branches that wait to be learned from."""
         ...
 
     async def close(self) -> None:
-        """Close connections and files; closing again does nothing."""
+        """Close connections and files; a second call does nothing."""
         ...

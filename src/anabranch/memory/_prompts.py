@@ -1,8 +1,8 @@
-"""The requests about a finished branch: how it ended, what it teaches, and how that fits what is known.
+"""The requests to a model about a finished branch: its outcome, its lessons, and known memories.
 
-The branch is sent as one JSON object, so that nothing in it can end the data and begin an
-instruction. A reply is read as the JSON in it, whatever surrounds that. Known memories have numbers,
-and a reply names no other ones.
+A request sends the branch as one JSON object, so that no text in it can end the data and begin an
+instruction. The reader takes the JSON in a reply and ignores the text around it. Known memories
+have numbers, and a reply may name only these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.memory._memory_store import FinishedBranch
 from anabranch.messages import SampleReply, SampleRequest, user
 
 MAX_ITEMS = 3
-"""How many memories one branch becomes at most."""
+"""Maximum memories from one branch."""
 
 _TOKENS = 2_000
 
@@ -51,7 +51,7 @@ _FAILURE = (
 
 Verdict: TypeAlias = Literal["success", "failure", "unclear"]
 Relation: TypeAlias = Literal["new", "confirms", "contradicts", "replaces"]
-"""What a lesson is to what is known."""
+"""The relation of a lesson to the known memories."""
 
 
 class _Judgement(BaseModel):
@@ -64,8 +64,8 @@ class Lesson:
 
     Attributes:
         draft: the lesson.
-        relation: what it is to ``known``, or ``new``; ``None`` if the model does not say.
-        known: the memory that it concerns.
+        relation: the relation to ``known``, or ``new``; ``None`` if the model names none.
+        known: the memory that the lesson concerns.
     """
 
     draft: Draft
@@ -84,14 +84,14 @@ _LISTED: TypeAdapter[list[JsonValue]] = TypeAdapter(
 
 
 def judgement(branch: FinishedBranch) -> SampleRequest:
-    """Return the request to judge how a branch ended."""
+    """Return the request to judge the outcome of a branch."""
     return _request(_JUDGE, branch)
 
 
 def extraction(
     branch: FinishedBranch, outcome: Outcome, known: Sequence[Memory] = ()
 ) -> SampleRequest:
-    """Return the request for what a branch teaches, beside what is known."""
+    """Return the request for the lessons of a branch, with the known memories."""
     shown = [
         {"number": number, **memory.model_dump(include={"title", "description", "content"})}
         for number, memory in enumerate(known, 1)
@@ -109,16 +109,16 @@ def read_verdict(reply: SampleReply) -> Verdict:
     """Return the outcome that a reply names.
 
     Raises:
-        ValueError: it names none.
+        ValueError: if the reply names no outcome.
     """
     return answer_in(reply.text, _Judgement.model_validate_json).outcome
 
 
 def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesson]:
-    """Return the lessons in a reply, without those that are not in the form that was asked for.
+    """Return the lessons in a reply, without those of an invalid form.
 
     Raises:
-        ValueError: it has no list.
+        ValueError: if the reply has no list.
     """
     lessons: list[Lesson] = []
     for each in answer_in(reply.text, _LISTED.validate_json):
@@ -130,7 +130,7 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory] = ()) -> list[Lesso
 
 
 def _compared(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
-    """Return the relation and the memory that an item names; ``None`` for each if it has no valid form."""
+    """Return the relation and the memory that an item names; ``None`` for each of an invalid form."""
     try:
         compared = _Compared.model_validate(item)
     except ValidationError:

@@ -1,11 +1,11 @@
-"""Memories for a branch: as many of the found ones as fit into its allowance of tokens.
+"""Packs found memories for a branch into its allowance of tokens.
 
-They are given as data, one JSON object to a line: what a memory says cannot end the list, and its
-reader is asked to check it. Each says from which level it is, and on which day it was recorded. What is
-counted is what is sent.
+Memories are sent as data, one JSON object per line, so that the text of a memory cannot end the
+list. The heading asks the model to check them. Each memory names its level and the day of
+recording. The count of tokens is that of the sent text.
 
-Memories that are nearly the same count once: the newest of them that fits is sent, in the place of the
-most relevant.
+Memories that are nearly the same count once: the newest that fits takes the place of the most
+relevant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEADING = (
 
 
 class InjectedMemory(Shape):
-    """A memory that a branch is given, and the tokens that it costs there."""
+    """A memory for a branch, with its cost in tokens."""
 
     type: Literal["memory"] = "memory"
     id: str
@@ -41,31 +41,31 @@ class InjectedMemory(Shape):
 
     @property
     def line(self) -> str:
-        """The memory as it is sent."""
+        """The memory's line in the sent text."""
         shown = self.model_dump(exclude={"type", "id", "tokens"})
         return json.dumps(shown, ensure_ascii=False)
 
 
 class Recall(Shape):
-    """The memories that a branch is given, the most relevant first."""
+    """The memories for a branch, the most relevant first."""
 
     items: tuple[InjectedMemory, ...] = ()
 
     @property
     def text(self) -> str:
-        """What is sent; empty if there are none."""
+        """The text to send; empty without memories."""
         return "\n".join([_HEADING, *(item.line for item in self.items)]) if self.items else ""
 
     @property
     def tokens(self) -> int:
-        """What they cost together."""
+        """The cost of all memories together."""
         return sum(item.tokens for item in self.items)
 
 
 def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
-    """Return the memories that fit, in their order: one that is too large does not keep out the next.
+    """Return the memories that fit, in order; a memory that is too large does not exclude the next.
 
-    Of memories that are nearly the same only the newest that fits is returned.
+    Of memories that are nearly the same, only the newest that fits is returned.
     """
     items: list[InjectedMemory] = []
     left = allowance
@@ -81,7 +81,7 @@ def packed(memories: Iterable[Memory], *, allowance: int, limit: int) -> Recall:
 
 
 def _alike(memories: Iterable[Memory]) -> list[list[Memory]]:
-    """Return the memories in groups of those that are nearly the same, the newest of a group first."""
+    """Return groups of memories that are nearly the same, the newest of each group first."""
     groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:
         stems = stems_of(memory.lesson)

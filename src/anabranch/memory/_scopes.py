@@ -1,8 +1,8 @@
-"""Scopes: whose a memory is, and which of them one caller sees.
+"""Scopes: the owners of memories, and the scopes that one caller sees.
 
-Two names are one only if they are the same text: a name that would have to be cleaned is refused, so
-that none falls together with another. A level without a name does not exist, but for the project of
-callers who are not distinguished, which is theirs together.
+Two names are equal only if their texts are. A name that would need cleaning is refused, so that no
+two callers get the same name. A level without a name does not exist, with one exception: callers
+who are not distinguished share one project without a name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.messages import Shape
 
 
 class UnknownMemoryError(AnabranchError):
-    """There is no such memory among those that the caller sees."""
+    """The caller sees no memory with this id."""
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class UnknownMemoryError(AnabranchError):
 
 
 class LevelError(AnabranchError):
-    """The caller may not write memories of this level, or there is no such level."""
+    """The caller may not write memories at this level, or the level does not exist."""
 
     def __init__(self, level: Level | None, writable: Sequence[Level]) -> None:
         levels = ", ".join(writable) or "none"
@@ -43,7 +43,7 @@ class LevelError(AnabranchError):
 
 
 Level: TypeAlias = Literal["person", "project", "team", "org"]
-"""How far a memory is shared, the nearest first."""
+"""The audiences of a memory, the nearest first."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 """All levels, the nearest first."""
@@ -51,8 +51,8 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 _LONGEST = 200
 _DIGEST = "sha256:"
 
-# What Unicode says may be ignored in display, and the empty pattern of Braille. In a text some of them
-# are of use, such as joiners; a name with one looks like the name without.
+# Characters that Unicode lets displays ignore, and the empty pattern of Braille. Some are useful in a
+# text, such as joiners, but a name with one looks like the name without.
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -73,17 +73,16 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 class Scope(Shape):
-    """One person, project, team or organisation, by its name."""
+    """One user, project, team or organisation, by name."""
 
     level: Level = "project"
     name: Name = ""
 
 
 class Scopes(Shape):
-    """Where a caller is at home: who they are, their project, their team and their organisation.
+    """The scopes of a caller: the user, the project, the team and the organisation.
 
-    ``person`` is the caller alone. The others are what the application shares among callers, under
-    the names that it gives.
+    ``person`` is the caller alone. The application names the others, which callers share.
     """
 
     person: Name = ""
@@ -107,7 +106,7 @@ class Scopes(Shape):
 
     @property
     def voter(self) -> str:
-        """Who votes on memories: the caller, or all who cannot be distinguished from them."""
+        """The voter on memories: the caller, or all callers who are not distinguished."""
         nearest = self.visible[0]
         return f"{nearest.level}:{nearest.name}"
 
@@ -116,7 +115,7 @@ class Scopes(Shape):
 
 
 def _name_of(principal: str) -> str:
-    """Return the name of a principal, who may be called anything; no two have the same one."""
+    """Return a name for a principal of any text; no two principals have the same name."""
     if principal and not principal.startswith(_DIGEST):
         try:
             return _NAME.validate_python(principal)

@@ -1,12 +1,12 @@
-"""Secrets in texts that leave a branch, or that enter the memory: found and replaced.
+"""Finds and replaces secrets in texts that leave a branch or enter the memory.
 
-The patterns are those of ``detect-secrets`` and of the tables below. It fails closed: where
-the search itself fails, the whole text is withheld. The library looks at parts of long lines, since
-some of its patterns take quadratic time; ours look at the whole text.
+The patterns come from ``detect-secrets`` and from the tables below. The search fails closed: if it
+fails, the whole text is withheld. Some patterns of the library take quadratic time, so the library
+searches parts of long lines; our patterns search the whole text.
 
-Not used of it: what would also find identifiers and digests (its search by entropy) and addresses
-of the internet, which a branch may well have to report; and its pattern for passwords in URLs, since
-ours leaves the host readable.
+Two parts of the library are unused. Its search by entropy and its search for IP addresses also
+match identifiers, digests and addresses that a branch may have to report. Its pattern for passwords
+in URLs hides the host, which ours leaves readable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TOKENS = (
     r"eyJ[\w-]{8,}\.[\w-]{8,}[\w.+/=-]*",  # a JSON Web Token, also one that is cut off
     r"v1\.[\w-]{43,}",  # our own: requestState, sagaToken, handles of calls, links to questions
 )
-# Passwords in the languages that most people write; those of no word that also means something else.
+# Words for a password in common languages, without words that have another meaning.
 _NOUNS = (
     r"(?:passwor[dt]|passwd|passphrase|passcode|kennwort|mot[ _-]de[ _-]passe|contrase[ñn]a|senha"
     r"|palavra-passe|wachtwoord|lösenord(?:et)?|adgangskoden?|passordet|salasana|has[łl]o|heslo|şifre"
@@ -60,7 +60,7 @@ _NAMES = (
 
 
 def _secret(characters: str, least: int, before: str = "") -> str:
-    """Return the pattern of a secret of such characters; what has been replaced whole is none."""
+    """Return the pattern of a secret of such characters, which does not match ``[REDACTED]``."""
     return rf"(?P<secret>(?!\[REDACTED\](?!{characters})){before}{characters}{{{least},}})"
 
 
@@ -69,13 +69,13 @@ _WITH_DIGIT = _secret(r"[^\s\"',;()]", 6, r"(?=[^\s\"',;()]{0,64}\d)")
 
 
 def _quoted(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a secret in quotes, which may have blanks, after ``before``."""
+    """Yield the patterns of a secret in quotes, which may contain blanks, after ``before``."""
     for quote in "\"'":
         secret = _secret(rf"[^{quote}\n]", 4)
         yield re.compile(f"{before % quote}{secret}", re.IGNORECASE)
 
 
-# Commands, and what stands before a secret in them; %s is where a quote may be.
+# Commands, and the text before a secret in them; %s is the place of an optional quote.
 _COMMANDS = (
     (
         r"curl|https?",
@@ -97,13 +97,13 @@ _COMMANDS = (
 
 
 def _options(before: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of a secret after an option, whose case counts."""
+    """Yield the patterns of a secret after a case-sensitive option."""
     for quote in "\"'":
         yield re.compile(before % quote + _secret(rf"[^{quote}\n]", 2))
     yield re.compile(before % "" + _secret(r"[^\s\"'`<>]", 2))
 
 
-# Each command to the end of its lines, and its options that have secrets.
+# Each command up to the end of its lines, and its options with secrets.
 _OPTIONS = tuple(
     (
         re.compile(rf"\b(?:{name})[ \t](?:[^\n|\\]|\\.)*", re.DOTALL),
@@ -182,7 +182,7 @@ _PATTERNS = (
 
 
 def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where secrets begin and end."""
+    """Yield the start and end of each secret that a pattern finds."""
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             yield match.span("secret")
@@ -196,23 +196,23 @@ def pattern_spans(text: str) -> Iterator[tuple[int, int]]:
 logger: logging.Logger = logging.getLogger("anabranch")
 
 REDACTED: Final = "[REDACTED]"
-"""What stands where a secret was."""
+"""Stands for a secret."""
 
 WITHHELD: Final = (
     "[Withheld: the search for secrets failed, so this text may contain some."
     " The reason is in the log.]"
 )
-"""What stands where a text was that could not be searched."""
+"""Stands for a text whose search for secrets failed."""
 
 Detector: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
-"""Returns where the secrets of a text begin and end; called in a thread. May raise anything."""
+"""Returns the start and end of each secret of a text; called in a thread. May raise any error."""
 
 _NOT_USED = {"BasicAuthDetector", "IPPublicDetector"}
 _LINE, _OVERLAP = 2_000, 500
 
 
 class WithheldError(AnabranchError):
-    """A text is withheld, because it could not be searched for secrets."""
+    """A text is withheld, because the search for secrets failed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -225,9 +225,9 @@ class Scrubbed:
     """A text without secrets.
 
     Attributes:
-        text: the text to be shown.
-        found: how many secrets were replaced.
-        withheld: nothing of the text is left, because it could not be searched.
+        text: the text to show.
+        found: the number of replaced secrets.
+        withheld: whether the whole text was withheld, because the search failed.
     """
 
     text: str
@@ -236,7 +236,7 @@ class Scrubbed:
 
 
 def find_secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where secrets begin and end; needs the extra ``memory``."""
+    """Yield the start and end of each secret; needs the extra ``memory``."""
     yield from pattern_spans(text)
     start = 0
     for line in text.splitlines(keepends=True):
@@ -252,7 +252,7 @@ class Scrubber:
     """Replaces the secrets of texts.
 
     Args:
-        detector: finds them.
+        detector: finds the secrets.
     """
 
     def __init__(self, detector: Detector = find_secrets) -> None:
@@ -264,8 +264,8 @@ class Scrubber:
             return Scrubbed(text)
         try:
             spans = await anyio.to_thread.run_sync(lambda: list(self._detector(text)))
-        except Exception as error:  # noqa: BLE001  # whatever it is, the text must not be shown
-            # The message of the error is not logged: it may quote the text.
+        except Exception as error:  # noqa: BLE001  # after any error, the text must not be shown
+            # Do not log the message of the error: it may quote the text.
             why = str(error) if isinstance(error, MissingExtraError) else type(error).__name__
             logger.error("the search for secrets failed (%s); a text is withheld", why)  # noqa: TRY400
             return Scrubbed(WITHHELD, withheld=True)
@@ -316,7 +316,7 @@ def _plugins() -> tuple[BasePlugin, ...]:
 
 
 def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the whole match of each pattern: what the plugin reports may be a part of the secret."""
+    """Yield the whole match of each pattern; a plugin may report only a part of the secret."""
     patterns = getattr(plugin, "denylist", None)
     if patterns is None:
         yield from _reported(plugin, text)
@@ -328,7 +328,7 @@ def _spans(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _reported(plugin: BasePlugin, text: str) -> Iterator[tuple[int, int]]:
-    """Yield what a plugin without a list of patterns reports: one secret at a time."""
+    """Yield the reports of a plugin without a list of patterns, one secret at a time."""
     start = 0
     while found := [secret for secret in plugin.analyze_string(text[start:]) if secret]:
         places = [(text.index(secret, start), len(secret)) for secret in found]

@@ -1,4 +1,4 @@
-"""The memory as tools, for an agent of ours and for any MCP client: each caller has their own."""
+"""The memory as tools, for our agents and any MCP client; each caller has separate memories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FoundMemory(Shape):
 
 
 class RecordedMemory(FoundMemory):
-    """A memory as it was recorded, and those that say nearly the same, the newest first."""
+    """A recorded memory, and the caller's memories that say nearly the same, the newest first."""
 
     beside: tuple[FoundMemory, ...] = ()
 
@@ -43,7 +43,7 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
     """Return ``memory_search``, ``memory_record`` and ``memory_feedback``.
 
     Args:
-        banks: the memories of all callers; each call sees those of the principal that makes it.
+        banks: the memories of all callers; each call sees the memories of its principal.
     """
 
     def own(ctx: BranchContext) -> ReasoningBank:
@@ -97,7 +97,7 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
     ) -> FoundMemory:
         """Say whether a memory was of use: that moves its confidence, by which it is found."""
         bank = own(ctx)
-        await bank.find(memory_id)  # what is unknown is refused, and no step has failed
+        await bank.find(memory_id)  # refuses an unknown memory before a step could fail
 
         async def rate() -> Memory:
             return await bank.rate(memory_id, helpful=helpful)

@@ -1,4 +1,4 @@
-"""The words of a text that a search is about: its terms, without those that say nothing."""
+"""The search terms of a text: words and, in scripts without spaces, short runs of characters (grams)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _UNSPACED = (
     (0x1B000, 0x1B16F, 2),  # Kana
     (0x20000, 0x3FFFF, 2),  # Chinese characters
 )
-"""The scripts whose terms are grams, and how many characters a gram has."""
+"""The scripts whose terms are grams: first and last code point, and characters of a gram."""
 
 _ACCENTS = frozenset([*range(10, 37), *range(200, 241)])
 """The combining classes of accents around a letter, and of points of Hebrew, Arabic and Syriac."""
 
 _FILLERS = "\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
-"""Characters that only fill or select a shape, and are no format characters by their category."""
+"""Characters that only fill or select a shape, although Unicode does not class them as format."""
 
 
 def folded(text: str) -> str:
-    """Return ``text`` as both sides of a search compare it."""
+    """Return ``text`` in the form in which a search compares both sides."""
     if text.isascii():
         return text.lower()
     plain = normalize("NFKD", text).casefold()
@@ -42,9 +42,9 @@ def folded(text: str) -> str:
 
 
 def indexed(text: str) -> str:
-    """Return the terms of a note for an index, separated by blanks, as often as the note has them.
+    """Return the terms of a note for an index, separated by blanks and with repetitions.
 
-    A question may be shorter than a gram, so shorter grams are indexed as well.
+    A question may be shorter than a gram, so the index has shorter grams as well.
     """
     return " ".join(
         term
@@ -55,13 +55,13 @@ def indexed(text: str) -> str:
 
 
 def searched(text: str) -> Iterator[str]:
-    """Yield the terms of a question, in its order."""
+    """Yield the terms of a question, in order."""
     for run, size in _runs(text):
         yield from _cut(run, min(size, len(run)), size)
 
 
 def _runs(text: str) -> Iterator[tuple[str, int]]:
-    """Yield runs of characters of one kind, each with the size of its grams; :data:`_WORD` for words."""
+    """Yield runs of characters of one kind, each with its gram size; :data:`_WORD` for words."""
     plain = folded(text)
     if plain.isascii():  # the common case, in a tenth of the time
         yield from ((word, _WORD) for word in _ASCII.findall(plain))
@@ -80,7 +80,7 @@ def _cut(run: str, length: int, size: int) -> Iterator[str]:
 
 @lru_cache(4_096)
 def _size(char: str) -> int:
-    """Return the size of the grams of a character's script; 0 for what separates words."""
+    """Return the gram size of a character's script; 0 for a separator."""
     if category(char)[0] not in "LMN":
         return 0
     code = ord(char)
@@ -89,7 +89,7 @@ def _size(char: str) -> int:
 
 @lru_cache(4_096)
 def _is_ignored(char: str) -> bool:
-    """Return whether a character is an accent or invisible; vowel signs and voicing marks are neither."""
+    """Return whether a character is an accent or invisible; vowel signs and voicing marks are not."""
     return (
         combining(char) in _ACCENTS
         or category(char) in ("Cf", "Me")
@@ -242,8 +242,8 @@ _STOP = frozenset(
 def words_of(text: str) -> list[str]:
     """Return the words that a search for ``text`` looks for, each once, in the order of the text.
 
-    Case, accents and compatibility forms are folded. A script without spaces has no words: each two or
-    three neighbouring characters are one.
+    Case, accents and compatibility forms are folded. In a script without spaces, each two or three
+    neighbouring characters count as one word.
     """
     return [
         word

@@ -1,7 +1,8 @@
-"""The port for what answers a tool: a test's client, a terminal, a chat, an MCP client's user.
+"""The port for answers to a tool's questions: a test, a terminal, a chat, or an MCP client's user.
 
 Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
-calling side of MCP, the saga client, an agent, the replay checker.
+client side of MCP, the saga client, an agent, and the replay checker. :func:`answer_all` runs one
+over the asks of a round.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from anabranch.messages import (
 class AnswerError(AnabranchError):
     """Raised by an :class:`Answerer` to answer with an error: ``code``, message, and ``data``.
 
-    The tool receives it as ``StepFailed``. With code -1 a person has refused: a question is then
-    declined. Over MCP 2026-07-28, where only the steps of a saga can
-    be answered with an error, it ends the call.
+    The tool receives a ``StepFailed``. Code -1 means that a user has refused: the answer to a
+    question is then ``Declined``. Over MCP 2026-07-28 only the steps of a saga can be answered with
+    an error; elsewhere the error ends the call.
     """
 
     def __init__(self, message: str, code: str | int = "error", *, data: JsonValue = None) -> None:
@@ -40,25 +41,25 @@ class AnswerError(AnabranchError):
 
 
 class Answerer(Protocol):
-    """Answers what a tool asks, and receives its notices.
+    """Answers a tool's questions, and receives its notices.
 
-    ``step_id`` identifies the question: the step of the call, or in a conversation tree the node
-    that holds the question. It is empty where the server does not report it. A method may be
-    called again before it has returned. :meth:`sample` and :meth:`elicit` may raise
-    :class:`AnswerError`; any other exception ends the call.
+    ``step_id`` identifies the question: the step of the call or, in a conversation tree, the node
+    that holds the question. It is empty if the server does not report it. A method may be called
+    again before it has returned. :meth:`sample` and :meth:`elicit` may raise :class:`AnswerError`;
+    any other exception ends the call.
     """
 
     @property
     def capabilities(self) -> Capabilities:
-        """What can be asked. An MCP client declares forms and URLs together."""
+        """The kinds of questions that can be asked. An MCP client declares forms and URLs together."""
         ...
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer as a model."""
+        """Answer in the role of the model."""
         ...
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Answer as the person. Cancelled when the question is withdrawn."""
+        """Answer in the role of the user. Cancelled when the tool withdraws the question."""
         ...
 
     async def log(self, level: LogLevel, message: str, /) -> None:
@@ -66,7 +67,7 @@ class Answerer(Protocol):
         ...
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Receive a progress message; ``progress`` is ``None`` where the tool gives no number."""
+        """Receive a progress message; ``progress`` is ``None`` if the tool gives no number."""
         ...
 
 
@@ -81,7 +82,7 @@ class Absent:
         """Refuse.
 
         Raises:
-            AnswerError: if always.
+            AnswerError: always.
         """
         del request, step_id
         raise AnswerError("there is no model to answer")
@@ -99,22 +100,22 @@ class Absent:
 
 
 class Forwarding:
-    """The base of answerers that change what another one does: passes everything on to it."""
+    """The base of answerers that change another answerer: passes everything on."""
 
     def __init__(self, answerer: Answerer) -> None:
         self._answerer = answerer
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the answerer."""
+        """The capabilities of the other answerer."""
         return self._answerer.capabilities
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Let the answerer answer as a model."""
+        """Let the other answerer answer in the role of the model."""
         return await self._answerer.sample(request, step_id=step_id)
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Let the answerer answer as the person."""
+        """Let the other answerer answer in the role of the user."""
         return await self._answerer.elicit(request, step_id=step_id)
 
     async def log(self, level: LogLevel, message: str, /) -> None:
@@ -127,7 +128,7 @@ class Forwarding:
 
 
 async def answer(answerer: Answerer, ask: Ask) -> Answer:
-    """Return what ``answerer`` answers to ``ask``; its :class:`AnswerError` becomes the answer."""
+    """Return the answer of ``answerer`` to ``ask``; an :class:`AnswerError` becomes the answer."""
     try:
         if ask.kind == "sample":
             sampled = await answerer.sample(ask.request, step_id=ask.step_id)
@@ -141,9 +142,9 @@ async def answer(answerer: Answerer, ask: Ask) -> Answer:
 async def answer_all(
     answerer: Answerer, asks: Collection[Ask], clock: Clock, until: float | None
 ) -> dict[str, Answer]:
-    """Return what ``answerer`` answers, by step: all, or what is answered before ``until``.
+    """Return the answers of ``answerer`` by step: all, or those that arrive before ``until``.
 
-    Without ``asks`` it returns at that time.
+    Without ``asks``, return at that time.
     """
     given: dict[str, Answer] = {}
 
@@ -161,7 +162,7 @@ async def answer_all(
 def answer_of_error(
     kind: str, step_id: str, code: str | int, message: str, data: JsonValue = None
 ) -> Answer:
-    """Return the answer in a client's error. A person who refuses a question has declined it."""
+    """Return the answer for a client's error. A user's refusal of a question becomes a decline."""
     if kind != "sample" and code == REFUSED:
         return Answer({"action": "decline"})
     failed = StepFailed(step_id, str(code), message, from_client=True, data=data)

@@ -1,7 +1,7 @@
-"""The policy of a client that lets servers ask its model, and the answerer that follows it.
+"""The policy of a client that lets servers ask its model, and the answerer that enforces it.
 
-The protocol recommends both that a person approves of samples and that their rate is limited. A
-refused sample is answered with an error that says why; a question for the person always passes.
+The protocol recommends that a user approves samples, and that the client limits their rate. A
+refused sample gets an error with the reason; a question for the user always passes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from anabranch.messages import ElicitRequest, Message, SampleReply, SampleReques
 
 MINUTE = 60.0
 SHOWN = 2_000
-"""Characters that a person is shown of a text."""
+"""Maximum characters of a text that the user sees."""
 STEP_ID = "allow-sample"
-"""The id of the question whether a sample is allowed."""
+"""The id of the question to the user whether a sample is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringPolicy:
-    """What a client lets servers ask of its model; by default everything.
+    """The requests to a client's model that servers may make; by default all.
 
     Attributes:
-        confirm_samples: whether the person is asked before each sample.
-        max_samples_per_minute: how many samples may be asked for in any sixty seconds, those that
-            the person does not allow included.
+        confirm_samples: whether the user confirms each sample.
+        max_samples_per_minute: the maximum samples in any sixty seconds, including those that the
+            user refuses.
         never_for_tools: the tools during whose calls no sample is answered.
         never_for_servers: the servers for which no sample is answered.
 
     Raises:
-        ValueError: if a number that is not positive, or what is not a collection of names.
+        ValueError: if a number is not positive, or names are not given as a collection of texts.
     """
 
     confirm_samples: bool = False
@@ -59,18 +59,18 @@ class AnsweringPolicy:
     def applied_to(
         self, answerer: Answerer, *, server: str = "", now: Callable[[], float] = time.monotonic
     ) -> PolicedAnswerer:
-        """Return an answerer for one connection: ``answerer``, as far as this policy lets it.
+        """Return an answerer for one connection, which enforces this policy on ``answerer``.
 
         Args:
-            answerer: answers; its person is asked what is to be confirmed.
+            answerer: answers; its user confirms samples.
             server: the name of the connection's server.
-            now: seconds that never go back.
+            now: returns monotonic seconds.
         """
         return PolicedAnswerer(self, answerer, server, now)
 
 
 class PolicedAnswerer(Forwarding):
-    """An ``Answerer`` that follows a policy; :meth:`AnsweringPolicy.applied_to` makes it."""
+    """An ``Answerer`` that enforces a policy; :meth:`AnsweringPolicy.applied_to` makes it."""
 
     def __init__(
         self, policy: AnsweringPolicy, answerer: Answerer, server: str, now: Callable[[], float]
@@ -84,7 +84,7 @@ class PolicedAnswerer(Forwarding):
 
     @contextmanager
     def calling(self, tool: str) -> Generator[None]:
-        """Say that ``tool`` is being called: a request to sample does not say what it is for."""
+        """Mark that ``tool`` is being called, since a request to sample does not name its tool."""
         self._tools[tool] += 1
         try:
             yield
@@ -92,10 +92,10 @@ class PolicedAnswerer(Forwarding):
             self._tools -= Counter([tool])
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer as the model, if the policy lets it.
+        """Answer in the role of the model, if the policy allows it.
 
         Raises:
-            AnswerError: it does not.
+            AnswerError: if the policy refuses the sample.
         """
         if (problem := self._exclusion() or self._excess()) is None:
             problem = await self._objection(request)
@@ -110,7 +110,7 @@ class PolicedAnswerer(Forwarding):
         return None if tool is None else f"This client answers no samples for the tool {tool!r}."
 
     def _excess(self) -> str | None:
-        """Count this sample, unless there are too many."""
+        """Count this sample, or return why there are too many."""
         most, now = self._policy.max_samples_per_minute, self._now()
         if most is None:
             return None

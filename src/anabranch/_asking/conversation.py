@@ -1,9 +1,9 @@
-"""The conversation of one branch, as each task sees it: what it began with, and what was said since.
+"""The conversation of one branch, as each task sees it: the inherited messages, and the messages since.
 
-Each task that the author starts has its own view: what its parent had when it started, and what it
-said itself. Two tasks that talk at once cannot share one line of messages; sub-branches are the
-means to bring results together. The order of what was said is that of the program, not that of the
-answers. What is said is stored in the scope's memory, which a new strand inherits.
+Each task that the author starts sees the messages of its parent at its start, and its own messages.
+Two concurrent tasks cannot share one list of messages; sub-branches bring their results together.
+Messages have the order of the program, not that of the answers. They are stored in the scope's
+memory, which a new strand inherits. (A *strand* is one concurrent task of a call.)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ V = TypeVar("V")
 
 
 class IdentityMemo(Generic[K, V]):
-    """``function``, whose values are stored by the identity of its argument.
+    """A function whose values are stored by the identity of its argument.
 
-    Equal objects are computed once each: to compare two messages takes as long as to compute most
-    of what is asked of them, and not all of them can be hashed. An object must not change in what
-    ``function`` reads. A value is dropped with its object.
+    Equal objects are computed once each: comparing two messages costs as much as computing their
+    value, and not every object can be hashed. An object must not change in the parts that
+    ``function`` reads. The memo drops a value together with its object.
     """
 
     __slots__ = ("_function", "_known")
@@ -35,7 +35,7 @@ class IdentityMemo(Generic[K, V]):
         self._known: dict[int, tuple[weakref.ref[K], V]] = {}
 
     def __call__(self, each: Iterable[K]) -> list[V]:
-        """Return the values of these objects; what ``function`` raises for one is not stored."""
+        """Return the values of these objects; an error of ``function`` is not stored."""
         known, compute = self._known.get, self._compute  # a long path is passed in every request
         return [
             found[1] if (found := known(id(of))) is not None and found[0]() is of else compute(of)
@@ -52,13 +52,13 @@ class IdentityMemo(Generic[K, V]):
         return len(self._known)
 
     def _drop(self, key: int, gone: weakref.ref[K]) -> None:
-        # An id may have been given to a new object before the callback of the old one runs.
+        # A new object may have got the id before the callback of the old object runs.
         if self._known.get(key, (None,))[0] is gone:
             del self._known[key]
 
 
 class _Said(NamedTuple):
-    """What was said in a branch: how many prompts were made, and those that have an answer."""
+    """The messages of a branch: the number of prompts, and the prompts that have an answer."""
 
     places: int = 0
     groups: tuple[tuple[int, tuple[Message, ...]], ...] = ()
@@ -76,20 +76,20 @@ class Conversation:
         self._inherited = inherited
 
     def messages(self, scope: Scope) -> tuple[Message, ...]:
-        """Return the conversation so far, as the next prompt will continue it."""
+        """Return the conversation so far, which the next prompt continues."""
         said: _Said = scope.memory.get(self, _NOTHING)
         if not said.groups:
             return self._inherited
         return self._inherited + tuple(message for _, group in said.groups for message in group)
 
     def take_place(self, scope: Scope) -> int:
-        """Return the place in the conversation of the prompt that is made now; 1 is the first."""
+        """Return the place of the new prompt in the conversation, counted from 1."""
         said: _Said = scope.memory.get(self, _NOTHING)
         scope.memory = {**scope.memory, self: said._replace(places=said.places + 1)}
         return said.places + 1
 
     def append(self, scope: Scope, place: int, messages: tuple[Message, ...]) -> None:
-        """Add what was said at ``place``."""
+        """Add messages at ``place``."""
         said: _Said = scope.memory.get(self, _NOTHING)
         groups = sorted((*said.groups, (place, messages)), key=lambda group: group[0])
         scope.memory = {**scope.memory, self: said._replace(groups=tuple(groups))}

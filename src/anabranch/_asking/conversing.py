@@ -1,8 +1,8 @@
 """``ctx.append`` and ``ctx.converse``: the methods of ``BranchContext`` that extend its conversation.
 
-A conversation with tools is what an author could write: samples with ``messages=``, and
-``call_tool`` for what the model calls. So its steps have ids of their own, and it is replayed, limited
-and folded like any code. Its messages are added when the model has answered, like those of a prompt.
+``converse`` is a loop that an author could write: samples with ``messages=``, and ``call_tool`` for
+each tool call of the model. So its steps have separate ids, and it is replayed, limited and folded
+like any code. Its messages are added when the model has answered, like those of a prompt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Role = Literal["user", "assistant"]
 
 
 class _Context(OperationsContext, Protocol):
-    """The ``BranchContext`` whose methods these are."""
+    """The ``BranchContext`` that has these methods."""
 
     tools: dict[str, Runnable[Any]]
 
@@ -60,14 +60,14 @@ class _Context(OperationsContext, Protocol):
 def append(
     self: _Context, said: str | MessageLike | Iterable[MessageLike], role: Role | None = None
 ) -> None:
-    """Add what was said elsewhere to this conversation: messages, or a text and its role.
+    """Add messages from elsewhere to this conversation: messages, or a text and its role.
 
-    For instance the result of a tool, or the ``exchange`` of an answer or of another branch's
-    sample. A text is the user's unless ``role`` is ``"assistant"``. Each use of a tool must be
-    followed by its result: providers insist on it.
+    For example, add the result of a tool, or the ``exchange`` of a sample in another branch. A text
+    is the user's unless ``role`` is ``"assistant"``. Each tool use must be followed by its result,
+    as providers require.
 
     Raises:
-        ValueError: that is no message.
+        ValueError: if ``said`` is not a message.
     """
     if role is not None and not isinstance(said, str):
         raise ValueError("append(role=…): role= belongs to a text; messages have their own")
@@ -86,18 +86,18 @@ def converse(
     self: _Context, prompt: str | Iterable[Block], *, tools: Iterable[Runnable[Any]] | None = None,
     max_rounds: int = 10, **options: Unpack[SampleOptions],
 ) -> Op[SampleResult[None]]:  # fmt: skip
-    """Ask the model, run the tools that it calls, and go on until it answers without a call.
+    """Ask the model, run the tools that it calls, and repeat until it answers without a call.
 
-    It is asked ``max_rounds`` times at the most, with ``options`` as in ``sample``. It may call
-    ``tools``, by default those that are bound to this branch. The calls of one reply run at once,
-    each as by ``call_tool``. An unknown tool, arguments that do not fit and an error of a tool are
-    fed back to the model; any other exception is raised. On success everything is appended to the
-    conversation, and is the ``exchange`` of the result, which is the last reply.
+    The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. It may call
+    ``tools``, by default those that are bound to this branch. The calls of one reply run
+    concurrently, each as by ``call_tool``. An unknown tool, invalid arguments and an error of a
+    tool are fed back to the model; any other exception is raised. On success, all messages are
+    appended to the conversation and form the ``exchange`` of the result, which is the last reply.
 
     Raises:
         ValueError: if ``max_rounds`` is not positive, or two tools have the same name.
-        TypeError: one of ``tools`` is no tool of this library.
-        ConverseRoundsError: if the model still calls tools; on ``await``.
+        TypeError: if a tool is not one of this library.
+        ConverseRoundsError: if the model still calls tools after ``max_rounds``; on ``await``.
         ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
     """
     if max_rounds < 1:
@@ -127,9 +127,9 @@ def _checked_tools(tools: object) -> tuple[Runnable[Any], ...]:
 
 @dataclass(slots=True)
 class _Talk:
-    """One ``ctx.converse``; ``messages`` are those so far, its own from ``start``.
+    """One ``ctx.converse``; ``messages`` are the messages so far, with its own from ``start`` on.
 
-    ``used`` has the ids of the tool uses among them.
+    ``used`` has the ids of their tool uses.
     """
 
     context: _Context
@@ -162,7 +162,7 @@ class _Talk:
         return await all_of([self._result(here, use, cut=use is cut) for use in uses])
 
     def _result(self, here: _Context, use: ToolUseBlock, *, cut: bool) -> Op[ToolResultBlock]:
-        """Begin a call, so that it is named in the order of the reply; return what awaits it."""
+        """Begin a call, named by its place in the reply; return an operation that awaits it."""
         operation, failure = None, CUT
         if use.malformed is not None and not cut:
             failure = refusal(use.name, use.malformed)
@@ -177,7 +177,7 @@ class _Talk:
 async def _returned(
     use: ToolUseBlock, tool: Runnable[Any] | None, operation: Op[Any] | None, failure: str
 ) -> ToolResultBlock:
-    """Return the result of ``use``: what ``operation`` returns, or why there is nothing."""
+    """Return the result of ``use``: the value of ``operation``, or the reason for its failure."""
     if tool is not None and operation is not None:
         try:
             value = codec_of(tool.returned_by).encode(use.name, await operation)
@@ -197,7 +197,7 @@ def _ids_in(messages: tuple[Message, ...]) -> set[str]:
 
 
 def _with_own_ids(content: tuple[Block, ...], used: set[str]) -> tuple[Block, ...]:
-    """Return ``content`` with an id for each tool use that is not in ``used``, and add it there."""
+    """Return ``content`` with an id for each tool use that is not in ``used``, and add the ids there."""
 
     def own(block: Block) -> Block:
         if not isinstance(block, ToolUseBlock):

@@ -1,6 +1,7 @@
-"""Asking the person: one ``ctx.elicit(...)`` as requests, repeated while the answer does not fit.
+"""Questions to the user: one ``ctx.elicit(...)`` as requests, repeated until the answer fits.
 
-An answer becomes ``Accepted``, ``Declined`` or ``Cancelled``. An edge shows the question.
+An answer becomes ``Accepted``, ``Declined`` or ``Cancelled``. An edge shows the question. The
+module also runs ``ctx.elicit_url(...)``, which sends the user to a page.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ END = ".)"
 
 
 def asked_again(message: str, reason: str) -> str:
-    """Return ``message`` with the reason why its last answer did not fit."""
+    """Return ``message`` with the reason why the last answer did not fit."""
     return f"{message}{REASON}{reason}{END}"
 
 
 def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[str]]:
-    """Return the question that ``message`` asks, and those of ``names`` that its reason is about.
+    """Return the question in ``message``, and those of ``names`` that its reason concerns.
 
-    There are none if the question is asked for the first time, or for a reason of no field's own.
+    There are no names if the question is new, or if its reason concerns no field.
     """
     asked, _, reason = message.removesuffix(END).partition(REASON)
     parts = (problem.partition(":")[0].partition(".")[0] for problem in reason.split("; "))
@@ -59,7 +60,7 @@ RETRIES = 3
 
 
 class ElicitJob(NamedTuple):
-    """All that one ``ctx.elicit`` asks for. ``name`` is the declared elicitation's key."""
+    """The parameters of one ``ctx.elicit``. ``name`` is the declared elicitation's key."""
 
     call: Call[Any]
     host: Host
@@ -71,7 +72,7 @@ class ElicitJob(NamedTuple):
     context: JsonValue = None
 
     def request(self, message: str, step_id: str) -> ElicitRequest:
-        """Return the question as it is asked, if it may be."""
+        """Return the question to ask, if the host allows it."""
         self.host.require("elicitation")
         _check_allowed(self.call, self.host, self.scope, step_id)
         return ElicitRequest(
@@ -88,7 +89,7 @@ def find_question(
     """Return the key, if the question has one, and the model of its answer.
 
     Raises:
-        ValueError: if ``question`` is a key that is not declared, or the message, if both are
+        ValueError: if ``question`` is an undeclared key, or the message, with both arguments
             swapped.
     """
     if isinstance(question, str):
@@ -108,7 +109,7 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
     """Check that the host shows this question now.
 
     Raises:
-        ElicitInBranchError, ConcurrentElicitError: it does not.
+        ElicitInBranchError, ConcurrentElicitError: if the host does not allow the question.
     """
     if call.cursor.is_pending(step_id):  # it was allowed in an earlier round
         return
@@ -121,12 +122,12 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
 
 
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
-    """Ask, and ask again with the reason while the answer does not fit, three times at the most.
+    """Ask, and ask again with the reason while the answer does not fit, at most three times.
 
     Raises:
-        ElicitValidationError: if the last answer did not fit either.
+        ElicitValidationError: if the last answer does not fit.
         CapabilityError: if the client shows no questions.
-        ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
+        ElicitInBranchError, ConcurrentElicitError: if this host does not allow the question now.
         StepFailed: if the client answered with an error.
     """
     message, reason, call, scope, step_id = job.message, "", job.call, job.scope, job.step_id
@@ -151,7 +152,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
 
 
 def _read(value: JsonValue) -> tuple[str, object]:
-    """Return what the person did, and the content.
+    """Return the user's action, and the content.
 
     Raises:
         ValidationError: if ``value`` is not a reply.
@@ -172,12 +173,12 @@ def _form_fingerprint(model: type[BaseModel]) -> str:
 async def run_elicit_url(
     call: Call[Any], host: Host, scope: Scope, step_id: str, message: str, url: str
 ) -> Accepted[None] | Declined | Cancelled:
-    """Send the person to ``url``; ask again, as above, if what comes back is no reply.
+    """Send the user to ``url``; ask again, like :func:`run_elicit`, if the answer is not a reply.
 
     Raises:
         CapabilityError: if the client opens no pages.
-        ElicitValidationError: if the last answer was no reply either.
-        ElicitInBranchError, ConcurrentElicitError: this host does not allow the question now.
+        ElicitValidationError: if the last answer is not a reply.
+        ElicitInBranchError, ConcurrentElicitError: if this host does not allow the question now.
         StepFailed: if the client answered with an error.
     """
     host.require("elicitation.url")

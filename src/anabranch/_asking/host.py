@@ -1,4 +1,7 @@
-"""An edge's offer to a tool besides answers: capabilities, and a model of the server's own."""
+"""An edge's offer to a tool, besides answers: capabilities, and a model of the server's own.
+
+The module also has ``Runnable``, the part of a tool that ``call_tool`` needs.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ class Sampler(Protocol):
     """Answers model requests on the server: a provider's model, or a scripted one."""
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Answer ``request``. Whatever this raises reaches the author as ``StepFailed``."""
+        """Answer ``request``. The author receives any error as ``StepFailed``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the other side can answer, and how this host shows questions.
+    """The questions that the other side can answer, and the way this host shows them.
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
-    ``sampling_context`` says that the context of MCP servers can be added to a model request.
-    ``sampling_documents`` says that a model request can have documents: MCP's cannot.
-    ``concurrent_elicits`` and ``elicits_in_branches`` say whether several questions may be open at
-    a time, and whether others than the tool itself may ask.
+    ``sampling_context``: a model request may include the context of MCP servers.
+    ``sampling_documents``: a model request may have documents; MCP's cannot.
+    ``concurrent_elicits``: several questions may be open at a time.
+    ``elicits_in_branches``: branches may ask, not only the tool itself.
     """
 
     sampling: bool = True
@@ -46,7 +49,7 @@ class Capabilities:
     elicits_in_branches: bool = True
 
     def names(self) -> frozenset[str]:
-        """Return what is there of ``sampling[.tools|.context]`` and ``elicitation[.url]``."""
+        """Return the available names among ``sampling[.tools|.context]`` and ``elicitation[.url]``."""
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
@@ -65,19 +68,19 @@ _NAMES = {
 CAPABILITIES = frozenset(_NAMES)
 """The names of all capabilities."""
 DOCUMENTS = "sampling.documents"
-"""The name of what no client declares: a model request with documents, or with addresses of files."""
+"""Names a request with documents, or with URLs of files; no client can declare it."""
 _SAMPLING = {"sampling", "sampling.tools", DOCUMENTS}
 _EVERYTHING = Capabilities()
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an edge gives to a tool besides answers: capabilities, and the server's own model.
+    """An edge's offer to a tool, besides answers: capabilities, and the server's own model.
 
-    ``own`` is what that model may be asked for. It is asked instead of the client's, or with
-    ``prefer_client`` where the client cannot sample, or refuses. ``unreachable`` says that the
-    connection carries no questions, whatever the client supports. ``principal`` is who calls, as the
-    edge names them; empty if it does not know.
+    ``own`` has the capabilities of that model. It answers in place of the client's model or, with
+    ``prefer_client``, only if the client cannot sample or refuses. ``unreachable`` means that the
+    connection carries no questions, whatever the client supports. ``principal`` is the caller's
+    name at this edge, or empty.
     """
 
     capabilities: Capabilities = _EVERYTHING
@@ -100,23 +103,23 @@ class Host:
         return self.sampler is not None and name in _SAMPLING and self.own.has(name)
 
     def require(self, *names: str) -> None:
-        """Check that all of ``names`` are offered by the client, or by the server itself.
+        """Check that the client, or the server itself, offers all of ``names``.
 
         Raises:
-            CapabilityError: if naming the first that is not.
+            CapabilityError: if a name is not offered; the error has the first of these.
         """
         if (refusal := self.refusal(*names)) is not None:
             raise refusal
 
     def refusal(self, *names: str) -> CapabilityError | None:
-        """Return the error for the first of ``names`` that is not offered, if there is one."""
+        """Return the error for the first of ``names`` that is not offered, or ``None``."""
         for name in names:
             if not self.offers(name):
                 return CapabilityError(name, unreachable=self.unreachable)
         return None
 
     async def respond(self, request: SampleRequest) -> Answer:
-        """Answer ``request`` with the server's own model; its errors become the answer's."""
+        """Answer ``request`` with the server's own model; an error becomes the answer."""
         if self.sampler is None:
             raise CapabilityError("sampling")
         try:
@@ -129,9 +132,9 @@ class Host:
 
 
 class Runnable(Protocol[T_co]):
-    """What ``call_tool`` needs of a tool; every ``Tool`` is one.
+    """The part of a tool that ``call_tool`` needs; every ``Tool`` has it.
 
-    ``returned_by`` is the function whose return annotation says how the value is recorded.
+    ``returned_by`` is the function whose return annotation determines how the value is recorded.
     """
 
     name: str
@@ -143,7 +146,7 @@ class Runnable(Protocol[T_co]):
     returned_by: Callable[..., Any]
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the body wants them, or raise ``InvalidArgumentsError``."""
+        """Return the arguments in the types of the body, or raise ``InvalidArgumentsError``."""
         ...
 
     async def run(
@@ -159,7 +162,7 @@ def find_tool(name: str, bound: Mapping[str, Runnable[Any]]) -> Runnable[Any]:
     """Return the tool of that name.
 
     Raises:
-        ToolError: it is not among those that are bound to the branch.
+        ToolError: if no tool of that name is bound to the branch.
     """
     if name not in bound:
         known = ", ".join(sorted(bound)) or "none"

@@ -1,4 +1,4 @@
-"""``ctx.log``, ``ctx.notify``, ``ctx.sleep``, ``ctx.step``, ``ctx.gather``, ``ctx.race``: methods of ``BranchContext``."""
+"""``ctx.log``, ``notify``, ``sleep``, ``step``, ``gather`` and ``race``: methods of ``BranchContext``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from anabranch.messages import LogLevel
 
 
 def checked_key(key: str | None) -> str | None:
-    """Return the ``key=`` of a question, if there is one.
+    """Return the ``key=`` of a question, or ``None`` without one.
 
     Raises:
-        ValueError: as :func:`~anabranch._text.names.checked_name`.
+        ValueError: if the key is empty or has a reserved character; see
+            ``_text.names.checked_name``.
     """
     return None if key is None else checked_name(key, "key")
 
 
 def name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
-    """Return the name of a branch or a step: as given, or the function's own if it has one.
+    """Return the name of a branch or a step: the given name, or else the function's.
 
     Raises:
-        ValueError: as :func:`~anabranch._text.names.checked_name`.
+        ValueError: if the name is empty or has a reserved character; see
+            ``_text.names.checked_name``.
     """
     if given is not None:
         return checked_name(given)
@@ -42,7 +44,7 @@ def log(self: OperationsContext, level: LogLevel, message: str) -> Op[None]:
     """Send a log line to the client, once.
 
     Raises:
-        ValueError: if ``level`` is not one of the protocol's.
+        ValueError: if ``level`` is not a log level of the protocol.
     """
     if level not in _LEVELS:
         raise ValueError(f"{level!r} is no log level; use one of {', '.join(_LEVELS)}")
@@ -55,7 +57,7 @@ def notify(
     progress: float | None = None,
     total: float | None = None,
 ) -> Op[None]:
-    """Report to the client how far the call is, once; without ``progress``, as a count."""
+    """Report the call's progress to the client, once; without ``progress``, as a count."""
     return _notice(self, Notice(message, progress=progress, total=total))
 
 
@@ -65,12 +67,12 @@ def _notice(self: OperationsContext, notice: Notice) -> Op[None]:
 
 
 def sleep_until(self: OperationsContext, when: datetime) -> Op[None]:
-    """Return once it is ``when``, at once if it has been: after minutes, or weeks.
+    """Return at the time ``when``, or immediately if that is past; a sleep may last weeks.
 
-    In a ``race`` it is a time limit on what is asked; what is answered later comes too late.
+    In a ``race``, it limits the time for an answer; a later answer comes too late.
 
     Raises:
-        ValueError: if ``when`` has no time zone, so that it is another time on another machine.
+        ValueError: if ``when`` has no time zone, since it would be another time on another machine.
     """
     if when.utcoffset() is None:
         raise ValueError(
@@ -81,10 +83,10 @@ def sleep_until(self: OperationsContext, when: datetime) -> Op[None]:
 
 
 def sleep(self: OperationsContext, seconds: float) -> Op[None]:
-    """Return ``seconds`` after this call, by the clock; a replay does not begin to wait again.
+    """Return ``seconds`` after the first call, by the clock; a replay does not start the wait again.
 
     Raises:
-        ValueError: if ``seconds`` is no finite number.
+        ValueError: if ``seconds`` is not a finite number.
     """
     if not math.isfinite(seconds):
         raise ValueError(f"sleep() takes a finite number of seconds, got {seconds!r}")
@@ -122,10 +124,10 @@ def step(
     """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
 
     A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
-    cancelled later, ``undo(value)`` is run, in reverse order of the steps.
+    cancelled later, ``undo(value)`` runs; steps are undone in reverse order.
 
     Raises:
-        StepFailed: if ``fn`` raised; an ``AnabranchError`` that it raised comes as it is.
+        StepFailed: if ``fn`` raised; an ``AnabranchError`` from ``fn`` is raised unchanged.
         SerializationError: if the value cannot be recorded; the call fails.
     """
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
@@ -146,11 +148,11 @@ T5 = TypeVar("T5")
 T6 = TypeVar("T6")
 
 Op = Coroutine[Any, Any, T]
-"""An operation: await it, pass it to ``gather`` or ``race``, or start a task of it."""
+"""An operation: await it, pass it to ``gather`` or ``race``, or run it in a task."""
 
 
 class OperationsContext(Protocol):
-    """The ``BranchContext`` whose methods these are."""
+    """The ``BranchContext`` that has these methods."""
 
     _call: Call[Any]
 
@@ -189,10 +191,10 @@ def gather(self: OperationsContext, *operations: Awaitable[T]) -> Op[tuple[T, ..
 
 
 def gather(self: OperationsContext, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
-    """Run all at once and return their values in order.
+    """Run all operations concurrently and return their values in order.
 
-    All of them end, also when one fails; then the first error in order is raised. If one asks what
-    can be asked of no one, its ``CapabilityError`` is raised, and none is started.
+    All of them finish, even if one fails; then the first error in order is raised. If one asks a
+    question that cannot be asked, its ``CapabilityError`` is raised, and none is started.
     """
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
     refusal = call.scheduler.refusal_of(operations)
@@ -212,12 +214,12 @@ def race(self: OperationsContext, *operations: Awaitable[T]) -> Op[T]: ...
 
 
 def race(self: OperationsContext, *operations: Awaitable[Any]) -> Op[Any]:
-    """Run all at once; return the value (or raise the error) of the one that ends first.
+    """Run all operations concurrently; return the value, or raise the error, of the first to end.
 
-    The others are cancelled. The winner is recorded: a replay does not race again.
+    The others are cancelled. The winner is recorded, so a replay does not race again.
 
     Raises:
-        ValueError: if nothing was given to race.
+        ValueError: if there is no operation.
     """
     if not operations:
         raise ValueError("race() needs at least one operation")

@@ -1,7 +1,7 @@
-"""Asking a model: one ``ctx.sample(...)`` as requests, with its retries and its price.
+"""Requests to a model: one ``ctx.sample(...)`` as requests, with its retries and its price.
 
 A reply becomes a ``SampleResult``. The conversation that a prompt continues is in
-``conversation.py``; answers come from an edge, or from the server's own ``Sampler``.
+``conversation.py``. Answers come from an edge, or from the server's own ``Sampler``.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class SampleResult(Generic[P]):
-    """What a model answered.
+    """A model's answer.
 
     Attributes:
-        text: all text of the reply.
-        parsed: the reply as the ``schema`` that was given, ``None`` without one.
+        text: the text of the reply.
+        parsed: the reply as a value of ``schema``; ``None`` without a schema.
         tool_calls: the tools that the model wants called.
         stop_reason: ``endTurn``, ``maxTokens``, ``toolUse``, ``stopSequence`` or the provider's.
         model: the name of the model that answered.
-        usage: tokens as the provider reported them, ``None`` if it did not.
-        exchange: prompt and reply as messages (with a schema: prompt, ``__schema__`` tool use
-            with empty input, and its result).
+        usage: tokens reported by the provider; ``None`` without a report.
+        exchange: prompt and reply as messages (with a schema: prompt, ``__schema__`` tool use with
+            empty input, and its result).
     """
 
     text: str
@@ -84,11 +84,11 @@ class SampleResult(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """All that one ``ctx.sample`` asks for.
+    """The parameters of one ``ctx.sample``.
 
-    The messages of ``request`` end with the prompt; ``form`` is not in it yet. ``place`` is where
-    in the conversation prompt and reply go, 0 for nowhere. ``answers_calls`` is whether malformed
-    tool calls get a result each, so that the reply need not be repeated.
+    The messages of ``request`` end with the prompt; ``form`` is not in it yet. ``place`` is the
+    place of prompt and reply in the conversation, 0 for none. ``answers_calls``: malformed tool
+    calls get a result each, so that the model need not repeat the reply.
     """
 
     call: Call[Any]
@@ -109,10 +109,10 @@ def check_options(
     tools: object,
     tool_choice: object,
 ) -> None:
-    """Refuse options of ``ctx.sample`` that do not go together.
+    """Refuse options of ``ctx.sample`` that exclude each other.
 
     Raises:
-        ValueError: if naming them.
+        ValueError: if two options exclude each other; the message names them.
     """
     if (prompt is None) == (messages is None):
         raise ValueError("sample() takes either a prompt or messages=")
@@ -125,10 +125,10 @@ def check_options(
 
 
 def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, of any type
-    """Return the request with ``fields``, of which those that are ``None`` were not given.
+    """Return the request with ``fields``; a field that is ``None`` was not given.
 
     Raises:
-        ValueError: if naming the field that cannot be sent.
+        ValueError: if a field cannot be sent; the message names the field.
     """
     if not fields["messages"]:
         raise ValueError("sample(messages=…) needs at least one message")
@@ -141,14 +141,14 @@ def request_of(**fields: Any) -> SampleRequest:  # noqa: ANN401 - the author's, 
 
 
 def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
-    """Return what a model is shown of ``tool``."""
+    """Return the description of ``tool`` for a model."""
     if isinstance(tool, ToolSpec):
         return tool
     return ToolSpec(name=tool.name, description=tool.description, input_schema=tool.input_schema)
 
 
 def needs_of(request: SampleRequest) -> list[str]:
-    """Return the names of what a model must be able to do to answer ``request``."""
+    """Return the names of the capabilities that a model needs to answer ``request``."""
     blocks = (block for message in request.messages for block in message.content)
     has_documents = any(isinstance(block, DocumentBlock | FileBlock) for block in blocks)
     needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
@@ -156,11 +156,11 @@ def needs_of(request: SampleRequest) -> list[str]:
 
 
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
-    """Ask until the reply fits, three times at the most.
+    """Ask until the reply fits, at most three times.
 
     Raises:
-        SampleValidationError: if the last reply did not fit either.
-        BranchTokenError: if a budget does not hold the prompt, or did not hold the reply.
+        SampleValidationError: if the last reply does not fit.
+        BranchTokenError: if a budget is too small for the prompt, or was too small for the reply.
         CapabilityError: if no model can be asked.
         StepFailed: if the model could not answer.
     """
@@ -214,11 +214,11 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
-        """The request as it is sent: refused if no budget holds it, cut to what is left."""
+        """Return the request to send, cut to the remaining budget; refuse it if none remains."""
         changed: dict[str, Any] = {}
         able = job.host.own if own else job.host.capabilities
         if request.include_context is not None and not able.has("sampling.context"):
-            changed["include_context"] = None  # which a client may ignore in any case
+            changed["include_context"] = None  # a client may ignore it anyway
         if branch.account.is_limited:
             prompt, most = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN), request.max_tokens
             if (granted := call.cursor.budgets.reserve(step_id, branch, prompt, most)) < most:
@@ -242,7 +242,7 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
 
 
 def _request_fingerprint(request: SampleRequest) -> str:
-    # What may be left differs from round to round, so max_tokens is not part of the question.
+    # The remaining budget differs from round to round, so the fingerprint omits max_tokens.
     options = request.model_dump(mode="json", exclude={"max_tokens", "messages"}, exclude_none=True)
     return fingerprint(options, "".join(_message_fingerprints(request.messages)))
 
@@ -255,9 +255,10 @@ _message_fingerprints: IdentityMemo[Message, str] = IdentityMemo(_pin_message)
 
 
 def count_answers(journal: Journal) -> None:
-    """Let each sample that was answered since the last round hold what it has used, and no more.
+    """Reserve exactly the used tokens for each sample that was answered since the last round.
 
-    It is charged when the body reads the answer, and that may be after something new is asked.
+    A sample is charged when the body reads the answer, possibly after the body has asked something
+    new.
     """
     for step_id, (held, granted) in journal.reserved.items():
         if (entry := journal.entries.get(step_id)) is None:
@@ -276,7 +277,8 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
     """Read the recorded reply.
 
     Raises:
-        StepFailed: it is no reply; recorded as the outcome, so that replays end the same way.
+        StepFailed: if the answer is not a reply; recorded as the outcome, so that a replay ends the
+            same way.
     """
     try:
         return SampleReply.model_validate(entry.value)
@@ -290,7 +292,7 @@ def _read(job: SampleJob, step_id: str, entry: Entry, *, own: bool) -> SampleRep
 
 
 def _check(job: SampleJob, reply: SampleReply) -> tuple[Any, str | None]:
-    """Return what was parsed, and what is wrong with the reply, if anything is."""
+    """Return the parsed value, and the problem of the reply, if any."""
     if job.form is not None:
         return job.form.read(reply)
     if job.request.tool_choice == "required" and not reply.tool_calls:
@@ -330,7 +332,7 @@ def _result(job: SampleJob, reply: SampleReply, parsed: Any) -> SampleResult[Any
 def _as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
     """Return the two messages that a prompt-mode sample adds to the conversation.
 
-    Tool uses are mentioned in the text, not added as blocks: their results never enter this
+    The text mentions tool uses; they are not added as blocks, since their results never enter this
     conversation, and a provider refuses a tool use without a result.
     """
     called = ", ".join(call.name for call in result.tool_calls)

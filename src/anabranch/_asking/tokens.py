@@ -1,13 +1,13 @@
-"""An estimate of the tokens of a request and its reply, where no provider counts them.
+"""Estimates the tokens of a request and its reply, where no provider counts them.
 
-A feature estimator, whose weights were fitted against the o200k vocabulary. For Latin words, digits
-and punctuation they come from code, prose, JSON and logs: the mean error on held-out chunks is 1 to
-8 %, where the common ``len(text) / 4`` errs by up to 51 %. For other scripts each has tokens per letter,
-the middle of the languages that are written in it, measured in the translations of Django into 39
-languages. On prompts that were not in them, in the twenty most spoken languages, the estimate is 0.70
-(Cantonese) to 1.24 (Tamil) of the count. A picture counts by its size in pixels, as providers charge
-for it, a document by its pages, and a sound by its bytes. :data:`ADMISSION_MARGIN` is laid on top where an estimate decides
-whether something may be sent.
+The text estimator's weights were fitted against the o200k vocabulary. For Latin words, digits and
+punctuation they come from code, prose, JSON and logs. The mean error on held-out chunks is 1 to 8
+%, where the common ``len(text) / 4`` errs by up to 51 %. Each other script has tokens per letter:
+the median of its languages, measured in Django's translations into 39 languages. On other prompts,
+in the twenty most spoken languages, the estimate is 0.70 (Cantonese) to 1.24 (Tamil) times the
+count. An image counts by its size in pixels, as providers charge, a document by its pages, and a
+sound by its bytes. :data:`ADMISSION_MARGIN` is added when an estimate decides whether something may
+be sent.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _MARK = 0xFF
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
-"""JPEG's markers of frames; those between them are of tables, and one is reserved."""
+"""JPEG's markers of frames, without the markers of tables and the reserved one."""
 
 
 def picture_size(head: bytes) -> tuple[int, int] | None:
-    """Return width and height of a PNG, JPEG, GIF or WebP, ``None`` if ``head`` does not say.
+    """Return width and height of a PNG, JPEG, GIF or WebP image, or ``None`` if ``head`` lacks them.
 
     Args:
         head: the file, or its beginning.
@@ -68,7 +68,7 @@ def _pair(
 def _webp(head: bytes) -> tuple[int, int] | None:
     match head[12:16]:
         case b"VP8 " if (pair := _pair(head, 26, 2, "little")) is not None:
-            return pair[0] & 0x3FFF, pair[1] & 0x3FFF  # above are two bits of a scale
+            return pair[0] & 0x3FFF, pair[1] & 0x3FFF  # the upper two bits are a scale
         case b"VP8L" if (pair := _pair(head, 21, 2, "little")) is not None:
             bits = pair[0] | pair[1] << 16
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
@@ -98,14 +98,14 @@ ADMISSION_MARGIN = 1.15
 _PIXELS_PER_TOKEN = 750
 _LONGEST_SIDE = 1568
 _MOST_OF_PICTURE, _LEAST_OF_PICTURE = 1600, 85
-"""Providers scale a picture down to so many tokens, and charge so many for a small one."""
+"""Maximum and minimum tokens of an image: providers scale a large one down, and charge a minimum."""
 _HEAD = 2**20
-"""Characters of base64 in which a picture's size is looked for; what cameras add stands before it."""
+"""Characters of base64 that are searched for an image's size, which follows cameras' metadata."""
 _SOUND_BYTES_PER_TOKEN = 500
-"""16 kB a second, 32 tokens a second."""
+"""A second of sound has 16 kB and 32 tokens."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 _TOKENS_PER_PAGE, _BYTES_PER_PAGE = 2000, 50_000
-"""Providers charge 1,500 to 3,000 tokens for a page; compressed documents do not show how many there are."""
+"""Tokens and bytes of a page: providers charge 1,500 to 3,000 tokens; a compressed PDF hides its pages."""
 _TEXT_BYTES_PER_TOKEN = 4
 
 _FEATURES = re.compile(
@@ -143,7 +143,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def usage_tokens(prompt: int, reply: SampleReply) -> int:
-    """Return what a reply has used: what the provider says, or ``prompt`` and an estimate."""
+    """Return the tokens of a reply: the provider's report, or else ``prompt`` plus an estimate."""
     reported = reply.usage.total_tokens if reply.usage else 0
     return reported or prompt + estimate_tokens(said(reply))
 
@@ -160,7 +160,7 @@ def said(reply: SampleReply) -> str:
 
 
 def prompt_tokens(request: SampleRequest) -> int:
-    """Estimate the tokens of all that is sent."""
+    """Estimate the tokens of a whole request."""
     parts = [request.system_prompt or ""]
     parts += [encodable(tool).model_dump_json() for tool in request.tools or ()]
     return sum(map(estimate_tokens, parts)) + sum(_message_tokens(request.messages))
@@ -184,7 +184,7 @@ def _estimate_message(message: Message) -> int:
 
 
 def _media_tokens(block: Block) -> int:
-    """Return the tokens of a picture, a sound or another file, 0 for all other blocks."""
+    """Return the tokens of an image, a sound or another file; 0 for all other blocks."""
     if isinstance(block, AudioBlock):
         return math.ceil(len(block.data) * 3 / 4 / _SOUND_BYTES_PER_TOKEN)
     if isinstance(block, FileBlock):
@@ -212,7 +212,7 @@ def _page_tokens(pages: int, size: int) -> int:
 
 
 def _reference_tokens(block: FileBlock) -> int:
-    """Return about how many tokens a file takes whose bytes are stored elsewhere."""
+    """Return an estimate of the tokens of a file whose bytes are stored elsewhere."""
     if block.kind == "image":
         return _MOST_OF_PICTURE
     if block.kind == "audio":

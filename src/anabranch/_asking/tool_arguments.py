@@ -1,4 +1,4 @@
-"""The arguments of a tool call as a model has written them: an object, or a text that is none."""
+"""Reads the arguments of a model's tool call: an object, or a text that is not an object."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SHOWN = 500
 
 
 def tool_use(use_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> ToolUseBlock:
-    """Return the call with ``arguments`` as its input, or as ``malformed`` if they are no object.
+    """Return the call with ``arguments`` as its input, or as ``malformed`` if they are not an object.
 
-    Nothing, and ``null``, are no arguments. An object inside a JSON text is read.
+    An absent value and ``null`` mean no arguments. An object inside a JSON text is read.
     """
     if isinstance(arguments, Mapping):
         return ToolUseBlock(id=use_id, name=name, input=dict(arguments))
@@ -26,7 +26,7 @@ def tool_use(use_id: str, name: str, arguments: str | Mapping[str, Any] | None) 
 
 
 def refusal(use: str, malformed: str) -> str:
-    """Return the model's answer to a call of the tool ``use`` with ``malformed`` arguments, which did not run."""
+    """Return the answer to a call of the tool ``use`` with ``malformed`` arguments, which did not run."""
     shown = malformed if len(malformed) <= _SHOWN else f"{malformed[:_SHOWN]}…"
     return (
         f"{use} was not run: its arguments must be one JSON object, and these are not: {shown}"

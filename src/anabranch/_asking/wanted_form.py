@@ -1,7 +1,7 @@
-"""The form that a structured sample wants its answer in: sent as a JSON Schema, read from the reply.
+"""The form of a structured sample's answer: sent as a JSON Schema, read from the reply.
 
-Arguments of a tool are an object, and so is the schema of them. A form whose values are none, such as
-``list[str]``, is the only property of such an object on its way out, and is taken out on its way back.
+The arguments of a tool are an object, and so is their schema. A form of another type, such as
+``list[str]``, is sent as the only property of an object, and read from that property.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class WantedForm:
-    """What an answer is read as.
+    """The type of a structured answer.
 
     Attributes:
-        adapter: the pydantic view of the type.
-        schema: its JSON Schema.
+        adapter: the pydantic adapter of the type.
+        schema: the JSON Schema of the type.
         tool_schema: the JSON Schema of the arguments of a tool that has such an answer.
     """
 
@@ -36,7 +36,7 @@ class WantedForm:
     tool_schema: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Wrap the schema for a tool, unless it is an object's."""
+        """Wrap the schema for a tool, unless it describes an object."""
         tool = self.schema if self._is_object else _wrapped(self.schema)
         object.__setattr__(self, "tool_schema", tool)
 
@@ -45,7 +45,7 @@ class WantedForm:
         return self.schema.get("type") == "object"
 
     def read(self, reply: SampleReply) -> tuple[Any, str | None]:
-        """Return the answer in a reply, and what is wrong with the reply, if anything is."""
+        """Return the answer in a reply, and the problem of the reply, if any."""
         given = [call for call in reply.tool_calls if call.name == SCHEMA_TOOL]
         try:
             if given and given[0].malformed is None:
@@ -63,10 +63,10 @@ class WantedForm:
         return self.adapter.dump_json(encodable(value), by_alias=True).decode()
 
     def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
-        """Return what a tool was given.
+        """Return the answer in a tool's arguments.
 
         Raises:
-            ValidationError: it does not fit.
+            ValidationError: if the arguments do not fit.
         """
         if self._is_object:
             return self.adapter.validate_python(arguments)
@@ -81,10 +81,10 @@ class WantedForm:
             return self.adapter.validate_json(value)  # a list that is written as a text
 
     def _text(self, text: str) -> Any:  # noqa: ANN401 - of any type
-        """Return what a text says, which may be wrapped like arguments.
+        """Return the answer in a text, which may be wrapped like arguments.
 
         Raises:
-            ValidationError: it does not fit.
+            ValidationError: if the text does not fit.
         """
         try:
             return self.adapter.validate_json(text)
@@ -104,7 +104,7 @@ def wanted_form(schema: object) -> WantedForm:
     """Return the form of the type ``schema``.
 
     Raises:
-        TypeError: it is not a type that JSON can have values of.
+        TypeError: if JSON cannot have values of the type.
     """
     try:
         return _cached(schema)

@@ -1,12 +1,12 @@
-"""Models that answer samples: those of providers, and scripted ones.
+"""Models that answer samples: provider models, and scripted models.
 
     open_model("anthropic:claude-sonnet-5-5")    any name that pydantic-ai knows
     open_model("script:replies.json")            a script, for tests, demos and offline use
     open_embedder("openai:text-embedding-3-small")    turns texts into vectors, for the memory
 
-Each is a :class:`StreamingSampler`: its reply can be awaited whole or watched as it arrives. A
-model makes one request for each sample; it runs no tool loop and stores no conversation. Provider
-packages are imported when a provider's model is first opened.
+Each model is a :class:`StreamingSampler`: a caller awaits the whole reply or reads it as it arrives. A
+model makes one request for each sample; it runs no tool loop and stores no conversation. The first use of
+a provider's model imports the provider's package.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCRIPT = "script:"
 def known_models() -> tuple[str, ...]:
     """Return names that :func:`open_model` accepts; none without the extra ``models``.
 
-    Providers have more models, whose names are accepted as well.
+    Providers have further models, whose names :func:`open_model` accepts as well.
     """
     try:
         from pydantic_ai.models import known_model_names  # noqa: PLC0415 - an extra
@@ -60,23 +60,22 @@ def open_model(
     """Return the model called ``name``.
 
     Args:
-        name: ``script:FILE``, or ``provider:model`` (``anthropic:…``, ``openai:…``,
-            ``ollama:…`` and whatever else pydantic-ai knows). Several provider models may be
-            given, separated by commas: the first answers unless a request's
-            ``model_preferences`` hint at another.
-        timeout: seconds that a provider may be silent; ``None`` for the default of its client,
-            some minutes.
-        retries: how often a provider's client repeats a request that was rejected or did not
-            arrive; ``None`` for its default, usually 2.
-        cache: ask the provider to store conversations in its prompt cache, where it does so only
-            on request. Continuations and branches are then cheaper, single requests dearer.
+        name: ``script:FILE``, or ``provider:model`` (``anthropic:…``, ``openai:…``, ``ollama:…``
+            and every other name that pydantic-ai knows). Commas separate several provider models:
+            the first answers unless a request's ``model_preferences`` hint at another.
+        timeout: maximum seconds of silence from the provider; ``None`` for the default of its
+            client, some minutes.
+        retries: how often a provider's client repeats a request that was rejected or lost; ``None``
+            for the client's default, usually 2.
+        cache: ask the provider to store conversations in its prompt cache, if it does so only on
+            request. Continuations and branches then cost less, single requests more.
 
     Raises:
         ModelError: if the name is unknown, the extra ``models`` is not installed, the provider
             lacks its key, or the script cannot be read.
         TypeError: if ``name`` is not a text.
     """
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
         wanted = "the name of a model, for example anthropic:claude-sonnet-5-5"
         raise wrong_kind("open_model()", wanted, name)
     if name.startswith(SCRIPT):
@@ -96,7 +95,7 @@ def open_model(
 
 
 def as_sampler(model: Any) -> StreamingSampler:  # noqa: ANN401 - of an extra, a Model
-    """Return ``model``, a ``Model`` of pydantic-ai that is open already, as one that answers samples.
+    """Return a sampler over ``model``, an open ``Model`` of pydantic-ai.
 
     Raises:
         ModelError: if the extra ``models`` is not installed.

@@ -1,6 +1,6 @@
-"""The adapter for embedding models of providers, over pydantic-ai's.
+"""The adapter for providers' embedding models, over pydantic-ai's.
 
-It needs the extra ``models`` and is imported by ``open_embedder`` alone, because the import takes a
+The module needs the extra ``models``. Only ``open_embedder`` imports it, because the import takes a
 second.
 """
 

@@ -1,7 +1,8 @@
-"""Images, sounds and documents as parts of a provider's request; what a provider does not take is a text.
+"""Converts images, sounds and documents to parts of a provider's request, or to text.
 
-pydantic-ai knows which files a model takes. An address is sent as one only to providers that fetch it
-themselves: for the others, pydantic-ai would fetch it in this process, from wherever a user says.
+pydantic-ai knows the files that a model takes. A URL is sent as a URL only to a provider that
+fetches it itself. For the others, pydantic-ai would fetch it in this process, from any address that
+a user names.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _URLS: Final[Mapping[str, frozenset[str]]] = {
     "groq": _IMAGE_URLS,
     "mistral": _IMAGE_URLS,
 }
-"""Kinds of addresses that each provider fetches, as pydantic-ai's adapters send them."""
+"""Kinds of files whose URLs each provider fetches, as pydantic-ai's adapters send them."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class TakenFiles:
     """The files that a model takes.
 
     Attributes:
-        images: whether it takes images.
-        sounds: whether it takes sounds.
-        documents: types of documents; ``None`` for any.
-        urls: kinds of files, or types, whose addresses its provider fetches.
+        images: whether the model takes images.
+        sounds: whether the model takes sounds.
+        documents: the types of documents that the model takes; ``None`` for any.
+        urls: kinds of files, or types, whose URLs the provider fetches.
     """
 
     images: bool = True
@@ -49,7 +50,7 @@ class TakenFiles:
     urls: frozenset[str] = frozenset()
 
     def has(self, mime_type: str) -> bool:
-        """Return whether files of a type are among them; a text is sent as text."""
+        """Return whether the model takes files of a type; a text file is sent as text."""
         match mime_type.partition("/")[0]:
             case "image":
                 return self.images
@@ -62,7 +63,7 @@ class TakenFiles:
 
 
 ANY: Final = TakenFiles()
-"""A model that takes all files, and fetches no address."""
+"""The files of a model that takes all files, and whose provider fetches no URL."""
 
 
 def taken_files(model: Model[Any]) -> TakenFiles:
@@ -80,7 +81,7 @@ def taken_files(model: Model[Any]) -> TakenFiles:
 def file_part(
     block: Media, taken: TakenFiles = ANY
 ) -> ai.BinaryContent | ai.ImageUrl | ai.DocumentUrl | str:
-    """Return a file as the model takes it; the name of one that the model does not take."""
+    """Return a file in the form that the model takes, or its name if the model does not take it."""
     if isinstance(block, FileBlock):
         return _address(block, taken) or file_line(block)
     data = base64.b64decode(block.data)
@@ -99,7 +100,7 @@ def file_part(
 
 
 def _address(block: FileBlock, taken: TakenFiles) -> ai.ImageUrl | ai.DocumentUrl | None:
-    """Return the part of an address that the provider fetches itself, ``None`` for any other."""
+    """Return the part for a URL that the provider fetches itself, or ``None`` for any other."""
     if block.url is None:
         return None
     if block.kind == "image" and taken.images and "image" in taken.urls:

@@ -1,4 +1,4 @@
-"""Errors of models: a wrong name or script, a missing set-up, a provider that fails."""
+"""Errors of models: a wrong name or script, a missing setup, or a failing provider."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from anabranch.errors import AnabranchError
 
 
 class ModelError(AnabranchError):
-    """A model cannot be opened, cannot be asked this, or (a scripted one) has no reply left.
+    """A model cannot be opened or asked, or a scripted model has no reply left.
 
-    The message is a sentence on what is wrong and a sentence on what to do. It may quote a
-    provider: where a tool's body lets this error escape, servers mask it as a foreign exception.
+    One sentence of the message names the problem, another the remedy. The message may quote a
+    provider, so servers mask this error like a foreign exception if a tool's body lets it escape.
 
     Attributes:
-        refused: whether the model does not take this request; without some block, it may.
-        at: the numbers of the message and of the block in it that the provider names.
+        refused: whether the model refuses this request; it may take the request without some block.
+        at: the numbers of the message and of its block that the provider names.
     """
 
     def __init__(
@@ -25,11 +25,11 @@ class ModelError(AnabranchError):
 
 
 class ProviderError(ModelError):
-    """A provider was asked, and did not reply or did not complete its reply.
+    """A provider was asked, and sent no complete reply.
 
     Attributes:
-        status: the status of its HTTP response, ``None`` without one.
-        retry_after: the seconds after which the provider allows another request, if it said so.
+        status: the status of the HTTP response; ``None`` without one.
+        retry_after: the seconds after which the provider allows another request, if it names them.
         passing: whether the same request may succeed later.
     """
 

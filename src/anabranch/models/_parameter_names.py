@@ -1,7 +1,7 @@
-"""Renames the parameters of a tool that its provider would refuse, at any depth, and back.
+"""Renames parameters of a tool that the provider would refuse, at any depth, and renames them back.
 
-Each name has one other name in the whole schema, so alternatives do not contradict each other. Keys are
-renamed where the schema has such a property: the keys of a mapping are the model's own.
+Each name has one replacement in the whole schema, so that alternatives agree. A key of an argument
+is renamed only if the schema has such a property: the model chooses the keys of a mapping.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ParameterNames:
         allowed: the names that the provider takes.
 
     Attributes:
-        schema: the schema as the provider is sent it; descriptions begin with the tool's own names.
+        schema: the schema for the provider; descriptions begin with the tool's own names.
     """
 
     def __init__(self, schema: Schema, allowed: re.Pattern[str]) -> None:
@@ -37,7 +37,7 @@ class ParameterNames:
         self.schema: Schema = _renamed(schema, self._wire) if self._wire else schema
 
     def sent(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return arguments under the names that the provider is sent."""
+        """Return arguments under the names for the provider."""
         return _Keys(self._unchanged, self._wire).renamed(arguments)
 
     def read(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -56,7 +56,7 @@ def _names_in(schema: object) -> Iterator[str]:
 
 
 def _wire_names(names: Iterable[str], allowed: re.Pattern[str]) -> dict[str, str]:
-    """Return another name for each of ``names`` that is not allowed."""
+    """Return a replacement for each of ``names`` that is not allowed."""
     given = dict.fromkeys(names)
     taken = {name for name in given if allowed.fullmatch(name)}
     made: dict[str, str] = {}
@@ -103,7 +103,7 @@ def _described(own: str, held: object) -> Schema:
 
 
 class _Keys:
-    """Renames the keys of a value by ``names``, where ``schema`` has them as properties."""
+    """Renames the keys of a value by ``names``, if ``schema`` has them as properties."""
 
     def __init__(self, schema: Schema, names: Mapping[str, str]) -> None:
         self._schema = schema

@@ -6,7 +6,7 @@ from anabranch.messages import Usage
 
 
 def price_of(model: str, usage: Usage) -> float | None:
-    """Return the price of a reply in US dollars; ``None`` if none is known, or without the extra ``models``."""
+    """Return the price of a reply in US dollars; ``None`` if unknown, or without the extra ``models``."""
     try:
         from genai_prices import Usage as Priced  # noqa: PLC0415 - an extra
         from genai_prices import calc_price  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""The mapping from pydantic-ai's exceptions to ``ModelError`` and ``ProviderError``.
+"""Maps pydantic-ai's exceptions to ``ModelError`` and ``ProviderError``.
 
-Each kind of exception has a sentence on what happened and one on what to do. The provider's own
-message is quoted, shortened; the exception of its client is the cause.
+For each kind of exception, one sentence names the problem and one the remedy. The message quotes
+the provider, shortened; the exception of the provider's client is the cause.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOST = _Kind(
 _UNREADABLE = _Kind("gave no reply that can be used", "Ask again.", passing=True)
 _REFUSED = _Kind("refused the request", "Asking the same again will not help.")
 TOO_LARGE = 413
-"""The status for a request with too many bytes, as of large images."""
+"""The HTTP status for a request with too many bytes, for example large images."""
 _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestTimeout, _SLOW),
     (ai.ModelTimeoutError, _SLOW),
@@ -52,16 +52,16 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelRequestRejectedError, _REFUSED),
     (ai.ModelAPIError, _UNREADABLE),
 )
-"""The first that matches is used: a subclass comes before its bases."""
+"""The first match counts, so a subclass comes before its bases."""
 
 
 @contextmanager
 def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[None]:
-    """Map the exceptions of a provider's client to ``ProviderError``, misuse to ``ModelError``.
+    """Map the exceptions of a provider's client to ``ProviderError``, and misuse to ``ModelError``.
 
     Args:
         model: the name of the model.
-        messages: the conversation that it is sent.
+        messages: the conversation in the request.
     """
     try:
         yield
@@ -70,14 +70,14 @@ def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[Non
     except ai.UnexpectedModelBehavior as error:
         message = f"{model} {_UNREADABLE.happened}: {_short(error.message)}. {_UNREADABLE.remedy}"
         raise ProviderError(message, passing=_UNREADABLE.passing) from error
-    # The adapter raises the second for what a provider does not have, such as a kind of content.
+    # The adapter raises NotImplementedError if a provider lacks a feature, such as a kind of content.
     except (ai.UserError, NotImplementedError) as error:
         message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
         raise ModelError(message, refused=True) from error
 
 
 def incomplete_reply(model: str) -> ProviderError:
-    """Return the error for a stream that was closed in order, but before the reply was complete."""
+    """Return the error for a stream that was closed regularly before the reply was complete."""
     return ProviderError(f"{model} broke off in the middle of a reply. Ask again.", passing=True)
 
 
@@ -103,7 +103,7 @@ def _as_ours(model: str, error: ai.ModelAPIError, messages: Sequence[Message]) -
 
 
 def _fields(error: ai.ModelAPIError) -> Mapping[str, str]:
-    """Return the message and the parameter in the response's body, in the usual place, or empty."""
+    """Return the message and the parameter in the response's body, from the usual place, or empty."""
     given: object = error.body
     body = cast("Mapping[str, object]", given if isinstance(given, dict) else {})
     inner = body.get("error", body)

@@ -1,9 +1,9 @@
 """The adapter for provider models, over pydantic-ai's ``direct`` interface.
 
-One sample is one request and one reply, awaited whole or streamed; pydantic-ai's ``Agent``, with its
-loops and validation, is not used. Retries are those of the provider's client, for requests that
-were rejected before a reply began. This module needs the extra ``models`` and is imported by
-``open_model`` alone, because the import takes a second.
+One sample is one request and one reply, awaited whole or streamed. pydantic-ai's ``Agent``, with
+its loops and validation, is not used. The provider's client retries requests that were rejected
+before a reply began. The module needs the extra ``models``. Only ``open_model`` imports it, because
+the import takes a second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.models._translation import from_provider, to_provider
 
 OLLAMA = "http://localhost:11434/v1"
 CLOSING = 5.0
-"""Seconds that closing a stream may take."""
+"""Maximum seconds for closing a stream."""
 FORCE = "Answer by calling one of the tools."
 
 
@@ -61,7 +61,7 @@ def _provider(name: str) -> Provider[Any]:
 
 @dataclass(frozen=True)
 class _ProviderRequest:
-    """A request in pydantic-ai's types, and what is needed to read the reply."""
+    """A request in pydantic-ai's types, with the data for reading its reply."""
 
     model: Model[Any]
     messages: list[ai.ModelMessage]
@@ -83,14 +83,15 @@ class ProviderModel:
     """A ``StreamingSampler`` over one or more pydantic-ai models.
 
     Args:
-        model: the default.
-        others: models that a request can prefer: one whose ``model_preferences`` have a hint that
-            is part of a model's name is answered by that model. Other hints are ignored.
-        timeout: seconds that the provider may be silent; ``None`` for the default of its client.
-        retries: how often its client repeats a request that was rejected or did not arrive,
-            waiting longer each time; ``None`` for its default, usually 2.
-        cache: ask the provider to store tools, system prompt and messages in its prompt cache.
-            Providers that always do so are not affected.
+        model: the default model.
+        others: models that a request can prefer: a hint in ``model_preferences`` that is part of a
+            model's name chooses that model. Other hints are ignored.
+        timeout: maximum seconds of silence from the provider; ``None`` for the default of its
+            client.
+        retries: how often the client repeats a rejected or lost request, waiting longer each time;
+            ``None`` for the client's default, usually 2.
+        cache: ask the provider to store tools, system prompt and messages in its prompt cache. A
+            provider that always does so is not affected.
     """
 
     def __init__(
@@ -111,20 +112,20 @@ class ProviderModel:
 
     @property
     def most_tools(self) -> int | None:
-        """The number of tools that a request can have, whichever model answers; ``None`` for any."""
+        """Maximum tools of a request, whichever model answers; ``None`` for no limit."""
         limits = [most_tools(model.system) for model in self._models]
         return min((each for each in limits if each is not None), default=None)
 
     def takes(self, mime_type: str) -> bool:
-        """Return whether each of the models takes files of this type; others are named in text."""
+        """Return whether all models take files of this type; a file of another type is named in text."""
         return all(taken_files(model).has(mime_type) for model in self._models)
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Make one request to the provider and return its reply.
 
         Raises:
-            ModelError: if the conversation has something that no provider accepts, or
-                (``ProviderError``) the provider did not answer.
+            ModelError: if the conversation has content that no provider accepts.
+            ProviderError: if the provider did not answer.
         """
         asked = self._prepared(request)
         with mapped_errors(asked.name, asked.asked.messages):
@@ -141,7 +142,8 @@ class ProviderModel:
         """Make one request to the provider and stream its reply.
 
         Raises:
-            ModelError: as ``sample``; ``ProviderError`` also during the iteration.
+            ModelError: if the conversation has content that no provider accepts.
+            ProviderError: if the provider failed; also during the iteration.
         """
         asked = self._prepared(request)
         opening = model_request_stream(
@@ -152,16 +154,16 @@ class ProviderModel:
         )
         with mapped_errors(asked.name, asked.asked.messages):
             response = await opening.__aenter__()
-        # Not one `async with`: exceptions of the caller's own code are not the provider's.
+        # Not one `async with`: an exception of the caller's code is not the provider's.
         try:
             yield _ProviderStream(asked, response)
         finally:
-            # Shielded: a stream that stays open under cancellation goes on, and costs tokens.
+            # Shielded: a stream that stays open after a cancellation still costs tokens.
             with anyio.move_on_after(CLOSING, shield=True):
                 await opening.__aexit__(None, None, None)
 
     def _prepared(self, request: SampleRequest) -> _ProviderRequest:
-        request = encodable(request)  # a file name that a tool has read, a line typed in Latin-1
+        request = encodable(request)  # for example a file name that a tool has read
         model = self._preferred(request)
         if request.tool_choice == "required" and not _can_be_forced(model):
             request = _unforced(request)
@@ -178,7 +180,7 @@ class ProviderModel:
         if tools and request.tool_choice is not None:
             settings["tool_choice"] = request.tool_choice
         if self._cache and (tools or len(request.messages) > 1):
-            # Writing to the cache has a price, which a single question does not earn back.
+            # Writing to the cache has a price, which a single question does not recover.
             settings["cache"] = True
         return _ProviderRequest(
             model=model,
@@ -238,8 +240,8 @@ def _text_of(event: ai.ModelResponseStreamEvent) -> str:
 def _is_incomplete(response: StreamedResponse) -> bool:
     """Return whether a stream ended before the reply was complete.
 
-    A connection can be closed in order in the middle of a reply, by a proxy for instance; there is
-    no finish reason then. Models without a connection never give one.
+    A proxy, for example, can close a connection regularly in the middle of a reply; then there is
+    no finish reason. Models without a connection never give one.
     """
     reason = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     return response.state == "incomplete" or (response.provider_url is not None and not reason)
@@ -266,7 +268,7 @@ def _hints(request: SampleRequest) -> Iterator[str]:
 
 
 def _can_be_forced(model: Model[Any]) -> bool:
-    """Return whether the model accepts a forced tool choice; some of the newest reject such requests."""
+    """Return whether the model accepts a forced tool choice; some new models reject such requests."""
     profile = model.profile
     return profile.get("supports_forced_tool_choice", True) and (
         profile.get("supports_forced_tool_choice_with_thinking", True)
@@ -275,9 +277,9 @@ def _can_be_forced(model: Model[Any]) -> bool:
 
 
 def _unforced(request: SampleRequest) -> SampleRequest:
-    """Return the request with an instruction instead of the forced choice.
+    """Return the request with an instruction in place of the forced choice.
 
-    A reply without a tool call is possible then; the caller checks it in any case.
+    The model may then reply without a tool call; the caller checks the reply in any case.
     """
     system = f"{request.system_prompt}\n\n{FORCE}" if request.system_prompt else FORCE
     return request.model_copy(update={"tool_choice": "auto", "system_prompt": system})

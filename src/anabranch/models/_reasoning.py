@@ -1,8 +1,8 @@
-"""Reasoning that a provider wants back with the results of the tools which the reply calls.
+"""Reasoning that a provider needs back with the results of the tools that the reply calls.
 
-Providers sign or encrypt what a model thought, and some refuse a tool's result without it: Anthropic its
-thinking blocks, OpenAI its reasoning items, Google the signature of a call. The reasoning is stored with
-the block that follows it. Only the adapter of the same provider reads it.
+Providers sign or encrypt a model's thinking, and some refuse a tool's result without it: Anthropic
+its thinking blocks, OpenAI its reasoning items, Google the signature of a call. The reasoning is
+stored with the block that follows it. Only the adapter of the same provider reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Data:
     Attributes:
         thinking: the parts before the block.
         id: the provider's id of the block itself.
-        details: the provider's other data of the block, such as a signature.
+        details: other data of the provider about the block, such as a signature.
     """
 
     thinking: list[ai.ThinkingPart] = field(default_factory=list[ai.ThinkingPart])
@@ -38,9 +38,10 @@ _DATA: TypeAdapter[_Data] = TypeAdapter(_Data)
 def without_thinking(
     parts: Sequence[ai.ModelResponsePart],
 ) -> Iterator[tuple[ai.ModelResponsePart, Reasoning | None]]:
-    """Yield the parts of a reply without its thinking, each with the reasoning that is stored with it.
+    """Yield the parts of a reply without its thinking, each with the reasoning to store with it.
 
-    A reply that calls no tools has none: it ends the turn, within which providers want it back.
+    A reply without tool calls has no reasoning: it ends the turn, and providers need reasoning only
+    within a turn.
     """
     is_wanted = _is_wanted(parts)
     thinking: list[ai.ThinkingPart] = []
@@ -61,7 +62,7 @@ def _is_wanted(parts: Sequence[ai.ModelResponsePart]) -> bool:
 
 
 def _can_hold(part: ai.ModelResponsePart) -> bool:
-    """Return whether the block of ``part`` stays in the conversation: blank texts do not."""
+    """Return whether the block of ``part`` stays in the conversation; a blank text does not."""
     return isinstance(part, ai.ToolCallPart) or (
         isinstance(part, ai.TextPart) and bool(part.content.strip())
     )
@@ -79,13 +80,13 @@ def _reasoning(part: ai.ModelResponsePart, thinking: Sequence[ai.ThinkingPart]) 
 def with_reasoning(
     part: ai.TextPart | ai.ToolCallPart, reasoning: Reasoning | None, provider: str
 ) -> Iterator[ai.ModelResponsePart]:
-    """Yield ``part`` after its reasoning, where that is of ``provider``."""
+    """Yield ``part`` after its reasoning, if the reasoning is from ``provider``."""
     if reasoning is None or reasoning.provider != provider:
         yield part
         return
     try:
         data = _DATA.validate_python(reasoning.data)
-    except ValidationError:  # in a file that was loaded, it may be anything
+    except ValidationError:  # a loaded file may have any data
         yield part
         return
     yield from data.thinking

@@ -1,8 +1,8 @@
 """Finds the block of a conversation that a provider's refusal names.
 
-Providers number the items of the request that they were sent: its list of messages, and the blocks in
-each. That list is the adapter's, not ours. So the item is looked up in the request itself, and the block
-is the one whose content the item has.
+A provider numbers the items of its request: its list of messages, and the blocks in each. That list
+is the adapter's, not ours. So this module looks the item up in the request, and then finds the
+block with the same content.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STEP: Final = re.compile(r"\w+")
 def refused_place(
     error: BaseException, said: Sequence[str], messages: Sequence[Message]
 ) -> tuple[int, ...] | None:
-    """Return the place in ``messages`` that an error of a provider's client names, if it names one.
+    """Return the place in ``messages`` that an error of a provider's client names, or ``None``.
 
     Args:
         error: the client's error, which has the request.
@@ -46,7 +46,7 @@ def refused_place(
 
 
 def _body(error: BaseException) -> object:
-    """Return the JSON of the request, ``None`` if the client does not tell it."""
+    """Return the JSON of the request, or ``None`` if the client does not give it."""
     try:
         content = getattr(getattr(error, "request", None), "content", b"")
         return json.loads(content) if isinstance(content, bytes) else None
@@ -55,7 +55,7 @@ def _body(error: BaseException) -> object:
 
 
 def _items(body: object, steps: Sequence[str]) -> list[object]:
-    """Return the members of lists on the way along ``steps``, the inner ones last."""
+    """Return the members of lists along ``steps``, the innermost last."""
     items: list[object] = []
     found = body
     for step in steps:
@@ -72,7 +72,7 @@ def _items(body: object, steps: Sequence[str]) -> list[object]:
 
 
 def _places(item: object, messages: Sequence[Message]) -> list[tuple[int, ...]]:
-    """Return the places of the images, else of the reasoning, else of the texts that ``item`` has."""
+    """Return the places of the item's images, else of its reasoning, else of its texts."""
     texts = [*_texts(item)]
     whole, joined = set(texts), "\n".join(texts)
     media: list[tuple[int, ...]] = []

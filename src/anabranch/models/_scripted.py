@@ -1,7 +1,8 @@
 """A model that takes its replies from a script, for tests, demos and offline use.
 
-It is deterministic: the same requests in the same order get the same replies, with the same ids of
-tool calls. A reply ends at a stop sequence; the other parameters of a request are ignored.
+The model is deterministic: the same requests in the same order get the same replies, with the same
+ids of tool calls. A reply ends at a stop sequence; the model ignores the other parameters of a
+request.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Reply(_Entry):
 
     Attributes:
         text: the text of the reply.
-        tool_calls: the tool calls that it asks for.
-        when: use the reply for the first request whose last message contains this text; without
-            it replies are used in order.
+        tool_calls: the tool calls of the reply.
+        when: use the reply for the first request whose last message contains this text; replies
+            without ``when`` are used in order.
         repeat: use the reply for all such requests instead of one.
     """
 
@@ -129,7 +130,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: SampleRequest) -> AsyncGenerator[SampleStream]:
-        """Stream the next matching reply, a word at a time. It is used up even if left early.
+        """Stream the next matching reply, a word at a time. An early exit uses the reply up.
 
         Raises:
             ModelError: if no reply is left for this request.
@@ -138,9 +139,9 @@ class ScriptedModel:
         yield ReplyInPieces(reply, _WORD.findall(reply.text))
 
     def _take(self, last: str) -> Reply:
-        """Remove the reply to the message ``last`` from the script, unless it repeats.
+        """Remove the reply to the message ``last`` from the script, unless it repeats, and return it.
 
-        A reply whose ``when`` matches goes before those without one.
+        A reply whose ``when`` matches comes before replies without ``when``.
         """
         matching = (reply for reply in self._left if reply.when is not None and reply.when in last)
         in_order = (reply for reply in self._left if reply.when is None)
@@ -152,7 +153,7 @@ class ScriptedModel:
                 f" {shown!r}. Add a reply to the script."
             )
         if not reply.repeat:
-            # By identity: a script may have two equal replies.
+            # Compare identities: a script may have two equal replies.
             self._left = [left for left in self._left if left is not reply]
         return reply
 
@@ -172,7 +173,7 @@ def _checked(replies: list[Any], name: str) -> tuple[Reply, ...]:
 
 
 def _text_with_results(message: Message) -> str:
-    """Return the text of a message, that of its tool results included."""
+    """Return the text of a message and of its tool results."""
     blocks: list[Block] = []
     for block in message.content:
         blocks.extend(block.content if isinstance(block, ToolResultBlock) else (block,))
@@ -180,7 +181,7 @@ def _text_with_results(message: Message) -> str:
 
 
 def _fresh_ids(request: SampleRequest) -> Iterator[str]:
-    """Yield ``call_1``, ``call_2`` and so on, without the ids that the conversation has."""
+    """Yield ``call_1``, ``call_2`` and so on, except the ids that the conversation already has."""
     used = {
         block.id
         for message in request.messages

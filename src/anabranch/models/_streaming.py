@@ -6,8 +6,8 @@
     stream.reply
 
 Entering the stream sends the request, iterating yields the text as it arrives, and leaving closes
-the provider's stream. ``reply`` has what was received so far at any time, so an interrupted turn
-can store it. Providers decide how the text is divided.
+the provider's stream. At any time, ``reply`` has the part received so far, so that an interrupted turn
+can store it. Providers decide how to divide the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, Too
 
 
 def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:
-    """Return ``reply`` without what follows the first of the stop sequences of ``request``."""
+    """Return ``reply``, cut at the first of the stop sequences of ``request``."""
     stops = request.stop_sequences or ()
     for index, block in enumerate(reply.content):
         text = block.text if isinstance(block, TextBlock) else ""
@@ -34,7 +34,7 @@ def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:
 
 
 INTERRUPTED = "interrupted"
-"""The stop reason of a reply that was not received whole."""
+"""The stop reason of a reply that was received in part."""
 
 
 class SampleStream(Protocol):
@@ -44,17 +44,17 @@ class SampleStream(Protocol):
         """Iterate over the text as it arrives, in pieces that are not empty.
 
         Raises:
-            ModelError: if the provider failed; ``reply`` has what was received before.
+            ModelError: if the provider failed; ``reply`` has the part received before.
         """
         ...
 
     @property
     def reply(self) -> SampleReply:
-        """What has been received.
+        """The part of the reply that has been received.
 
-        After the iteration has ended, this is what ``sample`` would have returned. Before that,
-        or if the stream was left early or failed, the stop reason is ``interrupted`` and there are
-        no tool calls: a partial one can look like a whole one.
+        After the iteration has ended, this is the result of ``sample``. Before that, or after an
+        early exit or a failure, the stop reason is ``interrupted`` and there are no tool calls: a
+        partial call can look complete.
         """
         ...
 
@@ -77,7 +77,7 @@ def as_streaming(sampler: Sampler) -> StreamingSampler:
 
 
 def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
-    """Return ``reply`` as it is if only ``content`` of it was received."""
+    """Return ``reply`` cut to the ``content`` that arrived, marked as interrupted."""
     received = tuple(block for block in content if not isinstance(block, ToolUseBlock))
     return reply.model_copy(
         update={"content": received or (TextBlock(text=""),), "stop_reason": INTERRUPTED}
@@ -85,11 +85,11 @@ def interrupted(reply: SampleReply, content: Iterable[Block]) -> SampleReply:
 
 
 class ReplyInPieces:
-    """A :class:`SampleStream` of a reply that is already there.
+    """A :class:`SampleStream` of a complete reply.
 
     Args:
         reply: the whole reply.
-        pieces: its text in pieces.
+        pieces: the text of the reply, in pieces.
     """
 
     def __init__(self, reply: SampleReply, pieces: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ class ReplyInPieces:
         self._ended = False
 
     def __aiter__(self) -> ReplyInPieces:
-        """Return itself: the reply can be iterated over once."""
+        """Return this stream, which can be iterated over once."""
         return self
 
     async def __anext__(self) -> str:
@@ -115,7 +115,7 @@ class ReplyInPieces:
 
     @property
     def reply(self) -> SampleReply:
-        """See :class:`SampleStream`. The usage is that of the whole reply, which was charged."""
+        """See :class:`SampleStream`. The usage is for the whole reply, which was charged."""
         if self._ended:
             return self._whole
         return interrupted(self._whole, [TextBlock(text=self._yielded)])

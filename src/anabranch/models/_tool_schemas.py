@@ -1,9 +1,9 @@
-"""Folds the schemas of tools into those that every provider takes.
+"""Folds the schemas of tools into schemas that every provider takes.
 
-Providers refuse a whole request for one schema with ``oneOf``, ``anyOf`` or ``allOf`` at its top, with
-a list without ``items``, or in an older dialect. The folded schema takes the objects that the schema of
-the tool takes, and possibly more: the tool checks its arguments. A property that only one alternative
-has is described as it is there.
+A provider refuses a whole request for one schema with ``oneOf``, ``anyOf`` or ``allOf`` at its top,
+with a list without ``items``, or in an older dialect. The folded schema accepts every object that
+the tool's schema accepts, and possibly more, since the tool checks its arguments. A property of a
+single alternative has the description of that alternative.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LISTS: Final = {"allOf", "anyOf", "oneOf", "prefixItems"}
 _MAPPINGS: Final = {"$defs", "dependentSchemas", "patternProperties", "properties"}
 _DROPPED: Final = {"$id", "$schema", "definitions"}
 _TOP: Final = {"additionalProperties", "description", "properties", "required", "title", "type"}
-"""Keywords of a folded schema. Of the others at the top, providers refuse some and use none."""
+"""Keywords of a folded schema. Providers refuse or ignore all other keywords at the top."""
 
 
 def folded(schema: Mapping[str, Any]) -> tuple[Schema, str]:
-    """Return ``schema`` as providers take it, and a sentence on what that cannot say, or none.
+    """Return a schema that providers take, and a sentence on the rules that it cannot express, or "".
 
     Raises:
         UnusableSchemaError: if ``schema`` is no JSON Schema, or no object fits it.
@@ -69,7 +69,7 @@ def mapped(schema: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def without_recursion(schema: Schema) -> Schema:
-    """Return ``schema`` with definitions that refer to none: any value fits there."""
+    """Return ``schema`` with definitions that refer to no definition: any value fits in their place."""
     definitions = _mapping(schema.get("$defs", {}))
     return schema | {"$defs": {name: _cut(each) for name, each in definitions.items()}}
 
@@ -86,7 +86,7 @@ class _Modern:
     """Reads any dialect as JSON Schema 2020-12, with references to definitions alone.
 
     Attributes:
-        hoisted: the schemas to which references elsewhere lead, as definitions.
+        hoisted: the targets of references outside of definitions, as definitions.
     """
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class _Modern:
         return {key: value}
 
     def _reference(self, ref: str) -> Schema:
-        """Return a reference to a definition; nothing for one that leads nowhere: any value fits."""
+        """Return a reference to a definition, or an empty schema if the target is missing."""
         place = [unquote(part).replace("~1", "/").replace("~0", "~") for part in ref.split("/")]
         found: Any = self._whole
         for part in place[1:]:
@@ -174,7 +174,7 @@ class _Fold:
         return empty | made, " ".join(self._choices)
 
     def _object(self, schema: object, seen: frozenset[str]) -> Schema | None:
-        """Return the object that ``schema`` describes, ``None`` if that is something else."""
+        """Return the object that ``schema`` describes, or ``None`` if it describes none."""
         if isinstance(schema, bool):
             return {} if schema else None
         given = _mapping(schema)
@@ -183,7 +183,7 @@ class _Fold:
         made: Schema = {key: value for key, value in given.items() if key in _TOP}
         if "type" in made:
             made["type"] = "object"
-        if given.get("patternProperties"):  # whose names could not be told from additional ones
+        if given.get("patternProperties"):  # indistinguishable from additional properties
             made.pop("additionalProperties", None)
         for alternatives in self._alternatives(given, seen):
             inner = seen | {str(given.get("$ref"))}
@@ -198,7 +198,7 @@ class _Fold:
     def _alternatives(
         self, schema: Mapping[str, Any], seen: frozenset[str]
     ) -> Iterator[Sequence[object]]:
-        """Yield the lists of schemas of each of which an object fits one."""
+        """Yield lists of schemas; an object fits one schema of each list."""
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref not in seen:
             yield [self._definitions.get(ref.rpartition("/")[2], True)]
@@ -213,7 +213,7 @@ class _Fold:
 
 
 def _both(one: Schema, other: Schema) -> Schema:
-    """Return the schema of objects that fit both; it takes a property that only one of them has."""
+    """Return the schema of objects that fit both; it includes properties that only one of them has."""
     made = one | {key: value for key, value in other.items() if key not in one}
     if properties := {**other.get("properties", {}), **one.get("properties", {})}:
         for name in one.get("properties", {}).keys() & other.get("properties", {}).keys():
@@ -266,7 +266,7 @@ def _any_of(schemas: Sequence[Any]) -> Any:  # noqa: ANN401 - an object or a boo
 
 
 def _choice(parts: Sequence[Schema]) -> Iterable[str]:
-    """Yield a sentence on which arguments go together, if the alternatives need different ones."""
+    """Yield a sentence on the arguments that belong together, if alternatives require different ones."""
     needed = list(dict.fromkeys(tuple(part.get("required", ())) for part in parts))
     if len(needed) > 1:
         listed = [" and ".join(names) or "none of these" for names in needed]
@@ -282,7 +282,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     """Return ``value`` as a mapping.
 
     Raises:
-        UnusableSchemaError: it is none.
+        UnusableSchemaError: if ``value`` is not a mapping.
     """
     if not isinstance(value, Mapping):
         raise UnusableSchemaError(f"it has {str(value)[:40]!r} in the place of a schema")

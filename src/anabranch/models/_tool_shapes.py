@@ -1,7 +1,7 @@
 """Shapes names and schemas of tools for their provider, and reads the names in its replies.
 
-A provider refuses every request of a conversation for one tool that it does not take. So a tool that
-cannot be shaped is left out, with a warning in the log; the others work.
+For one tool that it does not take, a provider refuses every request of a conversation. So a tool
+that cannot be shaped is left out, with a warning in the log, and the other tools work.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ logger: Final = logging.getLogger("anabranch.models")
 
 @dataclass(frozen=True)
 class _Rules:
-    """What a provider takes.
+    """The tools that a provider takes.
 
     Attributes:
-        tool_name: the names of tools; all of them have passed :func:`wire_name` before.
-        parameter: the names of properties. Anthropic checks those at the top of a schema, others all.
-        most_tools: the number of tools in a request, ``None`` if there is no limit.
+        tool_name: the names of tools; all have passed :func:`wire_name` before.
+        parameter: the names of properties. Anthropic checks the properties at the top of a schema,
+            other providers check all.
+        most_tools: the maximum tools in a request; ``None`` for no limit.
     """
 
     tool_name: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -52,7 +53,7 @@ _OPENAI: Final = _Rules()
 # "Invalid function name. Must start with a letter or an underscore" (gemini-cli#2966); "At most 512
 # function declarations can be specified" (gemini-cli#19083).
 _GOOGLE: Final = _Rules(tool_name=re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), most_tools=512)
-# Models that run on the user's machine have no limit but their context.
+# A model on the user's machine is limited by its context alone.
 _LOCAL: Final = _Rules(most_tools=None)
 _PROVIDERS: Final[Mapping[str, _Rules]] = {
     "anthropic": _ANTHROPIC,
@@ -71,7 +72,7 @@ def _rules_of(provider: str) -> _Rules:
 
 
 def most_tools(provider: str) -> int | None:
-    """Return the number of tools that a request to ``provider`` can have, ``None`` for any."""
+    """Return the maximum tools in a request to ``provider``, or ``None`` for no limit."""
     return _rules_of(provider).most_tools
 
 
@@ -83,7 +84,7 @@ class _Shaped:
 
 @dataclass(frozen=True)
 class ToolShapes:
-    """The tools of a request as their provider takes them.
+    """The tools of a request in the form that their provider takes.
 
     Attributes:
         definitions: the tools that can be sent.
@@ -95,18 +96,18 @@ class ToolShapes:
     _rules: _Rules = _OPENAI
 
     def name(self, own: str) -> str:
-        """Return the name under which the provider is sent the tool ``own``."""
+        """Return the name for the tool ``own`` in requests to the provider."""
         return _tool_name(own, self._rules)
 
     def sent(self, own: str, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return arguments of an earlier call under the names that the provider is sent."""
+        """Return the arguments of an earlier call under the names for the provider."""
         shape = self._by_name.get(self.name(own))
         return shape.parameters.sent(arguments) if shape else dict(arguments)
 
     def read(
         self, sent: str, arguments: Mapping[str, JsonValue]
     ) -> tuple[str, dict[str, JsonValue]]:
-        """Return the tool's own name and its arguments under their own names, of a reply."""
+        """Return the tool's own name, and the arguments under their own names, for a call in a reply."""
         shape = self._by_name.get(sent)
         own = shape.parameters.read(arguments) if shape else dict(arguments)
         return self._own_names.get(sent, sent), own
@@ -117,12 +118,12 @@ def shaped(
     provider: str = "",
     transformer: type[JsonSchemaTransformer] | None = None,
 ) -> ToolShapes:
-    """Return ``tools`` as ``provider`` takes them; those that cannot be sent are left out.
+    """Return ``tools`` in the form that ``provider`` takes, without those that cannot be sent.
 
     Args:
         tools: the tools.
         provider: pydantic-ai's name of the provider.
-        transformer: what pydantic-ai will do with each schema.
+        transformer: the change that pydantic-ai will make to each schema.
     """
     by_name: dict[str, _Shaped] = {}
     own_names: dict[str, str] = {}
@@ -144,14 +145,16 @@ def _shaped(
     provider: str,
     transformer: type[JsonSchemaTransformer] | None,
 ) -> _Shaped | None:
-    """Return a tool as ``provider`` takes it, ``None`` after a warning if it cannot be sent."""
+    """Return a tool in the form that ``provider`` takes, or ``None`` after a warning."""
     rules = _rules_of(provider)
     try:
         made, choices = folded(from_json(schema))
         parameters = ParameterNames(made, rules.parameter)
         made = parameters.schema
         if transformer is not None and "$ref" in transformer(made, strict=None).walk():
-            made = without_recursion(made)  # an inlining one would put a reference at the top
+            made = without_recursion(
+                made
+            )  # a transformer that inlines would put a reference at the top
     except (UnusableSchemaError, UserError) as error:
         logger.warning("the tool %r is left out: no provider takes its schema: %s", name, error)
         return None

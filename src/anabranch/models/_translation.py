@@ -1,8 +1,8 @@
-"""The translation of messages to pydantic-ai's types, and of its replies back.
+"""Translates messages to pydantic-ai's types, and replies back.
 
-Harmless content that a provider would reject is corrected here: blank texts are left out, tool
-results are put before the user's other content, and names and ids get characters that every
-provider accepts; replies have the tools' own names again. A model's thinking is dropped: it is not
+The translation corrects harmless content that a provider would reject. It leaves out blank texts,
+puts tool results before the user's other content, and gives names and ids characters that every
+provider accepts. Replies have the tools' own names again. A model's thinking is dropped: it is not
 part of the reply, and no protocol here can carry it.
 """
 
@@ -37,7 +37,7 @@ from anabranch.models._tool_shapes import ToolShapes, shaped
 from anabranch.tree import wire_name, with_reasoning_of_open_turn
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
-"""MCP's stop reasons for pydantic-ai's; others, such as ``content_filter``, are not changed."""
+"""MCP's stop reasons, by pydantic-ai's; others, such as ``content_filter``, stay."""
 
 
 def to_provider(
@@ -50,12 +50,13 @@ def to_provider(
 
     Args:
         request: the conversation.
-        shapes: its tools as the provider takes them, where they are known already.
-        taken: files that the model takes; others are named in text.
-        provider: pydantic-ai's name of the provider, to which its own reasoning goes back.
+        shapes: the tools in the provider's form, if known already.
+        taken: the files that the model takes; other files are named in text.
+        provider: pydantic-ai's name of the provider, which gets only its own reasoning back.
 
     Raises:
-        ModelError: if a tool result without its tool use, or a block in the wrong role's message.
+        ModelError: if a tool result lacks its tool use, or a block is in a message of the wrong
+            role.
     """
     shapes = shapes or shaped(request.tools or ())
     names: dict[str, str] = {}
@@ -76,7 +77,7 @@ def to_provider(
 
 
 def _not_blank(message: Message) -> Sequence[Block]:
-    """Return the blocks without blank texts, at least one: providers reject blank and none."""
+    """Return the blocks without blank texts, at least one: providers reject blank and empty content."""
     blocks = [b for b in message.content if not isinstance(b, TextBlock) or b.text.strip()]
     return blocks or [TextBlock(text=NOTHING)]
 
@@ -167,8 +168,8 @@ def from_provider(
 
     Args:
         response: the reply.
-        model: the model's name, where the reply does not have it.
-        shapes: the tools of the request, as the provider was sent them.
+        model: the model's name, if the reply does not have it.
+        shapes: the tools of the request in the provider's form.
     """
     content = [
         block
@@ -193,7 +194,7 @@ def from_provider(
         content=tuple(content) or (TextBlock(text=""),),
         model=response.model_name or model,
         stop_reason=stopped,
-        # pydantic-ai has all zeros where the provider reported no usage.
+        # pydantic-ai reports zeros if the provider reported no usage.
         usage=used if used.total_tokens else None,
     )
 

@@ -242,9 +242,10 @@ docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
 .PHONY: api
-api: ## write docs/api.md and the schemas of sagas, after a change that is meant
+api: ## write docs/api.md, docs/commands.md and the schemas of sagas, after a change that is meant
 api: $(DEV) $(PACKAGE)
 	$(BIN)/python -m tests.api.surface
+	$(BIN)/python -m tests.api.commands
 	$(BIN)/python -m tests.api.saga_schema
 
 .PHONY: bench

@@ -208,7 +208,16 @@ def _plain(step_id: str, value: object) -> JsonValue:
                 raise SerializationError(step_id, "dict", f"its key {key!r} is not a text")
             made[key] = _plain(step_id, item)
         return made
-    raise SerializationError(step_id, kind.__name__)
+    raise SerializationError(step_id, kind.__name__, _hint(kind))
+
+
+def _hint(kind: type[Any]) -> str:
+    """Return the annotation that would carry values of ``kind``; nothing if none does."""
+    try:
+        TypeAdapter(kind)
+    except (PydanticUserError, TypeError):
+        return ""
+    return f"it needs the return annotation {kind.__name__}"
 
 
 def _first_line(problem: Exception) -> str:

@@ -39,16 +39,23 @@ async def endless(_: BranchContext, depth: int) -> list[Any]:
     return outermost
 
 
+@tool
+async def unmeasured(_: BranchContext) -> dict[str, float]:
+    """Return a number that JSON lacks."""
+    return {"mean": float("nan")}
+
+
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("wrong", {}, "does not fit its output schema: row: Input should be a valid integer"),
     ("endless", {"depth": 300}, "is nested too deeply"),
     ("endless", {"depth": 5_000}, "is nested too deeply"),
     ("endless", {"depth": 0}, "refers to itself"),
+    ("unmeasured", {}, "cannot be JSON: NaN and Infinity are no numbers of JSON"),
 ]
 
 
 def server() -> MCPServer[Any]:
-    return create_server("unfit", [wrong, endless])
+    return create_server("unfit", [wrong, endless, unmeasured])
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
@@ -75,7 +82,7 @@ async def test_so_does_the_caller_of_a_fastmcp_server(
 ) -> None:
     """FastMCP itself does not compare a result with its schema."""
     host = FastMCP("unfit")
-    for each in (wrong, endless):
+    for each in (wrong, endless, unmeasured):
         host.add_tool(as_fastmcp_tool(each))
     async with FastClient(host) as client:
         result = await client.call_tool(name, arguments, raise_on_error=False)

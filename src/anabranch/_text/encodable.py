@@ -6,6 +6,7 @@ it stays as it is; it is changed only on its way out.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -13,10 +14,11 @@ T = TypeVar("T")
 
 
 def encodable(value: T) -> T:
-    r"""Return ``value`` with every lone surrogate in its texts escaped, as ``\udce9``.
+    r"""Return ``value`` with each lone surrogate in its texts escaped, as ``\udce9``, and other bytes as base64.
 
-    ``value`` is JSON, a model or a dataclass; a file name that is not UTF-8 has such characters,
-    and UTF-8, which every wire speaks, does not. What is encodable is returned as it is.
+    ``value`` is JSON, a model or a dataclass. A file name that is not UTF-8 has lone surrogates, and
+    UTF-8, which every wire speaks, has none. Bytes that are UTF-8 are text; all others become base64. An
+    encodable value is returned unchanged.
     """
     # A command that only prints its help loads no pydantic.
     from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415
@@ -34,6 +36,8 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
     made: Any = value
     if isinstance(value, str):
         made = value.encode("utf-8", "backslashreplace").decode()
+    elif isinstance(value, bytes | bytearray):
+        made = _text_of(bytes(value))
     elif isinstance(value, dict):
         items = cast("Any", value).items()
         made = {_escaped(key): _escaped(item) for key, item in items}
@@ -45,3 +49,10 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - as encodable
         shown = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         made = replace(value, **{name: _escaped(item) for name, item in shown.items()})
     return made
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode()

@@ -215,6 +215,8 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
         raise FailedError(text)
     if result.structured_content is not None:
         return _unwrapped(result.structured_content, tool)
+    if not result.content:
+        return None
     if _is_wrapped(tool):
         return text  # the result of a saga: a text comes without its structured content
     if len(texts) < len(result.content):

@@ -91,6 +91,10 @@ class _FormSchema(GenerateJsonSchema):
     def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
         return {}  # refused by _problem, with the name of the field
 
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        variants = super().decimal_schema(schema)["anyOf"]  # a number, or a text
+        return next(each for each in variants if each["type"] == "number")
+
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
@@ -98,6 +102,8 @@ class _FormSchema(GenerateJsonSchema):
         rendered = super().default_schema(schema)
         if rendered.get("default") is None:
             rendered.pop("default", None)
+        elif rendered.get("type") == "number":  # the default of a decimal is written as a text
+            rendered["default"] = float(rendered["default"])
         return rendered
 
 

@@ -43,6 +43,7 @@ def field_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
         (Annotated[str, Field(min_length=1, max_length=9)], {"type": "string", "minLength": 1, "maxLength": 9}),
         (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
         (float, {"type": "number"}),
+        (Decimal, {"type": "number"}),
         (bool, {"type": "boolean"}),
         (date, {"type": "string", "format": "date"}),
         (datetime, {"type": "string", "format": "date-time"}),
@@ -113,6 +114,11 @@ def test_a_form_shows_choices_with_titles(type_: Any, schema: dict[str, Any]) ->
     assert field_of(Annotated[type_, WithJsonSchema(schema)]) == schema
 
 
+def test_a_form_shows_the_default_of_a_decimal_as_a_number() -> None:
+    shown = field_of(Annotated[Decimal, Field(ge=0)], Decimal("1.5"))
+    assert shown == {"type": "number", "minimum": 0, "default": 1.5}
+
+
 def test_an_optional_field_is_one_that_is_not_required() -> None:
     """Chosen: MCP forms know no null."""
 
@@ -143,7 +149,6 @@ def test_an_optional_field_is_one_that_is_not_required() -> None:
         (tuple[int, int], "list of something other than enum values"),
         (int | str, "renders as anyOf"),
         (Any, "renders as anything"),
-        (Decimal, "renders as anyOf"),
         (None, "renders as null"),
         (Callable[[], int], "renders as anything"),
     ],

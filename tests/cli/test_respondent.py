@@ -282,3 +282,15 @@ async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
     with answering(*FILLED):
         reply = await Respondent(console).elicit(TRIP.model_copy(update={"message": message}))
     assert reply.content == {"name": "Ann", "nights": 9, "late": True}
+
+
+async def test_a_null_of_a_file_leaves_an_optional_field_empty() -> None:
+    console, _ = away()
+    nullable = {"type": ["string", "null"]}
+    fields = {"name": {"type": "string"}, "note": {"type": "string"}, "tag": nullable}
+    form = {"type": "object", "properties": fields, "required": ["name"]}
+    answers = Answers([{"accept": {"name": "Ann", "note": None, "tag": None}}])
+    respondent = Respondent(console, answers=answers)
+    reply = await respondent.elicit(ElicitRequest(message="Who?", requested_schema=form))
+    assert reply.content == {"name": "Ann", "tag": None}
+    respondent.require_fitting()

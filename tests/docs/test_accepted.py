@@ -16,18 +16,22 @@ from typing import Any, Literal
 
 import mcp_types as types
 import pytest
+from mcp import Client
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from anabranch import (
+    Accepted,
     AnabranchError,
     BranchContext,
+    Declined,
     NonDeterminismError,
     run_tool,
     tool,
 )
 from anabranch._schemas import Form
 from anabranch.chat._terminal_session.live_replies import read_markdown
+from anabranch.mcp import create_server
 from anabranch.memory import Draft, ReasoningBank, Scopes
 from anabranch.messages import ImageBlock, SampleRequest, ToolResultBlock
 from anabranch.stores import open_memory_store
@@ -85,6 +89,7 @@ class Connection:
 
 
 NAMES: dict[str, Any] = {
+    "BaseModel": BaseModel,
     "BranchContext": BranchContext,
     "Card": Card,
     "Colour": Colour,
@@ -187,6 +192,45 @@ FILES: Mapping[str, bytes] = {
     "a PDF": b"%PDF-1.7\n" + b"x" * 400_000,
     "the text `café`": "café".encode(),
 }
+
+
+@pytest.mark.parametrize(
+    ("field", "answer", "received"), rows("a field of the form", "the answer", "the tool receives")
+)
+async def test_answers_are_read_as_the_page_says(field: str, answer: str, received: str) -> None:
+    names: dict[str, Any] = {**NAMES}
+    source = compile(f"class Form(BaseModel):\n    {field}", "page", "exec", dont_inherit=True)
+    exec(source, names)  # noqa: S102 - rows of our own page
+
+    @tool
+    async def ask(ctx: BranchContext) -> str:
+        """Ask."""
+        said = await ctx.elicit(names["Form"], "?")
+        if not isinstance(said, Accepted):
+            return "asked again"
+        return str(getattr(said.content, field.partition(":")[0]))
+
+    client = MockClient(elicits=[json.loads(answer), Declined()])
+    assert await run_tool(ask, {}, client) == received
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "read"), rows("a tool returns", "its annotation", "a client reads")
+)
+async def test_results_are_written_as_the_page_says(value: str, annotation: str, read: str) -> None:
+    names: dict[str, Any] = {**NAMES}
+    source = f"async def give(_: BranchContext) -> {annotation}:\n    'Give.'\n    return {value}\n"
+    exec(source, names)  # noqa: S102 - rows of our own page
+    async with Client(create_server("page", [tool(names["give"])])) as client:
+        result = await client.call_tool("give")
+    if read == "an error":
+        assert result.is_error
+        return
+    block, whole = result.content[:1], result.structured_content
+    if whole is None:  # the SDK makes no output schema of this annotation
+        assert isinstance(block[0], types.TextContent)
+        whole = json.loads(block[0].text)
+    assert whole in (json.loads(read), {"result": json.loads(read)})
 
 
 @pytest.mark.parametrize(

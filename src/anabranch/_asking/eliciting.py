@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
 from anabranch._engine import Call, Scope, fingerprint
+from anabranch._schemas import as_meant
 from anabranch._text import encodable
 from anabranch.elicitation import (
     Accepted,
@@ -141,7 +142,7 @@ async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
             action, given = _read(entry.value)
             if action != "accept":
                 return Declined() if action == "decline" else Cancelled()
-            content = job.model.model_validate(given)
+            content = _filled_in(job.model, given)
         except ValidationError as problem:
             reason = describe(problem)
             step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
@@ -163,6 +164,27 @@ def _read(value: JsonValue) -> tuple[str, object]:
             return "accept", content
     reply = ElicitReply.model_validate(value)
     return reply.action, reply.content or {}
+
+
+def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
+    """Return the form's content: as given, or else as what it plainly means.
+
+    Raises:
+        ValidationError: if neither fits.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as problem:
+        if not isinstance(given, dict):
+            raise
+        content = cast("dict[str, Any]", given)
+        meant, _ = as_meant(content, problem.errors(include_url=False))
+        if meant == content:
+            raise
+        try:
+            return model.model_validate(meant)
+        except ValidationError:
+            raise problem from None
 
 
 @lru_cache(maxsize=512)

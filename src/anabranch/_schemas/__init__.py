@@ -1,5 +1,6 @@
 """Schemas of others, checked without endless work, and the forms that are drawn from them."""
 
+from anabranch._schemas.as_meant import as_meant
 from anabranch._schemas.foreign import (
     UnusableSchemaError,
     check_schema,
@@ -7,6 +8,7 @@ from anabranch._schemas.foreign import (
     matches,
     misfit,
     misfits,
+    without_nulls,
 )
 from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
 from anabranch._schemas.form_reading import FormReader
@@ -22,10 +24,12 @@ __all__ = [
     "Options",
     "UnusableSchemaError",
     "Value",
+    "as_meant",
     "check_schema",
     "has_format",
     "matches",
     "misfit",
     "misfits",
     "protocol_field",
+    "without_nulls",
 ]

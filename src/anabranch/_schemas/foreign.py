@@ -58,12 +58,34 @@ class UnusableSchemaError(ValueError):
 
 
 def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Return what does not fit in a form's content: fields, and why; no field for the whole."""
+    """Return each field of a form's content that does not fit, and why; no field for the whole."""
     try:
-        found = _errors(schema, content, formats=True)
+        found = _errors(schema, without_nulls(schema, content), formats=True)
     except UnusableSchemaError:
         return []
     return [(_field_of(error), _line(error)) for error in found]
+
+
+def without_nulls(
+    schema: Mapping[str, Any], content: Mapping[str, JsonValue]
+) -> dict[str, JsonValue]:
+    """Return a form's content without the nulls that stand for fields left empty.
+
+    Such a field is not required, and the form's schema has no null for it.
+    """
+    required: Any = schema.get("required")
+    asked = cast("list[object]", required) if isinstance(required, list) else []
+
+    def is_empty(name: str, value: JsonValue) -> bool:
+        kinds = _part(_part(schema, "properties"), name).get("type")
+        return value is None and name not in asked and isinstance(kinds, str) and kinds != "null"
+
+    return {name: value for name, value in content.items() if not is_empty(name, value)}
+
+
+def _part(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    part: Any = schema.get(key)
+    return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def misfit(schema: Mapping[str, Any], value: object) -> str | None:

@@ -7,10 +7,9 @@ tool does not have are ignored, because hosts add some of their own, unless its 
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -24,7 +23,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, to_json
 
 from anabranch._engine import EXIT_AS_ERROR
-from anabranch._text import encodable, number_problem, read_json
+from anabranch._schemas import as_meant
+from anabranch._text import encodable, number_problem
 from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
@@ -137,54 +137,6 @@ class Parameters:
     def to_json(arguments: Mapping[str, Any]) -> str:
         """Return the JSON of validated arguments, which :meth:`validate` accepts again."""
         return to_json(encodable(dict(arguments)), by_alias=True).decode()
-
-
-def as_meant(
-    given: dict[str, Any], problems: Iterable[ErrorDetails]
-) -> tuple[dict[str, Any], set[tuple[int | str, ...]]]:
-    """Return a copy of arguments in which what did not fit is what it plainly means.
-
-    Returns:
-        the copy, and the places of the nulls that it leaves out.
-    """
-    meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
-    for problem in problems:
-        holder, place, value = _found(meant, problem["loc"])
-        if isinstance(value, str) and holder is not None:
-            holder[place] = _decoded(value)
-        elif value is None and isinstance(holder, dict):
-            del holder[place]
-            left_out.add(problem["loc"])
-    return meant, left_out
-
-
-def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
-    """Return the container, the key and the value where a problem is.
-
-    A union adds a tag to the place of a problem, which is no key of the arguments.
-    """
-    holder: Any = None
-    place: Any = None
-    value: object = given
-    for step in loc:
-        if not isinstance(value, dict | list):
-            break
-        inside = cast("Any", value)
-        try:
-            value = inside[step]
-        except (KeyError, IndexError, TypeError):
-            continue
-        holder, place = inside, step
-    return holder, place, cast("Any", value)
-
-
-def _decoded(text: str) -> object:
-    """Return the list, object or null that a text says in JSON; anything else as it is."""
-    try:
-        decoded: object = read_json(text)
-    except ValueError:
-        return text
-    return text if isinstance(decoded, str | int | float) else decoded
 
 
 def _field_name(parameter: str) -> str:

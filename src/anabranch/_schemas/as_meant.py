@@ -1,0 +1,62 @@
+"""Reads values that do not fit as what they plainly mean.
+
+A list or an object may be written as JSON in a text. A null may stand for a value that is left out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic_core import ErrorDetails
+
+from anabranch._text import read_json
+
+
+def as_meant(
+    given: dict[str, Any], problems: Iterable[ErrorDetails]
+) -> tuple[dict[str, Any], set[tuple[int | str, ...]]]:
+    """Return a copy of ``given`` in which each value with a problem is replaced by its plain meaning.
+
+    Returns:
+        the copy, and the places of the nulls that the copy lacks.
+    """
+    meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
+    for problem in problems:
+        holder, place, value = _found(meant, problem["loc"])
+        if isinstance(value, str) and holder is not None:
+            holder[place] = _decoded(value)
+        elif value is None and isinstance(holder, dict):
+            del holder[place]
+            left_out.add(problem["loc"])
+    return meant, left_out
+
+
+def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
+    """Return the container, the key and the value where a problem is.
+
+    A union adds a tag to the place of a problem, which is no key of the arguments.
+    """
+    holder: Any = None
+    place: Any = None
+    value: object = given
+    for step in loc:
+        if not isinstance(value, dict | list):
+            break
+        inside = cast("Any", value)
+        try:
+            value = inside[step]
+        except (KeyError, IndexError, TypeError):
+            continue
+        holder, place = inside, step
+    return holder, place, cast("Any", value)
+
+
+def _decoded(text: str) -> object:
+    """Return the list, object or null that a text says in JSON; anything else as it is."""
+    try:
+        decoded: object = read_json(text)
+    except ValueError:
+        return text
+    return text if isinstance(decoded, str | int | float) else decoded

@@ -30,8 +30,8 @@ from typing import Any
 from anabranch.chat._web.run_input import Message, started
 from anabranch.messages import Block, FileBlock, ImageBlock, TextBlock, ToolUseBlock, Usage
 from anabranch.stores import open_tree_store
-from anabranch.stores._tree_queries import PATH
 from anabranch.stores._tree_rows import node_row
+from anabranch.stores._tree_tables import PATH
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project, store_files
 from bench.measure import Row, Times, time_in_turns
 
@@ -40,7 +40,7 @@ LINES, LENGTH = 100, 1_000
 READS, APPENDS = 15, 9
 AT_ONCE = 50
 KINDS: Sequence[Kind] = ("user", "assistant", "results", "assistant")
-SQL = PATH.text.replace(":this", "?")
+SQL = str(PATH.statement).replace(":this", "?")
 INSERT = """
     INSERT INTO anabranch_node (id, thread, parent, kind, content, created_at, usage, data)
     VALUES (?, 1, ?, ?, ?, ?, ?, ?)

@@ -5,7 +5,7 @@ import gc
 import sqlite3
 import threading
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from anabranch.errors import StoreError
-from anabranch.stores import CallEvent, RoundRecord, open_store, open_tree_store
+from anabranch.stores import CallEvent, RoundRecord, _sql, open_store, open_tree_store
 from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
 from anabranch.stores import _threads as connections
@@ -406,20 +406,21 @@ async def test_normal_durability_is_an_option(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def statements() -> Iterator[list[str]]:
-    """What is executed; with many rows, it is one."""
-    seen: list[str] = []
+def executions(monkeypatch: pytest.MonkeyPatch) -> list[sa.Connection]:
+    """The connection of each execution; with many rows, it is one."""
+    seen: list[sa.Connection] = []
+    cursor = _sql._cursor
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        seen.append(statement)
+    def noted(connection: sa.Connection) -> Any:
+        seen.append(connection)
+        return cursor(connection)
 
-    event.listen(sa.Engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(sa.Engine, "before_cursor_execute", note)
+    monkeypatch.setattr(_sql, "_cursor", noted)
+    return seen
 
 
 async def test_a_fork_costs_no_statement_for_each_of_its_branches(
-    tmp_path: Path, statements: list[str]
+    tmp_path: Path, executions: list[sa.Connection]
 ) -> None:
     """Its branches are written together, and what they follow on is looked at once."""
     counts: list[int] = []
@@ -427,9 +428,9 @@ async def test_a_fork_costs_no_statement_for_each_of_its_branches(
         await store.create_thread(a_thread())
         await store.append([a_node("a"), a_node("b", "a", "assistant", calls_tool("use"))])
         for number in (2, 50):
-            statements.clear()
+            executions.clear()
             await store.append([a_node(f"{number}.{n}", "b", "branch") for n in range(number)])
-            counts.append(len(statements))
+            counts.append(len(executions))
     assert counts[0] == counts[1] > 0
 
 

@@ -12,14 +12,12 @@ exports them, with their records, for users of :func:`open_store`. A store never
     _processes.py        locks that show which processes are alive
     _database.py         transactions
     _schema.py           the tables of a new store, and the stamp of their definition
-    _columns.py          the column type for any text
-    _statements.py       statements that are compiled once
+    _sql.py              column types, indexes, and statements that are compiled once
     _call_tables.py      the tables of calls, and their SQL
     _call_rows.py        calls, rounds and entries as rows
     _calls.py            the store of calls
-    _tree_tables.py      the tables of threads, and the SQL that writes
-    _tree_queries.py     the SQL that reads threads
-    _tree_rows.py        nodes and results as rows
+    _tree_tables.py      the tables of threads, and their SQL
+    _tree_rows.py        threads, nodes and results as rows
     _trees.py            the store of conversations
     _event_tables.py     the tables of run events, and their SQL
     _event_tails.py      the latest events in memory, for readers in this process

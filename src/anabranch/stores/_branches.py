@@ -12,9 +12,19 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from anabranch.folding import Branch, BranchRows, Session
-from anabranch.stores._columns import Opaque, metadata, to_bytes, to_text
 from anabranch.stores._database import Database
-from anabranch.stores._statements import Row, Statement, insert_of
+from anabranch.stores._sql import (
+    Opaque,
+    Row,
+    Statement,
+    insert_of,
+    metadata,
+    numbered,
+    optional_bytes,
+    partial_index,
+    to_bytes,
+    to_text,
+)
 
 _IS_OPEN, _IS_CLOSED = sa.text("deadline IS NOT NULL"), sa.text("completed_at IS NOT NULL")
 
@@ -29,9 +39,7 @@ SESSION = sa.Table(
 BRANCH = sa.Table(
     "anabranch_branch",
     metadata,
-    sa.Column[int](
-        "seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True
-    ),
+    numbered("seq"),
     sa.Column[str]("id", Opaque, nullable=False, unique=True),
     sa.Column[str]("session", Opaque, nullable=False),
     sa.Column[str]("parent", Opaque),
@@ -39,29 +47,10 @@ BRANCH = sa.Table(
     sa.Column[float]("completed_at", sa.Double()),
     sa.Column[str]("record", Opaque, nullable=False),
     sa.Index("anabranch_branch_session", "session", "seq"),
-    sa.Index(
-        "anabranch_branch_open",
-        "session",
-        "seq",
-        sqlite_where=_IS_OPEN,
-        postgresql_where=_IS_OPEN,
-    ),
-    sa.Index(
-        "anabranch_branch_parent",
-        "parent",
-        "seq",
-        sqlite_where=_IS_OPEN,
-        postgresql_where=_IS_OPEN,
-    ),
-    sa.Index(
-        "anabranch_branch_deadline", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN
-    ),
-    sa.Index(
-        "anabranch_branch_closed",
-        "completed_at",
-        sqlite_where=_IS_CLOSED,
-        postgresql_where=_IS_CLOSED,
-    ),
+    partial_index("anabranch_branch_open", "session", "seq", where=_IS_OPEN),
+    partial_index("anabranch_branch_parent", "parent", "seq", where=_IS_OPEN),
+    partial_index("anabranch_branch_deadline", "deadline", where=_IS_OPEN),
+    partial_index("anabranch_branch_closed", "completed_at", where=_IS_CLOSED),
 )
 OPEN_COUNT = sa.Table(
     "anabranch_branch_count",
@@ -81,18 +70,19 @@ _THIS = sa.bindparam("this", type_=Opaque)
 _OPEN = BRANCH.c.deadline.is_not(None)
 _BEFORE = sa.bindparam("before", type_=sa.Double)
 
-FIND_SESSION = sa.select(SESSION.c.record).where(SESSION.c.id == _THIS)
-FIND_BRANCH = sa.select(BRANCH.c.record).where(BRANCH.c.id == _THIS)
-BRANCHES = sa.select(BRANCH.c.record).where(BRANCH.c.session == _THIS).order_by(BRANCH.c.seq)
-OPEN_BRANCHES = BRANCHES.where(_OPEN)
-CHILDREN = sa.select(BRANCH.c.record).where(BRANCH.c.parent == _THIS, _OPEN).order_by(BRANCH.c.seq)
-OVERDUE = (
+FIND_SESSION = Statement(sa.select(SESSION.c.record).where(SESSION.c.id == _THIS))
+FIND_BRANCH = Statement(sa.select(BRANCH.c.record).where(BRANCH.c.id == _THIS))
+_BRANCHES = sa.select(BRANCH.c.record).order_by(BRANCH.c.seq)
+BRANCHES = Statement(_BRANCHES.where(BRANCH.c.session == _THIS))
+OPEN_BRANCHES = Statement(_BRANCHES.where(BRANCH.c.session == _THIS, _OPEN))
+CHILDREN = Statement(_BRANCHES.where(BRANCH.c.parent == _THIS, _OPEN))
+OVERDUE = Statement(
     sa.select(BRANCH.c.id)
     .where(_OPEN, BRANCH.c.deadline <= sa.bindparam("now", type_=sa.Double))
     .order_by(BRANCH.c.deadline)
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-COUNT = (
+COUNT = Statement(
     sa.update(OPEN_COUNT)
     .where(
         OPEN_COUNT.c.open + sa.bindparam("change", type_=sa.Integer)
@@ -101,42 +91,42 @@ COUNT = (
     .values(open=OPEN_COUNT.c.open + sa.bindparam("change", type_=sa.Integer))
 )
 # A new session has no row to lock, so two transactions could create it at the same time.
-LOCK_SESSION = sa.select(sa.func.pg_advisory_xact_lock(sa.bindparam("key", type_=sa.BigInteger)))
-PRUNE_BRANCHES = sa.delete(BRANCH).where(
-    BRANCH.c.seq.in_(
-        sa.select(BRANCH.c.seq)
-        .where(BRANCH.c.completed_at.is_not(None), BRANCH.c.completed_at < _BEFORE)
-        .order_by(BRANCH.c.completed_at)
-        .limit(sa.bindparam("most", type_=sa.Integer))
+LOCK_SESSION = Statement(
+    sa.select(sa.func.pg_advisory_xact_lock(sa.bindparam("key", type_=sa.BigInteger)))
+)
+PRUNE_BRANCHES = Statement(
+    sa.delete(BRANCH).where(
+        BRANCH.c.seq.in_(
+            sa.select(BRANCH.c.seq)
+            .where(BRANCH.c.completed_at.is_not(None), BRANCH.c.completed_at < _BEFORE)
+            .order_by(BRANCH.c.completed_at)
+            .limit(sa.bindparam("most", type_=sa.Integer))
+        )
     )
 )
-PRUNE_SESSIONS = sa.delete(SESSION).where(
-    SESSION.c.touched_at < _BEFORE,
-    ~sa.exists().where(BRANCH.c.session == SESSION.c.id),
+PRUNE_SESSIONS = Statement(
+    sa.delete(SESSION).where(
+        SESSION.c.touched_at < _BEFORE,
+        ~sa.exists().where(BRANCH.c.session == SESSION.c.id),
+    )
 )
 
 
-def put_session(*, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that inserts a session, or replaces it."""
-    return _put(SESSION, ("id", "touched_at", "record"), 1, is_postgresql=is_postgresql)
+def _put(table: sa.Table, *, fixed: int) -> Statement:
+    """Return the statement that inserts a row, or replaces all its columns but the first ``fixed``."""
+    columns = [column for column in table.c if column.identity is None]
+    values = {column.name: sa.bindparam(column.name, type_=column.type) for column in columns}
+
+    def make(dialect: sa.Dialect) -> sa.ClauseElement:
+        statement: Any = insert_of(dialect)(table).values(values)
+        changes = {column.name: statement.excluded[column.name] for column in columns[fixed:]}
+        put: sa.Insert = statement.on_conflict_do_update(index_elements=["id"], set_=changes)
+        return put
+
+    return Statement(make)
 
 
-def put_branch(*, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that inserts a branch, or replaces its changeable columns."""
-    columns = ("id", "session", "parent", "deadline", "completed_at", "record")
-    return _put(BRANCH, columns, 3, is_postgresql=is_postgresql)
-
-
-def _put(
-    table: sa.Table, columns: tuple[str, ...], fixed: int, *, is_postgresql: bool
-) -> sa.Insert:
-    """Insert a row, or replace all its columns but the first ``fixed`` ones."""
-    values = {name: sa.bindparam(name, type_=table.c[name].type) for name in columns}
-    statement: Any = insert_of(is_postgresql=is_postgresql)(table).values(values)
-    changes = {name: statement.excluded[name] for name in columns[fixed:]}
-    put: sa.Insert = statement.on_conflict_do_update(index_elements=["id"], set_=changes)
-    return put
-
+PUT_SESSION, PUT_BRANCH = _put(SESSION, fixed=1), _put(BRANCH, fixed=3)
 
 T = TypeVar("T")
 
@@ -156,11 +146,10 @@ class Branches:
     def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
         self._closes = closes
-        self._sql = _Statements(database)
 
     async def transaction(self, work: Callable[[BranchRows], T]) -> T:
         def write(connection: sa.Connection) -> T:
-            rows = _Rows(connection, self._sql)
+            rows = _Rows(connection, is_postgresql=self._database.is_postgresql)
             value = work(rows)
             rows.flush()
             return value
@@ -168,24 +157,22 @@ class Branches:
         return await self._database.write(write)
 
     async def branch(self, branch_id: str) -> Branch | None:
-        found = await self._read(self._sql.find_branch, branch_id)
+        found = await self._read(FIND_BRANCH, branch_id)
         return to_branch(found[0]) if found else None
 
     async def branches(self, session_id: str) -> list[Branch]:
-        return [to_branch(row) for row in await self._read(self._sql.branches, session_id)]
+        return [to_branch(row) for row in await self._read(BRANCHES, session_id)]
 
     async def overdue(self, now: float, limit: int) -> list[str]:
         values = {"now": now, "most": limit}
-        rows = await self._database.read(
-            lambda connection: self._sql.overdue.rows(connection, values)
-        )
+        rows = await self._database.read(lambda connection: OVERDUE.rows(connection, values))
         return [to_text(row[0]) for row in rows]
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:
             values = {"before": before, "most": limit}
-            pruned = self._sql.prune_branches.count(connection, values)
-            self._sql.prune_sessions.count(connection, {"before": before})
+            pruned = PRUNE_BRANCHES.count(connection, values)
+            PRUNE_SESSIONS.count(connection, {"before": before})
             return pruned
 
         return await self._database.write(work)
@@ -199,32 +186,12 @@ class Branches:
         return await self._database.read(lambda connection: statement.rows(connection, values))
 
 
-class _Statements:
-    """The statements, compiled for one database."""
-
-    def __init__(self, database: Database) -> None:
-        dialect, is_postgresql = database.dialect, database.is_postgresql
-        self.find_session = Statement(FIND_SESSION, dialect)
-        self.find_branch = Statement(FIND_BRANCH, dialect)
-        self.branches = Statement(BRANCHES, dialect)
-        self.open_branches = Statement(OPEN_BRANCHES, dialect)
-        self.children = Statement(CHILDREN, dialect)
-        self.overdue = Statement(OVERDUE, dialect)
-        self.count = Statement(COUNT, dialect)
-        self.put_session = Statement(put_session(is_postgresql=is_postgresql), dialect)
-        self.put_branch = Statement(put_branch(is_postgresql=is_postgresql), dialect)
-        self.prune_branches = Statement(PRUNE_BRANCHES, dialect)
-        self.prune_sessions = Statement(PRUNE_SESSIONS, dialect)
-        # SQLite has one writer, so it needs no lock.
-        self.lock = Statement(LOCK_SESSION, dialect) if is_postgresql else None
-
-
 class _Rows:
     """The records of one transaction: each is read once, and written at the end of the transaction."""
 
-    def __init__(self, connection: sa.Connection, sql: _Statements) -> None:
+    def __init__(self, connection: sa.Connection, *, is_postgresql: bool) -> None:
         self._connection = connection
-        self._sql = sql
+        self._is_postgresql = is_postgresql
         self._sessions: dict[str, Session | None] = {}
         self._branches: dict[str, Branch] = {}
         self._new_sessions: dict[str, Session] = {}
@@ -233,29 +200,29 @@ class _Rows:
     def session(self, session_id: str) -> Session | None:
         if session_id not in self._sessions:
             this = to_bytes(session_id)
-            if self._sql.lock is not None:
+            if self._is_postgresql:  # SQLite has one writer, so it needs no lock
                 key = int.from_bytes(blake2b(this, digest_size=8).digest(), signed=True)
-                self._sql.lock.rows(self._connection, {"key": key})
+                LOCK_SESSION.rows(self._connection, {"key": key})
                 # Another transaction may have changed the records that were read before the lock.
                 self._branches = dict(self._new_branches)
-            rows = self._sql.find_session.rows(self._connection, {"this": this})
+            rows = FIND_SESSION.rows(self._connection, {"this": this})
             self._sessions[session_id] = _to_session(rows[0]) if rows else None
         return self._sessions[session_id]
 
     def branch(self, branch_id: str) -> Branch | None:
         if branch_id not in self._branches:
-            rows = self._rows(self._sql.find_branch, branch_id)
+            rows = self._rows(FIND_BRANCH, branch_id)
             if not rows:
                 return None
             self._branches[branch_id] = to_branch(rows[0])
         return self._branches[branch_id]
 
     def open_children(self, branch_id: str) -> Sequence[Branch]:
-        found = self._open(self._sql.children, branch_id)
+        found = self._open(CHILDREN, branch_id)
         return [each for each in found if each.parent_id == branch_id]
 
     def open_branches(self, session_id: str) -> Sequence[Branch]:
-        found = self._open(self._sql.open_branches, session_id)
+        found = self._open(OPEN_BRANCHES, session_id)
         return [each for each in found if each.session_id == session_id]
 
     def put_session(self, session: Session) -> None:
@@ -268,14 +235,14 @@ class _Rows:
         """Write the records that were put, in their present state."""
         if self._new_sessions:
             sessions = map(_session_row, self._new_sessions.values())
-            self._sql.put_session.count(self._connection, *sessions)
+            PUT_SESSION.count(self._connection, *sessions)
         if self._new_branches:
             branches = map(_branch_row, self._new_branches.values())
-            self._sql.put_branch.count(self._connection, *branches)
+            PUT_BRANCH.count(self._connection, *branches)
 
     def count_open(self, change: int, limit: int | None = None) -> bool:
         values = {"change": change, "most": _UNLIMITED if limit is None else limit}
-        return self._sql.count.count(self._connection, values) == 1
+        return COUNT.count(self._connection, values) == 1
 
     def _open(self, statement: Statement, name: str) -> list[Branch]:
         """Return the open branches: those that a statement finds and those that were put."""
@@ -295,7 +262,7 @@ def _branch_row(branch: Branch) -> dict[str, Any]:
     return {
         "id": to_bytes(branch.id),
         "session": to_bytes(branch.session_id),
-        "parent": None if branch.parent_id is None else to_bytes(branch.parent_id),
+        "parent": optional_bytes(branch.parent_id),
         "deadline": branch.deadline if branch.is_open else None,
         "completed_at": branch.completed_at,
         "record": _record(branch, _BRANCH_FIELDS),

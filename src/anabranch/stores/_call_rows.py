@@ -9,16 +9,10 @@ from typing import Any
 
 from anabranch._durable.call_states import CallState
 from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, RoundRecord
-from anabranch.stores._columns import to_bytes, to_text
-from anabranch.stores._statements import Row
+from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
 
 CALL_WIDTH = 13
 """The number of columns of a call, at the beginning of a row."""
-
-
-def optional(text: str | None) -> bytes | None:
-    """Return the bytes of a text for a column that may be empty."""
-    return None if text is None else to_bytes(text)
 
 
 def digest_of(answers: Mapping[str, str]) -> str:
@@ -43,10 +37,10 @@ def call_row(
         "state": str(state),
         "principal": to_bytes(call.principal),
         "version": to_bytes(call.version),
-        "failure": optional(call.failure),
+        "failure": optional_bytes(call.failure),
         "stopped": call.is_stopped,
         "asked": None,
-        "owner": optional(owner),
+        "owner": optional_bytes(owner),
         "leased_until": until,
         "opened": None,
         "given": None,
@@ -66,7 +60,7 @@ def to_call(row: Row) -> CallRecord:
         CallState(state),
         to_text(principal),
         to_text(version),
-        None if failure is None else to_text(failure),
+        optional_text(failure),
         bool(is_stopped),
         asked,
         None if owner is None else LeaseRecord(to_text(owner), until),

@@ -6,9 +6,15 @@ from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
-from anabranch._durable.call_states import ENDS_ROUND, OPEN, TRANSITIONS, CallEvent, CallState
-from anabranch.stores._columns import Opaque, metadata
-from anabranch.stores._statements import insert_of
+from anabranch._durable.call_states import (
+    ENDS_LEASE,
+    ENDS_ROUND,
+    OPEN,
+    TRANSITIONS,
+    CallEvent,
+    CallState,
+)
+from anabranch.stores._sql import Opaque, Statement, insert_first, metadata, numbered, partial_index
 
 
 def _quoted(states: Iterable[CallState]) -> str:
@@ -39,9 +45,9 @@ CALL = sa.Table(
     sa.Column[int]("opened", sa.Integer),
     sa.Column[str]("given", Opaque),
     sa.CheckConstraint(f"state IN ({_quoted(CallState)})", name="anabranch_call_state"),
-    sa.Index("anabranch_call_asked", "asked", sqlite_where=_ASKS, postgresql_where=_ASKS),
-    sa.Index("anabranch_call_open", "deadline", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
-    sa.Index("anabranch_call_over", "deadline", sqlite_where=_IS_OVER, postgresql_where=_IS_OVER),
+    partial_index("anabranch_call_asked", "asked", where=_ASKS),
+    partial_index("anabranch_call_open", "deadline", where=_IS_OPEN),
+    partial_index("anabranch_call_over", "deadline", where=_IS_OVER),
     sa.Index("anabranch_call_started", "started", "call_id"),
 )
 
@@ -71,9 +77,7 @@ ANSWER = sa.Table(
 ENTRY = sa.Table(
     "anabranch_entry",
     metadata,
-    sa.Column[int](
-        "id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True
-    ),
+    numbered("id"),
     sa.Column[str]("call_id", Opaque, _of_call(), nullable=False),
     sa.Column[int]("number", sa.Integer, nullable=False),
     sa.Column[str]("step_id", Opaque, nullable=False),
@@ -89,23 +93,9 @@ UNDONE = sa.Table(
 )
 
 _THIS = CALL.c.call_id == sa.bindparam("this")
-_CALL = sa.select(
-    CALL.c.call_id,
-    CALL.c.tool,
-    CALL.c.arguments,
-    CALL.c.started,
-    CALL.c.deadline,
-    CALL.c.state,
-    CALL.c.principal,
-    CALL.c.version,
-    CALL.c.failure,
-    CALL.c.stopped,
-    CALL.c.asked,
-    CALL.c.owner,
-    CALL.c.leased_until,
-)
-FIND = _CALL.where(_THIS)
-LOCK = sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True)
+_CALL = sa.select(*(column for column in CALL.c if column.name not in {"opened", "given"}))
+FIND = Statement(_CALL.where(_THIS))
+LOCK = Statement(sa.select(CALL.c.call_id).where(_THIS).with_for_update(key_share=True))
 
 # -- states ----------------------------------------------------------------------------------
 
@@ -142,7 +132,7 @@ def _leasing(event: CallEvent) -> sa.Update:
     )
 
 
-def moving(event: CallEvent) -> sa.Update:
+def _moving(event: CallEvent) -> sa.Update:
     """Return the statement with which the owner of a lease moves a call and releases the lease."""
     before, after = _moved(event)
     return (
@@ -152,25 +142,31 @@ def moving(event: CallEvent) -> sa.Update:
     )
 
 
-END: dict[CallEvent, sa.Update] = {
-    event: moving(event).values(asked=sa.bindparam("new_asked", type_=sa.Double))
+MOVE = {event: Statement(_moving(event)) for event in ENDS_LEASE}
+"""The statement with which the owner of a lease moves a call, by event."""
+END = {
+    event: Statement(_moving(event).values(asked=sa.bindparam("new_asked", type_=sa.Double)))
     for event in ENDS_ROUND
 }
 """The statement that ends a round, by event."""
-LEASE = _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))
-TAKE_TO_UNDO = (
+LEASE = Statement(
+    _leasing(CallEvent.OPEN).values(opened=sa.bindparam("which"), given=sa.bindparam("digest"))
+)
+TAKE_TO_UNDO = Statement(
     _leasing(CallEvent.UNDO)
     .where(CALL.c.deadline <= sa.bindparam("due"))
     .values(stopped=sa.or_(CALL.c.stopped, sa.bindparam("stops", type_=sa.Boolean)))
 )
-SHORTEN = (
+SHORTEN = Statement(
     sa.update(CALL)
     .where(_THIS, CALL.c.leased_until > sa.bindparam("until"))
     .values(leased_until=sa.bindparam("until"))
 )
-RENEW = sa.update(CALL).where(_THIS, _IS_OWNED).values(leased_until=sa.bindparam("until"))
+RENEW = Statement(
+    sa.update(CALL).where(_THIS, _IS_OWNED).values(leased_until=sa.bindparam("until"))
+)
 _fails, _failed = _moved(CallEvent.FAIL)
-FAIL = (
+FAIL = Statement(
     sa.update(CALL)
     .where(_THIS, _fails, _IS_OWNED)
     .values(
@@ -181,12 +177,12 @@ FAIL = (
         ),
     )
 )
-ADOPT = (
+ADOPT = Statement(
     sa.update(CALL)
     .where(_THIS, _IS_OPEN, _IS_OWNED)
     .values(version=sa.bindparam("new_version", type_=Opaque))
 )
-POSTPONE = (
+POSTPONE = Statement(
     sa.update(CALL)
     .where(
         _THIS,
@@ -196,7 +192,7 @@ POSTPONE = (
     )
     .values(deadline=sa.bindparam("new_deadline"))
 )
-HASTEN = (
+HASTEN = Statement(
     sa.update(CALL)
     .where(
         _THIS,
@@ -210,9 +206,9 @@ HASTEN = (
 
 _ENDED = (ROUND.c.number, ROUND.c.reply, ROUND.c.state, ROUND.c.notes)
 _ROUND = sa.select(*_ENDED).where(ROUND.c.call_id == sa.bindparam("this"))
-ROUND_NUMBER = _ROUND.where(ROUND.c.number == sa.bindparam("which"))
-LAST_ROUND = _ROUND.order_by(ROUND.c.number.desc()).limit(1)
-CALL_AND_ROUND = (
+ROUND_NUMBER = Statement(_ROUND.where(ROUND.c.number == sa.bindparam("which")))
+LAST_ROUND = Statement(_ROUND.order_by(ROUND.c.number.desc()).limit(1))
+CALL_AND_ROUND = Statement(
     sa.select(*_CALL.selected_columns, *_ENDED)
     .select_from(
         CALL.outerjoin(
@@ -222,18 +218,22 @@ CALL_AND_ROUND = (
     )
     .where(_THIS)
 )
-ENTRIES = (
+ENTRIES = Statement(
     sa.select(ENTRY.c.step_id, ENTRY.c.text)
     .where(ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.number == sa.bindparam("which"))
     .order_by(ENTRY.c.id)
 )
-ONE_ENTRY = sa.select(ENTRY.c.text).where(
-    ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
+ONE_ENTRY = Statement(
+    sa.select(ENTRY.c.text).where(
+        ENTRY.c.call_id == sa.bindparam("this"), ENTRY.c.step_id == sa.bindparam("step")
+    )
 )
-ANSWERS = sa.select(ANSWER.c.step_id, ANSWER.c.text, ANSWER.c.by, ANSWER.c.number).where(
-    ANSWER.c.call_id == sa.bindparam("this")
+ANSWERS = Statement(
+    sa.select(ANSWER.c.step_id, ANSWER.c.text, ANSWER.c.by, ANSWER.c.number).where(
+        ANSWER.c.call_id == sa.bindparam("this")
+    )
 )
-TAKE_ANSWERS = (
+TAKE_ANSWERS = Statement(
     sa.update(ANSWER)
     .where(
         ANSWER.c.call_id == sa.bindparam("this"),
@@ -242,41 +242,48 @@ TAKE_ANSWERS = (
     )
     .values(number=sa.bindparam("which"))
 )
-OPENED_WITH = sa.select(CALL.c.opened, CALL.c.given).where(_THIS)
+OPENED_WITH = Statement(sa.select(CALL.c.opened, CALL.c.given).where(_THIS))
 # The answers of the round that was opened last, if no entry is recorded in it.
 _LEFT = sa.and_(
     ANSWER.c.call_id == sa.bindparam("this"),
     ANSWER.c.number == sa.select(CALL.c.opened).where(_THIS).scalar_subquery(),
     ~sa.exists().where(ENTRY.c.call_id == ANSWER.c.call_id, ENTRY.c.number == ANSWER.c.number),
 )
-DROP_ANSWERS = sa.delete(ANSWER).where(_LEFT, ANSWER.c.by == sa.bindparam("client"))
-RETURN_ANSWERS = sa.update(ANSWER).where(_LEFT).values(number=sa.null())
-UNDONE_STEPS = sa.select(UNDONE.c.step_id).where(UNDONE.c.call_id == sa.bindparam("this"))
+DROP_ANSWERS = Statement(sa.delete(ANSWER).where(_LEFT, ANSWER.c.by == sa.bindparam("client")))
+RETURN_ANSWERS = Statement(sa.update(ANSWER).where(_LEFT).values(number=sa.null()))
+UNDONE_STEPS = Statement(
+    sa.select(UNDONE.c.step_id).where(UNDONE.c.call_id == sa.bindparam("this"))
+)
 
 # -- all calls -------------------------------------------------------------------------------
 
-EXPIRED = (
+EXPIRED = Statement(
     _CALL.where(_IS_OPEN, CALL.c.deadline <= sa.bindparam("now"))
     .order_by(CALL.c.deadline, CALL.c.call_id)
     .limit(sa.bindparam("most"))
 )
 _asking = CALL.alias("asking")
 _LONGEST = sa.select(_asking.c.asked).where(_ASKS).order_by(_asking.c.asked).limit(1)
-OPEN_CALLS = sa.select(
-    sa.func.count(), sa.func.min(CALL.c.started), _LONGEST.scalar_subquery()
-).where(_IS_OPEN)
-PRUNE = sa.delete(CALL).where(
-    CALL.c.call_id.in_(
-        sa.select(CALL.c.call_id)
-        .where(_IS_OVER, CALL.c.deadline < sa.bindparam("before"))
-        .order_by(CALL.c.deadline, CALL.c.call_id)
-        .limit(sa.bindparam("most"))
-        .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores it
+OPEN_CALLS = Statement(
+    sa.select(sa.func.count(), sa.func.min(CALL.c.started), _LONGEST.scalar_subquery()).where(
+        _IS_OPEN
+    )
+)
+PRUNE = Statement(
+    sa.delete(CALL).where(
+        CALL.c.call_id.in_(
+            sa.select(CALL.c.call_id)
+            .where(_IS_OVER, CALL.c.deadline < sa.bindparam("before"))
+            .order_by(CALL.c.deadline, CALL.c.call_id)
+            .limit(sa.bindparam("most"))
+            # Another process prunes locked rows; SQLite ignores this.
+            .with_for_update(skip_locked=True)
+        )
     )
 )
 
 
-def listing(given: Collection[str], states: Collection[CallState] | None) -> sa.ClauseElement:
+def listing(given: Collection[str], states: Collection[CallState] | None) -> Statement:
     """Return the statement for a page of calls, with the conditions that are ``given``."""
     started, call_id = CALL.c.started, CALL.c.call_id
     conditions = {
@@ -290,25 +297,17 @@ def listing(given: Collection[str], states: Collection[CallState] | None) -> sa.
     page = _CALL.where(*(conditions[name] for name in conditions if name in given))
     if states is not None:
         page = page.where(sa.text(f"state IN ({_quoted(states)})") if states else sa.false())
-    return page.order_by(started.desc(), call_id.desc()).limit(sa.bindparam("most"))
+    return Statement(page.order_by(started.desc(), call_id.desc()).limit(sa.bindparam("most")))
 
 
-def insert_first(table: sa.Table, *, is_postgresql: bool) -> sa.Insert:
-    """Return the statement that inserts a row unless its key is taken.
-
-    The row gives every column except a number that the database generates.
-    """
-    insert = insert_of(is_postgresql=is_postgresql)
-    given = {
-        column.name: sa.bindparam(column.name, type_=column.type)
-        for column in table.c
-        if column.identity is None
-    }
-    statement: sa.Insert = insert(table).inline().values(given).on_conflict_do_nothing()
-    return statement
-
-
-ADD_POSTGRES = sa.text("""
+INSERT_CALL, INSERT_ROUND, INSERT_ANSWER = (
+    insert_first(CALL),
+    insert_first(ROUND),
+    insert_first(ANSWER),
+)
+INSERT_ENTRY, INSERT_UNDONE = insert_first(ENTRY), insert_first(UNDONE)
+INSERT_ENTRIES = Statement(
+    sa.text("""
     WITH this AS (
         SELECT call_id FROM anabranch_call
         WHERE call_id = :call_id AND (
@@ -324,3 +323,4 @@ ADD_POSTGRES = sa.text("""
     ON CONFLICT (call_id, step_id) DO NOTHING
     RETURNING step_id
 """).columns(step_id=Opaque)
+)

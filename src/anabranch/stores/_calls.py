@@ -17,16 +17,16 @@ import math
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.call_states import ENDS_LEASE, TAKES_ANSWERS, CallEvent, CallState
+from anabranch._durable.call_states import TAKES_ANSWERS, CallEvent, CallState
 from anabranch._durable.engine import Processes
 from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
+from anabranch.stores import _call_tables as sql
 from anabranch.stores._call_rows import (
     CALL_WIDTH,
     answer_rows,
@@ -39,45 +39,8 @@ from anabranch.stores._call_rows import (
     to_entries,
     to_round,
 )
-from anabranch.stores._call_tables import (
-    ADD_POSTGRES,
-    ADOPT,
-    ANSWER,
-    ANSWERS,
-    CALL,
-    CALL_AND_ROUND,
-    DROP_ANSWERS,
-    END,
-    ENTRIES,
-    ENTRY,
-    EXPIRED,
-    FAIL,
-    FIND,
-    HASTEN,
-    LAST_ROUND,
-    LEASE,
-    LOCK,
-    ONE_ENTRY,
-    OPEN_CALLS,
-    OPENED_WITH,
-    POSTPONE,
-    PRUNE,
-    RENEW,
-    RETURN_ANSWERS,
-    ROUND,
-    ROUND_NUMBER,
-    SHORTEN,
-    TAKE_ANSWERS,
-    TAKE_TO_UNDO,
-    UNDONE,
-    UNDONE_STEPS,
-    insert_first,
-    listing,
-    moving,
-)
-from anabranch.stores._columns import to_bytes, to_text
 from anabranch.stores._database import Database
-from anabranch.stores._statements import Row, Statement
+from anabranch.stores._sql import Row, Statement, to_bytes, to_text
 
 
 class Calls:
@@ -90,39 +53,6 @@ class Calls:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.is_lasting: bool = database.is_shared
-        dialect = database.dialect
-        first = partial(insert_first, is_postgresql=database.is_postgresql)
-        self._begin, self._find = Statement(first(CALL), dialect), Statement(FIND, dialect)
-        self._insert_round = Statement(first(ROUND), dialect)
-        self._insert_entry = Statement(first(ENTRY), dialect)
-        self._insert_entries = Statement(ADD_POSTGRES, dialect)
-        self._insert_answer = Statement(first(ANSWER), dialect)
-        self._insert_undone = Statement(first(UNDONE), dialect)
-        # SQLite has one writer, so it needs no lock.
-        self._lock = Statement(LOCK, dialect) if database.is_postgresql else None
-        self._lease, self._renew = Statement(LEASE, dialect), Statement(RENEW, dialect)
-        self._shorten = Statement(SHORTEN, dialect)
-        self._take_to_undo = Statement(TAKE_TO_UNDO, dialect)
-        self._fail, self._adopt = Statement(FAIL, dialect), Statement(ADOPT, dialect)
-        self._end = {event: Statement(each, dialect) for event, each in END.items()}
-        self._move = {event: Statement(moving(event), dialect) for event in ENDS_LEASE}
-        self._postpone = Statement(POSTPONE, dialect)
-        self._call_and_round = Statement(CALL_AND_ROUND, dialect)
-        self._round = Statement(ROUND_NUMBER, dialect)
-        self._last_round = Statement(LAST_ROUND, dialect)
-        self._entries, self._entry = Statement(ENTRIES, dialect), Statement(ONE_ENTRY, dialect)
-        self._answers = Statement(ANSWERS, dialect)
-        self._take_answers = Statement(TAKE_ANSWERS, dialect)
-        self._undone_steps = Statement(UNDONE_STEPS, dialect)
-        self._opened_with = Statement(OPENED_WITH, dialect)
-        self._hasten = Statement(HASTEN, dialect)
-        self._drop_answers = Statement(DROP_ANSWERS, dialect)
-        self._return_answers = Statement(RETURN_ANSWERS, dialect)
-        self._expired, self._open_calls = (
-            Statement(EXPIRED, dialect),
-            Statement(OPEN_CALLS, dialect),
-        )
-        self._prune = Statement(PRUNE, dialect)
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
     @property
@@ -138,17 +68,17 @@ class Calls:
 
         def work(connection: sa.Connection) -> CallRecord:
             # Another process may prune the stored call before the read; then this one is inserted.
-            while not self._begin.count(connection, row):
-                for found in self._find.rows(connection, this):
+            while not sql.INSERT_CALL.count(connection, row):
+                for found in sql.FIND.rows(connection, this):
                     return to_call(found)
             if before is not None:
-                self._insert_round.count(connection, before)
+                sql.INSERT_ROUND.count(connection, before)
             return call
 
         return await self._database.write(work)
 
     async def find(self, call_id: str) -> CallRecord | None:
-        found = await self._read(self._find, {"this": to_bytes(call_id)})
+        found = await self._read(sql.FIND, {"this": to_bytes(call_id)})
         return to_call(found[0]) if found else None
 
     async def calls(
@@ -167,41 +97,39 @@ class Calls:
             values |= {"begins": to_bytes(begins), "beyond": to_bytes(begins) + b"\xff"}
         if after is not None:
             values |= {"this": to_bytes(after.call_id), "begun": after.started}
-        # Only people ask for this, now and then: it need not be compiled in advance.
-        page = Statement(listing(values, states), self._database.dialect)
-        return list(map(to_call, await self._read(page, values)))
+        return list(map(to_call, await self._read(sql.listing(values, states), values)))
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        return list(map(to_call, await self._read(self._expired, {"now": now, "most": limit})))
+        return list(map(to_call, await self._read(sql.EXPIRED, {"now": now, "most": limit})))
 
     async def open_calls(self) -> tuple[int, float | None, float | None]:
-        [(number, first, asked)] = await self._read(self._open_calls, {})
+        [(number, first, asked)] = await self._read(sql.OPEN_CALLS, {})
         return number, first, asked
 
     async def prune(self, before: float, limit: int) -> int:
-        return await self._write_single(self._prune, {"before": before, "most": limit})
+        return await self._write_single(sql.PRUNE, {"before": before, "most": limit})
 
     # -- leases and states -------------------------------------------------------------------
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
         values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner), "until": until}
         return await self._database.write(
-            lambda connection: self._renew.count(connection, values) > 0, lasting=False
+            lambda connection: sql.RENEW.count(connection, values) > 0, lasting=False
         )
 
     async def release(self, call_id: str, owner: str) -> None:
-        values, leave = _by_owner(call_id, owner, None), self._move[CallEvent.LEAVE]
+        values, leave = _by_owner(call_id, owner, None), sql.MOVE[CallEvent.LEAVE]
         await self._database.write(
             lambda connection: leave.count(connection, values), lasting=False
         )
 
     def _leave(self, connection: sa.Connection, values: Mapping[str, Any]) -> bool:
         """Release a call, and return the answers that its round had taken."""
-        if not self._move[CallEvent.LEAVE].count(connection, values):
+        if not sql.MOVE[CallEvent.LEAVE].count(connection, values):
             return False
         this = {"this": values["this"]}
-        self._drop_answers.count(connection, {**this, "client": b""})
-        self._return_answers.count(connection, this)
+        sql.DROP_ANSWERS.count(connection, {**this, "client": b""})
+        sql.RETURN_ANSWERS.count(connection, this)
         return True
 
     async def take_to_undo(
@@ -212,10 +140,10 @@ class Calls:
         due = {**values, "due": now if is_due else math.inf, "stops": not is_due}
 
         def work(connection: sa.Connection) -> CallRecord | None:
-            if not self._take_to_undo.count(connection, due):
-                self._shorten.count(connection, {"this": this, "until": until})
+            if not sql.TAKE_TO_UNDO.count(connection, due):
+                sql.SHORTEN.count(connection, {"this": this, "until": until})
                 return None
-            return to_call(self._find.rows(connection, {"this": this})[0])
+            return to_call(sql.FIND.rows(connection, {"this": this})[0])
 
         return await self._database.write(work, lasting=False)
 
@@ -225,26 +153,26 @@ class Calls:
         values = _by_owner(call_id, owner, deadline)
         if event == CallEvent.LEAVE:
             return await self._database.write(lambda connection: self._leave(connection, values))
-        return await self._write_single(self._move[event], values) > 0
+        return await self._write_single(sql.MOVE[event], values) > 0
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
         names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
-        return await self._write_single(self._fail, {**names, "error": to_bytes(error)}) > 0
+        return await self._write_single(sql.FAIL, {**names, "error": to_bytes(error)}) > 0
 
     async def adopt(self, call_id: str, version: str, owner: str) -> bool:
         names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
         values = {**names, "new_version": to_bytes(version)}
-        return await self._write_single(self._adopt, values) > 0
+        return await self._write_single(sql.ADOPT, values) > 0
 
     async def postpone(
         self, call_id: str, deadline: float, state: CallState, *, now: float
     ) -> bool:
         values = {"this": to_bytes(call_id), "in_state": str(state), "now": now}
-        return await self._write_single(self._postpone, {**values, "new_deadline": deadline}) > 0
+        return await self._write_single(sql.POSTPONE, {**values, "new_deadline": deadline}) > 0
 
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
         values = {"this": to_bytes(call_id), "in_state": str(state), "new_deadline": deadline}
-        return await self._write_single(self._hasten, values) > 0
+        return await self._write_single(sql.HASTEN, values) > 0
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -275,10 +203,10 @@ class Calls:
             row = {**call_row(new, CallState.RUNNING, owner, until), **opened}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
-            while not (new is not None and self._begin.count(connection, row)):
-                if self._lock is not None:
-                    self._lock.rows(connection, {"this": this})
-                for row_there in self._call_and_round.rows(connection, which):
+            while not (new is not None and sql.INSERT_CALL.count(connection, row)):
+                if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
+                    sql.LOCK.rows(connection, {"this": this})
+                for row_there in sql.CALL_AND_ROUND.rows(connection, which):
                     inbox = self._inbox(connection, this)
                     known = self._known_round(connection, row_there, which, inbox)
                     if known.ended is not None or not known.call.state.is_open:
@@ -309,7 +237,7 @@ class Calls:
         return OpenedRound(
             to_call(row),
             None if end[0] is None else to_round(end),
-            to_entries(self._entries.rows(connection, which)),
+            to_entries(sql.ENTRIES.rows(connection, which)),
             {step: each.text for step, each in taken.items()},
             _entered(taken),
         )
@@ -323,8 +251,8 @@ class Calls:
         taken: Mapping[str, str],
     ) -> OpenedRound | None:
         digest, call = digest_of(taken), known.call
-        if not self._lease.count(connection, {**lease, "digest": to_bytes(digest)}):
-            self._shorten.count(connection, lease)
+        if not sql.LEASE.count(connection, {**lease, "digest": to_bytes(digest)}):
+            sql.SHORTEN.count(connection, lease)
             return None
         self._take(connection, call.call_id, lease["which"], inbox, taken)
         is_undoing = call.state == CallState.UNDOING  # in no other is anything undone
@@ -340,7 +268,7 @@ class Calls:
         )
 
     def _inbox(self, connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
-        return dict(map(to_answer, self._answers.rows(connection, {"this": this})))
+        return dict(map(to_answer, sql.ANSWERS.rows(connection, {"this": this})))
 
     def _take(
         self,
@@ -354,10 +282,10 @@ class Calls:
         new = {step: text for step, text in taken.items() if step not in inbox}
         there = [step for step in taken if step in inbox and inbox[step].round is None]
         if new:
-            self._insert_answer.count(connection, *answer_rows(call_id, new, "", number))
+            sql.INSERT_ANSWER.count(connection, *answer_rows(call_id, new, "", number))
         for step in there:
             values = {"this": to_bytes(call_id), "step": to_bytes(step), "which": number}
-            self._take_answers.count(connection, values)
+            sql.TAKE_ANSWERS.count(connection, values)
 
     async def end_round(
         self,
@@ -374,10 +302,10 @@ class Calls:
 
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
-                is_first = self._insert_round.count(connection, row)
+                is_first = sql.INSERT_ROUND.count(connection, row)
             if not is_first:
-                return to_round(self._round.rows(connection, which)[0])
-            if not self._end[event].count(connection, values):
+                return to_round(sql.ROUND_NUMBER.rows(connection, which)[0])
+            if not sql.END[event].count(connection, values):
                 raise StoreError(f"Another worker has the lease on call {call_id!r}. Try again.")
             return record
 
@@ -385,11 +313,11 @@ class Calls:
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
         """Return the end of a round, or ``None`` if the round has not ended."""
-        found = await self._read(self._round, {"this": to_bytes(call_id), "which": number})
+        found = await self._read(sql.ROUND_NUMBER, {"this": to_bytes(call_id), "which": number})
         return to_round(found[0]) if found else None
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
-        found = await self._read(self._last_round, {"this": to_bytes(call_id)})
+        found = await self._read(sql.LAST_ROUND, {"this": to_bytes(call_id)})
         return to_round(found[0]) if found else None
 
     # -- answers -----------------------------------------------------------------------------
@@ -406,25 +334,25 @@ class Calls:
         later = {"this": this, "new_deadline": deadline, "now": math.inf}
 
         def work(connection: sa.Connection) -> dict[str, str] | None:
-            if self._lock is not None:
-                self._lock.rows(connection, {"this": this})
-            found = self._find.rows(connection, {"this": this})
+            if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
+                sql.LOCK.rows(connection, {"this": this})
+            found = sql.FIND.rows(connection, {"this": this})
             if not found:
                 raise UnknownCallError(call_id)
             state = to_call(found[0]).state
             if state not in TAKES_ANSWERS:
                 return None
             if deadline is not None:
-                self._postpone.count(connection, {**later, "in_state": str(state)})
+                sql.POSTPONE.count(connection, {**later, "in_state": str(state)})
             if rows:
-                self._insert_answer.count(connection, *rows)
+                sql.INSERT_ANSWER.count(connection, *rows)
             inbox = self._inbox(connection, this)
             return {step: inbox[step].text for step in answers}
 
         return await self._database.write(work)
 
     async def answers(self, call_id: str) -> dict[str, AnswerRecord]:
-        found = await self._read(self._answers, {"this": to_bytes(call_id)})
+        found = await self._read(sql.ANSWERS, {"this": to_bytes(call_id)})
         return dict(map(to_answer, found))
 
     # -- entries -----------------------------------------------------------------------------
@@ -445,9 +373,9 @@ class Calls:
 
     def _text(self, connection: sa.Connection, call_id: str, step_id: str) -> str:
         values = {"this": to_bytes(call_id), "step": to_bytes(step_id)}
-        for (text,) in self._entry.rows(connection, values):
+        for (text,) in sql.ONE_ENTRY.rows(connection, values):
             return to_text(text)
-        if not self._find.rows(connection, {"this": to_bytes(call_id)}):
+        if not sql.FIND.rows(connection, {"this": to_bytes(call_id)}):
             raise UnknownCallError(call_id)
         raise StoreError(f"Call {call_id!r} was taken over, with other answers. Try again.")
 
@@ -460,7 +388,7 @@ class Calls:
         given: bytes | None,
     ) -> set[str]:
         if given is not None:
-            for opened, digest in self._opened_with.rows(connection, {"this": to_bytes(call_id)}):
+            for opened, digest in sql.OPENED_WITH.rows(connection, {"this": to_bytes(call_id)}):
                 if opened == number and digest != given:
                     return set()
         rows = entry_rows(call_id, number, entries)
@@ -468,7 +396,7 @@ class Calls:
             return {
                 step_id
                 for step_id, row in zip(entries, rows, strict=True)
-                if self._insert_entry.count(connection, row)
+                if sql.INSERT_ENTRY.count(connection, row)
             }
 
     def _add_postgres(
@@ -486,18 +414,18 @@ class Calls:
             "step_ids": [to_bytes(step_id) for step_id in entries],
             "texts": [to_bytes(text) for text in entries.values()],
         }
-        return {to_text(step_id) for (step_id,) in self._insert_entries.rows(connection, values)}
+        return {to_text(step_id) for (step_id,) in sql.INSERT_ENTRIES.rows(connection, values)}
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
         values = {"this": to_bytes(call_id), "which": number}
-        return to_entries(await self._read(self._entries, values))
+        return to_entries(await self._read(sql.ENTRIES, values))
 
     async def undone(self, call_id: str, step_id: str) -> None:
         row = {"call_id": to_bytes(call_id), "step_id": to_bytes(step_id)}
 
         def work(connection: sa.Connection) -> None:
             with _known(call_id):
-                self._insert_undone.count(connection, row)
+                sql.INSERT_UNDONE.count(connection, row)
 
         await self._database.write_single(work)
 
@@ -506,7 +434,7 @@ class Calls:
         return await self._database.read(lambda connection: self._undone(connection, this))
 
     def _undone(self, connection: sa.Connection, this: bytes) -> frozenset[str]:
-        found = self._undone_steps.rows(connection, {"this": this})
+        found = sql.UNDONE_STEPS.rows(connection, {"this": this})
         return frozenset(to_text(step_id) for (step_id,) in found)
 
     # -- the rest ----------------------------------------------------------------------------

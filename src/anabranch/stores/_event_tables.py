@@ -6,10 +6,18 @@ outlives the events, so that no number is used twice. Processes read the row to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 
-from anabranch.stores._columns import Opaque, metadata
-from anabranch.stores._statements import insert_of
+from anabranch.stores._sql import (
+    Opaque,
+    RowsStatement,
+    Statement,
+    insert_of,
+    metadata,
+    partial_index,
+)
 
 CHANNEL = "anabranch_run_events"
 """The Postgres channel of announcements: MD5 of the run, a colon, number of its last event."""
@@ -25,12 +33,7 @@ RUN = sa.Table(
     sa.Column[str]("owner", Opaque),
     sa.Column[float]("leased_until", sa.Double()),
     sa.Column[int]("mark", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Index(
-        "anabranch_run_leased",
-        "leased_until",
-        sqlite_where=_HAS_OWNER,
-        postgresql_where=_HAS_OWNER,
-    ),
+    partial_index("anabranch_run_leased", "leased_until", where=_HAS_OWNER),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -41,7 +44,7 @@ EVENT = sa.Table(
     sa.Column[str]("key", Opaque),
     sa.Column[bytes]("data", sa.LargeBinary, nullable=False),
     sa.Column[int]("mark", sa.BigInteger, nullable=False, server_default="1"),
-    sa.Index("anabranch_event_key", "run", "key", sqlite_where=_HAS_KEY, postgresql_where=_HAS_KEY),
+    partial_index("anabranch_event_key", "run", "key", where=_HAS_KEY),
 )
 
 _THIS = RUN.c.run == sa.bindparam("this")
@@ -50,45 +53,62 @@ _OF_THIS = EVENT.c.run == sa.bindparam("this")
 _MARK = (
     sa.select(EVENT.c.mark).where(_OF_THIS, EVENT.c.number == sa.bindparam("after"))
 ).scalar_subquery()
-HEAD = sa.select(RUN.c.last, RUN.c.mark, _MARK).where(_THIS)
+HEAD = Statement(sa.select(RUN.c.last, RUN.c.mark, _MARK).where(_THIS))
 """The number and the mark of a run's last event, and the mark of the event ``after``."""
-FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
-HOLDER = sa.select(RUN.c.owner).where(
-    _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
+_FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
+FIND = Statement(_FIND)
+HOLDER = Statement(
+    sa.select(RUN.c.owner).where(
+        _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
+    )
 )
-SHORTEN = (
+_UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
+"""A column of a Postgres statement; it makes the commit not wait for the disk."""
+
+
+def _unwaited(
+    statement: sa.Update | Callable[[sa.Dialect], sa.Insert],
+) -> Statement:
+    """Return the statement; on Postgres, its commit does not wait for the disk."""
+
+    def make(dialect: sa.Dialect) -> sa.ClauseElement:
+        made = statement if isinstance(statement, sa.Update) else statement(dialect)
+        return made.returning(_UNWAITED) if dialect.name == "postgresql" else made
+
+    return Statement(make)
+
+
+SHORTEN = _unwaited(
     sa.update(RUN)
     .where(_THIS, RUN.c.leased_until > sa.bindparam("until"))
     .values(leased_until=sa.bindparam("until"))
 )
-RELEASE = (
+RELEASE = _unwaited(
     sa.update(RUN)
     .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
     .values(owner=sa.null(), leased_until=sa.null())
 )
-UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
-"""A column of a Postgres statement; it makes the commit not wait for the disk."""
-TAKE_OVER = (
+TAKE_OVER = _unwaited(
     sa.update(RUN)
     .where(
         _THIS, RUN.c.owner == sa.bindparam("old_owner"), RUN.c.leased_until <= sa.bindparam("now")
     )
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
 )
-TAKE = (
+TAKE = _unwaited(
     sa.update(RUN)
     .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
     .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
-    .returning(FIND.scalar_subquery(), RUN.c.last)
+    .returning(_FIND.scalar_subquery(), RUN.c.last)
 )
-OVERDUE = (
+OVERDUE = Statement(
     sa.select(RUN.c.run, RUN.c.owner, RUN.c.leased_until)
     .where(RUN.c.owner.is_not(None), RUN.c.leased_until <= sa.bindparam("now"))
     .order_by(RUN.c.leased_until)
     .limit(sa.bindparam("most"))
 )
-DELETE = sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until"))
-SET_FIRST = (
+DELETE = Statement(sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until")))
+SET_FIRST = Statement(
     sa.update(RUN)
     .where(
         _THIS,
@@ -101,7 +121,7 @@ SET_FIRST = (
 
 A run with a lease keeps its events from the number with which it began.
 """
-OLD_RUNS = (
+OLD_RUNS = Statement(
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.owner.is_(None))
     .order_by(RUN.c.at, RUN.c.run)
@@ -122,7 +142,7 @@ _following = (
     .subquery()
 )
 _is_next = _following.c.number == sa.bindparam("after") + 1
-PAGE = (
+PAGE = Statement(
     sa.select(
         RUN.c.first,
         RUN.c.last,
@@ -143,14 +163,14 @@ bytes, but always the next event. Without a further event, one row has the run's
 """
 
 
-def counting(count: int) -> sa.ClauseElement:
+def _counting(dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     """Return the statement that reserves event numbers in ``count`` runs.
 
     A row of values is name, events, time, and mark. The statement returns the numbers of the first and
     last event of each run, and the owner of its lease: SQLite may evaluate ``owner IS NULL`` wrongly in the row that an upsert returns. On Postgres,
     :data:`APPEND_POSTGRES` includes this.
     """
-    insert = insert_of(is_postgresql=False)(RUN).values(
+    insert = insert_of(dialect)(RUN).values(
         [
             {
                 "run": sa.bindparam(f"this_{place}"),
@@ -170,7 +190,7 @@ def counting(count: int) -> sa.ClauseElement:
     return made
 
 
-def adding(count: int) -> sa.ClauseElement:
+def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     """Return the statement that adds ``count`` events; a row has the columns of the table."""
     names = [column.name for column in EVENT.c]
     return sa.insert(EVENT).values(
@@ -178,9 +198,9 @@ def adding(count: int) -> sa.ClauseElement:
     )
 
 
-def leasing(*, is_postgresql: bool) -> sa.Insert:
+def _leasing(dialect: sa.Dialect) -> sa.Insert:
     """Return the statement that takes or renews a free lease of a run, which may be new."""
-    insert = insert_of(is_postgresql=is_postgresql)(RUN).values(
+    insert = insert_of(dialect)(RUN).values(
         run=sa.bindparam("this"),
         first=1,
         last=0,
@@ -201,7 +221,10 @@ def leasing(*, is_postgresql: bool) -> sa.Insert:
     return made
 
 
-APPEND_POSTGRES = sa.text("""
+COUNT, ADD = RowsStatement(_counting), RowsStatement(_adding)
+LEASE = _unwaited(_leasing)
+APPEND_POSTGRES = Statement(
+    sa.text("""
     WITH new AS (
         SELECT * FROM unnest(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
@@ -236,12 +259,14 @@ APPEND_POSTGRES = sa.text("""
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head JOIN new USING (run) ORDER BY place
 """)
+)
 """Appends in one statement, which is its own transaction, and whose commit does not wait.
 
 The statement locks rows in one order, so that writers of the same runs do not deadlock.
 """
 
-BEGIN_POSTGRES = sa.text("""
+BEGIN_POSTGRES = Statement(
+    sa.text("""
     WITH known AS (
         SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
@@ -263,6 +288,7 @@ BEGIN_POSTGRES = sa.text("""
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head
 """)
+)
 """Takes a lease and adds an event in one statement, as :data:`APPEND_POSTGRES` adds events.
 
 The statement's snapshot tells whether the key has an event. The snapshot is still right if the run's

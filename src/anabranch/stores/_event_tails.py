@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
-from anabranch.stores._columns import to_bytes
+from anabranch.stores._sql import to_bytes
 
 TAIL_BYTES = 64 * 1024
 """Maximum bytes of events in a tail; a single larger event is allowed."""

@@ -13,7 +13,7 @@ from anabranch.stores._memory_rows import COLUMNS, allowed, memory_row, to_memor
 from anabranch.stores._memory_search import search
 from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR, VOTE
 from anabranch.stores._memory_vectors import Vectors
-from anabranch.stores._statements import insert_of
+from anabranch.stores._sql import insert_of
 
 _REMEMBERED = 30 * 24 * 3600.0
 _SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
@@ -30,7 +30,7 @@ class Memories:
     def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
         self._closes = closes
-        insert = insert_of(is_postgresql=database.is_postgresql)
+        insert = insert_of(database.dialect)
         self._add: sa.Insert = (
             insert(MEMORY).inline().on_conflict_do_nothing(index_elements=["place", "digest"])
         )

@@ -18,7 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 
 from anabranch.memory import Scope
-from anabranch.stores._columns import metadata
+from anabranch.stores._sql import metadata
 
 
 def _seq() -> sa.Column[int]:

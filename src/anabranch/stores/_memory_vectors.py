@@ -20,7 +20,7 @@ from anabranch.memory import Filter, Memory
 from anabranch.stores._database import Database
 from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
 from anabranch.stores._memory_tables import MEMORY, VECTOR
-from anabranch.stores._statements import insert_of
+from anabranch.stores._sql import insert_of
 
 _PGVECTOR = (
     "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
@@ -40,7 +40,7 @@ class Vectors:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        insert = insert_of(is_postgresql=database.is_postgresql)
+        insert = insert_of(database.dialect)
         given = (
             sa.bindparam("embedder", type_=sa.Text),
             sa.bindparam("vector", type_=VECTOR.c.vector.type),

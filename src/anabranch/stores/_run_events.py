@@ -24,31 +24,11 @@ from anabranch._durable.run_events import (
     TakenRun,
 )
 from anabranch.errors import StoreError
-from anabranch.stores._columns import to_bytes, to_text
+from anabranch.stores import _event_tables as sql
 from anabranch.stores._database import Database
-from anabranch.stores._event_tables import (
-    APPEND_POSTGRES,
-    BEGIN_POSTGRES,
-    DELETE,
-    FIND,
-    HEAD,
-    HOLDER,
-    OLD_RUNS,
-    OVERDUE,
-    PAGE,
-    RELEASE,
-    SET_FIRST,
-    SHORTEN,
-    TAKE,
-    TAKE_OVER,
-    UNWAITED,
-    adding,
-    counting,
-    leasing,
-)
 from anabranch.stores._event_tails import UNKNOWN, Page, Tails
 from anabranch.stores._event_watches import watch_of
-from anabranch.stores._statements import Row, RowsStatement, Statement
+from anabranch.stores._sql import Row, Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 
 T = TypeVar("T")
@@ -74,18 +54,6 @@ class Events:
         self._closes = closes
         self._held = held
         self._tails = Tails(self._read, watch_of(database))
-        dialect, is_postgresql = database.dialect, database.is_postgresql
-        self._count, self._insert = RowsStatement(counting), RowsStatement(adding)
-        self._insert_all = Statement(APPEND_POSTGRES, dialect)
-        self._begin = Statement(BEGIN_POSTGRES, dialect)
-        self._lease, self._shorten, self._release, self._take_over, self._take = (
-            Statement(each.returning(UNWAITED) if is_postgresql else each, dialect)
-            for each in (leasing(is_postgresql=is_postgresql), SHORTEN, RELEASE, TAKE_OVER, TAKE)
-        )
-        self._head, self._page = Statement(HEAD, dialect), Statement(PAGE, dialect)
-        self._find, self._holder = Statement(FIND, dialect), Statement(HOLDER, dialect)
-        self._old_runs, self._overdue = Statement(OLD_RUNS, dialect), Statement(OVERDUE, dialect)
-        self._delete, self._set_first = Statement(DELETE, dialect), Statement(SET_FIRST, dialect)
 
     @property
     def processes(self) -> Processes:
@@ -116,7 +84,7 @@ class Events:
         if self._database.is_postgresql:
             values = _as_arrays(new, at, mark)
             heads = await self._database.write_single(
-                lambda connection: self._insert_all.rows(connection, values)
+                lambda connection: sql.APPEND_POSTGRES.rows(connection, values)
             )
         else:
             heads = await self._database.write(
@@ -141,24 +109,27 @@ class Events:
         if not places:
             return []
         sizes = [(name, len(new[place - 1].events), at, mark) for name, place in places.items()]
-        heads = {name: head for name, *head in self._count.rows(connection, sizes)}
+        heads = {name: head for name, *head in sql.COUNT.rows(connection, sizes)}
         rows: list[Row] = []
         for name, size, *_ in sizes:
             each = new[places[name] - 1]
             keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
             numbers = count(heads[name][1] - size + 1)
             rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
-        self._insert.rows(connection, rows)
+        sql.ADD.rows(connection, rows)
         return [(place, *heads[name]) for name, place in places.items()]
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
         """Release a lease, or pass it to another owner; return whether the lease was held."""
-        values: dict[str, Any] = {"this": to_bytes(new.run), "old_owner": _optional(new.release)}
+        values: dict[str, Any] = {
+            "this": to_bytes(new.run),
+            "old_owner": optional_bytes(new.release),
+        }
         if new.successor is None:
-            return self._release.count(connection, values) > 0
+            return sql.RELEASE.count(connection, values) > 0
         owner, until = new.successor
         values |= {"new_owner": to_bytes(owner), "now": math.inf, "until": until}
-        return self._take_over.count(connection, values) > 0
+        return sql.TAKE_OVER.count(connection, values) > 0
 
     async def begin(
         self,
@@ -173,20 +144,20 @@ class Events:
     ) -> int | None:
         values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "now": at, "until": until}
         mark = _new_mark()
-        values |= {"name": to_bytes(key), "old_owner": _optional(instead), "mark": mark}
+        values |= {"name": to_bytes(key), "old_owner": optional_bytes(instead), "mark": mark}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
-            if self._find.rows(connection, values)[0][0] is not None:
+            if sql.FIND.rows(connection, values)[0][0] is not None:
                 return []
             if instead is not None:
-                self._release.count(connection, values)
-            if not self._lease.count(connection, {**values, "now": 0.0}):
+                sql.RELEASE.count(connection, values)
+            if not sql.LEASE.count(connection, {**values, "now": 0.0}):
                 return []
             added = self._add(connection, [NewEvents(run, [event], key)], at, mark)
             return [(first, last) for _, first, last, _ in added]
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
-            return self._begin.rows(connection, {**values, "event": event})
+            return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
 
         is_postgresql = self._database.is_postgresql
         for first, last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
@@ -213,18 +184,18 @@ class Events:
         An open run keeps its events from number ``begun`` on.
         """
         values = {"this": this, "until": until, "begun": begun}
-        is_moved = self._set_first.count(connection, values) > 0
-        return self._delete.count(connection, values) if is_moved else 0
+        is_moved = sql.SET_FIRST.count(connection, values) > 0
+        return sql.DELETE.count(connection, values) if is_moved else 0
 
     async def find(self, run: str, key: str) -> int | None:
-        [(number,)] = await self._rows(self._find, this=to_bytes(run), name=to_bytes(key))
+        [(number,)] = await self._rows(sql.FIND, this=to_bytes(run), name=to_bytes(key))
         return None if number is None else int(number)
 
     async def last(self, run: str) -> int:
         return (await self.id_of(run)).number
 
     async def id_of(self, run: str, number: int | None = None) -> EventId:
-        found = await self._rows(self._head, this=to_bytes(run), after=number or 0)
+        found = await self._rows(sql.HEAD, this=to_bytes(run), after=number or 0)
         last, newest, mark = found[0] if found else (0, 0, None)
         return EventId(last, newest) if number in {None, last} else EventId(number or 0, mark or 0)
 
@@ -234,7 +205,7 @@ class Events:
     async def _read(self, run: str, at: EventId) -> Page:
         after, mark = at
         rows = await self._rows(
-            self._page, this=to_bytes(run), after=after, most=PAGE_EVENTS, bytes=PAGE_BYTES
+            sql.PAGE, this=to_bytes(run), after=after, most=PAGE_EVENTS, bytes=PAGE_BYTES
         )
         first, last, newest, before = rows[0][:4] if rows else (1, 0, 0, None)
         before = newest if after == last else before or 0
@@ -249,19 +220,19 @@ class Events:
         values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
 
         def work(connection: sa.Connection) -> bool:
-            if self._lease.count(connection, values):
+            if sql.LEASE.count(connection, values):
                 return True
-            self._shorten.count(connection, {"this": this, "until": until})
+            sql.SHORTEN.count(connection, {"this": this, "until": until})
             return False
 
         return await self._change(work)
 
     async def release(self, run: str, owner: str) -> None:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
-        await self._change(lambda connection: self._release.count(connection, values))
+        await self._change(lambda connection: sql.RELEASE.count(connection, values))
 
     async def holder(self, run: str, now: float) -> str | None:
-        found = await self._rows(self._holder, this=to_bytes(run), now=now)
+        found = await self._rows(sql.HOLDER, this=to_bytes(run), now=now)
         return to_text(found[0][0]) if found else None
 
     async def renew(self, run: str, owner: str, until: float) -> bool:
@@ -270,24 +241,24 @@ class Events:
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "now": now}
         values |= {"new_owner": to_bytes(other), "until": until}
-        return await self._change(lambda connection: self._take_over.count(connection, values)) > 0
+        return await self._change(lambda connection: sql.TAKE_OVER.count(connection, values)) > 0
 
     async def take(
         self, run: str, owner: str, other: str, until: float, key: str
     ) -> TakenRun | None:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "until": until}
         values |= {"new_owner": to_bytes(other), "name": to_bytes(key)}
-        found = await self._change(lambda connection: self._take.rows(connection, values))
+        found = await self._change(lambda connection: sql.TAKE.rows(connection, values))
         return next((TakenRun(begun, last) for begun, last, *_ in found), None)
 
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
-        found = await self._rows(self._overdue, now=now, most=limit)
+        found = await self._rows(sql.OVERDUE, now=now, most=limit)
         return [(to_text(run), to_text(owner), until) for run, owner, until in found]
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:
             deleted = 0
-            for run, first, last in self._old_runs.rows(
+            for run, first, last in sql.OLD_RUNS.rows(
                 connection, {"before": before, "most": limit}
             ):
                 if deleted < limit:
@@ -317,10 +288,6 @@ def _new_mark() -> int:
     return secrets.randbits(48) or 1
 
 
-def _optional(text: str | None) -> bytes | None:
-    return None if text is None else to_bytes(text)
-
-
 def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]:
     """Return the events as the parameters of ``APPEND_POSTGRES``."""
     items = [
@@ -334,8 +301,8 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "runs": [to_bytes(each.run) for each in new],
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],
-        "old_owners": [_optional(each.release) for each in new],
-        "new_owners": [_optional(each.successor and each.successor[0]) for each in new],
+        "old_owners": [optional_bytes(each.release) for each in new],
+        "new_owners": [optional_bytes(each.successor and each.successor[0]) for each in new],
         "untils": [each.successor and each.successor[1] for each in new],
         "places": [place for place, _, _ in items],
         "numbers": [number for _, number, _ in items],

@@ -12,8 +12,8 @@ from importlib import import_module
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._columns import metadata
 from anabranch.stores._database_faults import REMEDY
+from anabranch.stores._sql import metadata
 
 STAMP = "ed059ee90dfbed0f"
 """The digest of the definition, in both dialects.

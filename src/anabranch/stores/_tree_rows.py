@@ -1,4 +1,4 @@
-"""Converts nodes and results to rows of their tables, and rows to nodes and results.
+"""Converts threads, nodes and results to rows of their tables, and rows back to records.
 
 Blocks are stored as pydantic's JSON. Rows are converted in bulk: one node at a time costs several
 times as much.
@@ -17,9 +17,8 @@ from pydantic_core import PydanticSerializationError
 
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, Usage
-from anabranch.stores._columns import to_bytes, to_text
-from anabranch.stores._statements import Row
-from anabranch.tree import Node, Result, Surroundings, Thread
+from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
+from anabranch.tree import Node, Ref, Result, Surroundings, Thread
 
 T = TypeVar("T")
 
@@ -40,11 +39,39 @@ _PENDINGS: TypeAdapter[tuple[tuple[ResultBlock, ...] | None, ...]] = TypeAdapter
 _USAGES: TypeAdapter[tuple[Usage | None, ...]] = TypeAdapter(tuple[Usage | None, ...])
 
 
+def thread_row(thread: Thread) -> dict[str, Any]:
+    """Return the row of a new thread."""
+    return {
+        "id": to_bytes(thread.id),
+        "created_at": thread.created_at,
+        "system_prompt": optional_bytes(thread.system_prompt),
+        "title": to_bytes(thread.title),
+        "owner": optional_bytes(thread.owner),
+    }
+
+
+def to_thread(row: Row) -> Thread:
+    """Return the thread in a row."""
+    thread_id, created_at, system_prompt, title, owner = row
+    return Thread(
+        to_text(thread_id),
+        created_at,
+        optional_text(system_prompt),
+        to_text(title),
+        optional_text(owner),
+    )
+
+
+def ref_row(ref: Ref) -> dict[str, Any]:
+    """Return the parameters of the statement that sets a ref."""
+    return {"new_name": to_bytes(ref.name), "node_id": to_bytes(ref.node_id)}
+
+
 def node_row(node: Node) -> dict[str, Any]:
     """Return the parameters of the statement that adds a node."""
     return {
         "thread_id": to_bytes(node.thread_id),
-        "parent_id": None if node.parent_id is None else to_bytes(node.parent_id),
+        "parent_id": optional_bytes(node.parent_id),
         "new_id": to_bytes(node.id),
         "new_kind": node.kind,
         "new_content": _blocks(node.content),
@@ -120,10 +147,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
     found = sorted((row for row in rows if row[-1]), key=itemgetter(_SEQ))
     parents = {row[_SEQ]: to_text(row[_ID]) for row in rows if not row[-1]}
     [first] = {row[_PER_NODE - 1 : _THREAD_END] for row in rows if row[_PER_NODE] is not None}
-    name, began, prompt, title, owner = first
-    thread = Thread(
-        to_text(name), began, *(each and to_text(each) for each in (prompt, title, owner))
-    )
+    thread = to_thread(first)
     below: dict[str, list[Node]] = {}
     for node in reversed(nodes):
         below[node.id] = []

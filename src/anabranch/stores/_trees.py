@@ -6,54 +6,39 @@ reading first: the insert finds thread and parent, and only a failed insert look
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from anabranch.errors import StoreError
-from anabranch.stores._columns import to_bytes, to_text
+from anabranch.stores import _tree_tables as sql
 from anabranch.stores._database import Database
-from anabranch.stores._statements import Statement
-from anabranch.stores._tree_queries import (
-    AROUND,
-    AROUND_REF,
-    BEGINNINGS,
-    CHILDREN,
-    COUNT_UNTIL,
-    LATEST_THREADS,
-    LATEST_WITH_OWNER,
-    LATEST_WITHOUT_OWNER,
-    NODES,
-    NODES_AFTER,
-    PATH,
-    RESULTS,
-    check,
-    find_node,
-    find_refs,
-    find_thread,
-    refusal,
-    unknown_node,
-)
+from anabranch.stores._sql import Statement, to_bytes, to_text
 from anabranch.stores._tree_rows import (
     node_row,
+    ref_row,
     result_row,
+    thread_row,
     to_nodes,
     to_path,
     to_results,
     to_surroundings,
+    to_thread,
 )
-from anabranch.stores._tree_tables import (
-    DELETE_REF,
-    DELETE_SUBTREE,
-    DELETE_THREAD,
-    FILES,
-    LOCK_THREAD_OF,
-    SETTLE,
-    WritingStatements,
+from anabranch.tree import (
+    HEAD,
+    Node,
+    Path,
+    Ref,
+    RefusedError,
+    Result,
+    Surroundings,
+    Thread,
+    Tree,
+    check_place,
 )
-from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree
 
 _NOT_MESSAGES = {"branch", "question", "answer"}
 """Kinds that may follow on a node that calls tools without being the next message."""
@@ -72,38 +57,26 @@ class Trees:
 
     def __init__(self, database: Database) -> None:
         self.database: Database = database
-        self._statements = WritingStatements(is_postgresql=database.is_postgresql)
-        self._add_node = Statement(self._statements.add_node, database.dialect)
-        self._set_result = Statement(self._statements.set_result, database.dialect)
-        self._set_ref = Statement(self._statements.set_ref, database.dialect)
-        self._settle = Statement(SETTLE, database.dialect)
-        self._find_path = Statement(PATH, database.dialect)
-        self._find_around = Statement(AROUND, database.dialect)
-        self._find_around_ref = Statement(AROUND_REF, database.dialect)
-        self._find_nodes_after = Statement(NODES_AFTER, database.dialect)
 
     async def create_thread(self, thread: Thread) -> None:
-        row = {name: getattr(thread, name) for name in Thread.__slots__}
-        statement = self._statements.add_thread
-        if not await self.database.write_single(
-            lambda connection: connection.execute(statement, row).rowcount
-        ):
+        if not await self._count(sql.ADD_THREAD, thread_row(thread)):
             raise StoreError(f"The store has a thread {thread.id!r} already.")
 
     async def thread(self, thread_id: str) -> Thread | None:
-        return await self.database.read(lambda connection: find_thread(connection, thread_id))
+        return await self.database.read(lambda connection: _find_thread(connection, thread_id))
 
     async def threads(self, limit: int) -> list[Thread]:
-        return await self._threads(LATEST_THREADS, {"most": limit})
+        return await self._threads(sql.LATEST_THREADS, {"most": limit})
 
     async def threads_of(self, owner: str | None, limit: int) -> list[Thread]:
         if owner is None:
-            return await self._threads(LATEST_WITHOUT_OWNER, {"most": limit})
-        return await self._threads(LATEST_WITH_OWNER, {"most": limit, "whose": owner})
+            return await self._threads(sql.LATEST_WITHOUT_OWNER, {"most": limit})
+        values = {"most": limit, "whose": to_bytes(owner)}
+        return await self._threads(sql.LATEST_WITH_OWNER, values)
 
-    async def _threads(self, statement: sa.Executable, values: Mapping[str, Any]) -> list[Thread]:
+    async def _threads(self, statement: Statement, values: Mapping[str, Any]) -> list[Thread]:
         return await self.database.read(
-            lambda connection: [Thread(*row) for row in connection.execute(statement, values)]
+            lambda connection: list(map(to_thread, statement.rows(connection, values)))
         )
 
     async def append(
@@ -121,78 +94,76 @@ class Trees:
         try:
             await self.database.write(work)
         except _NoPlaceError:
-            raise await self.database.read(lambda connection: refusal(connection, nodes)) from None
+            raise await self.database.read(lambda connection: _refusal(connection, nodes)) from None
 
     def _add(self, connection: sa.Connection, nodes: Sequence[Node]) -> None:
         rows = [node_row(node) for node in nodes]
         new: dict[str | None, Node] = {node.id: node for node in nodes}
-        if self._add_node.count(connection, *rows) != len(nodes):
+        if sql.ADD_NODE.count(connection, *rows) != len(nodes):
             raise _NoPlaceError
         # All branches of a fork have one parent, which is checked once.
         forked = {node.parent_id for node in nodes if node.kind == "branch"} - new.keys()
-        there = {one: None if one is None else find_node(connection, one) for one in forked}
+        there = {one: None if one is None else _find_node(connection, one) for one in forked}
         for node in nodes:
             parent = new.get(node.parent_id) or there.get(node.parent_id)
             if parent is not None or node.parent_id is None:
-                check(node, parent)
+                _check(node, parent)
         parents = {node.parent_id for node in nodes if node.kind not in _NOT_MESSAGES}
         settled = [one for one in parents if one is not None and one not in new]
         if settled:
-            self._settle.count(connection, *({"this": to_bytes(one)} for one in settled))
+            sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
         await self.database.write(lambda connection: self._set_results(connection, results))
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
-        if rows and self._set_result.count(connection, *rows) != len(rows):
-            raise unknown_node(connection, (result.node_id for result in results))
+        if rows and sql.SET_RESULT.count(connection, *rows) != len(rows):
+            raise _unknown_node(connection, (result.node_id for result in results))
 
     def _set_refs(self, connection: sa.Connection, refs: Sequence[Ref]) -> None:
-        rows = [{"new_name": to_bytes(ref.name), "node_id": to_bytes(ref.node_id)} for ref in refs]
-        if rows and self._set_ref.count(connection, *rows) != len(rows):
-            raise unknown_node(connection, (ref.node_id for ref in refs))
+        rows = [ref_row(ref) for ref in refs]
+        if rows and sql.SET_REF.count(connection, *rows) != len(rows):
+            raise _unknown_node(connection, (ref.node_id for ref in refs))
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
-        values = {"this": thread_id, "new_name": ref.name, "node_id": ref.node_id}
-        statement = self._statements.set_ref_of_thread
-        if not await self.database.write_single(
-            lambda connection: connection.execute(statement, values).rowcount
-        ):
+        values = {"this": to_bytes(thread_id), **ref_row(ref)}
+        if not await self._count(sql.SET_REF_OF_THREAD, values):
             raise StoreError(f"The store has no node {ref.node_id!r} in a thread {thread_id!r}.")
 
     async def delete_ref(self, thread_id: str, name: str) -> bool:
-        return await self._delete(DELETE_REF, {"this": thread_id, "old_name": name}) > 0
+        values = {"this": to_bytes(thread_id), "old_name": to_bytes(name)}
+        return await self._count(sql.DELETE_REF, values) > 0
 
     async def refs(self, thread_id: str) -> dict[str, str]:
-        return await self.database.read(lambda connection: find_refs(connection, thread_id))
+        return await self.database.read(lambda connection: _find_refs(connection, thread_id))
 
     async def node(self, node_id: str) -> Node | None:
-        return await self.database.read(lambda connection: find_node(connection, node_id))
+        return await self.database.read(lambda connection: _find_node(connection, node_id))
 
     async def path(self, node_id: str) -> Path:
         values = {"this": to_bytes(node_id)}
-        rows = await self.database.read(lambda connection: self._find_path.rows(connection, values))
+        rows = await self.database.read(lambda connection: sql.PATH.rows(connection, values))
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
         return Path(*to_path(rows))
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
-        find = self._find_around_ref if node_id is None else self._find_around
+        find = sql.AROUND_REF if node_id is None else sql.AROUND
         values = {"this": to_bytes(thread_id), "at": to_bytes(HEAD if node_id is None else node_id)}
         rows = await self.database.read(lambda connection: find.rows(connection, values))
         return to_surroundings(rows) if rows else None
 
     async def children(self, node_id: str) -> list[Node]:
         def work(connection: sa.Connection) -> list[Node]:
-            rows = connection.execute(CHILDREN, {"this": node_id}).fetchall()
+            rows = sql.CHILDREN.rows(connection, {"this": to_bytes(node_id)})
             return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
 
         return await self.database.read(work)
 
     async def beginnings(self, thread_id: str) -> list[Node]:
         def work(connection: sa.Connection) -> list[Node]:
-            rows = connection.execute(BEGINNINGS, {"this": thread_id}).fetchall()
+            rows = sql.BEGINNINGS.rows(connection, {"this": to_bytes(thread_id)})
             return to_nodes(rows, thread_id)
 
         return await self.database.read(work)
@@ -202,38 +173,38 @@ class Trees:
             after = 0
             if known:
                 last = known[-1]
-                if find_node(connection, last.id) != last:
+                if _find_node(connection, last.id) != last:
                     return None
-                after, held = connection.execute(COUNT_UNTIL, {"this": last.id}).one()
+                [(after, held)] = sql.COUNT_UNTIL.rows(connection, {"this": to_bytes(last.id)})
                 if held != len(known):
                     return None
             values = {"this": to_bytes(thread_id), "after": after}
-            rows = self._find_nodes_after.rows(connection, values)
+            rows = sql.NODES_AFTER.rows(connection, values)
             parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
             return to_nodes(rows, thread_id, parents)
 
         return await self.database.read_at_once(work)
 
     async def tree(self, thread_id: str) -> Tree:
-        values = {"this": thread_id}
+        values = {"this": to_bytes(thread_id)}
 
         def work(connection: sa.Connection) -> Tree:
-            thread = find_thread(connection, thread_id)
+            thread = _find_thread(connection, thread_id)
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
-            nodes = to_nodes(connection.execute(NODES, values).fetchall(), thread_id)
-            results = to_results(connection.execute(RESULTS, values).fetchall())
-            return Tree(thread, tuple(nodes), results, find_refs(connection, thread_id))
+            nodes = to_nodes(sql.NODES.rows(connection, values), thread_id)
+            results = to_results(sql.RESULTS.rows(connection, values))
+            return Tree(thread, tuple(nodes), results, _find_refs(connection, thread_id))
 
         return await self.database.read_at_once(work)
 
     async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
         def work(connection: sa.Connection) -> None:
-            if find_thread(connection, thread_id) is None:
+            if _find_thread(connection, thread_id) is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
             for digest, content in files.items():
-                values = {"new_digest": bytes.fromhex(digest), "new_content": content}
-                connection.execute(self._statements.add_file, {"this": thread_id, **values})
+                row = {"new_digest": bytes.fromhex(digest), "new_content": content}
+                sql.ADD_FILE.count(connection, {"this": to_bytes(thread_id), **row})
 
         await self.database.write(work)
 
@@ -241,28 +212,85 @@ class Trees:
         values = {"this": thread_id, "digests": [bytes.fromhex(each) for each in digests]}
 
         def work(connection: sa.Connection) -> dict[str, bytes]:
-            return {row[0].hex(): bytes(row[1]) for row in connection.execute(FILES, values)}
+            return {row[0].hex(): bytes(row[1]) for row in connection.execute(sql.FILES, values)}
 
         return await self.database.read(work)
 
     async def delete_thread(self, thread_id: str) -> bool:
-        return await self._delete(DELETE_THREAD, {"this": thread_id}) > 0
+        return await self._count(sql.DELETE_THREAD, {"this": to_bytes(thread_id)}) > 0
 
     async def delete_subtree(self, node_id: str) -> int:
-        values = {"this": node_id}
+        values = {"this": to_bytes(node_id)}
 
         def work(connection: sa.Connection) -> int:
             # A separate statement, so that the next one sees the nodes added during the wait.
-            if connection.scalar(LOCK_THREAD_OF, values) is None:
-                return 0
-            return connection.execute(DELETE_SUBTREE, values).rowcount
+            is_there = sql.LOCK_THREAD_OF.rows(connection, values)
+            return sql.DELETE_SUBTREE.count(connection, values) if is_there else 0
 
         return await self.database.write(work)
 
-    async def _delete(self, statement: sa.Delete, values: Mapping[str, Any]) -> int:
+    async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
         return await self.database.write_single(
-            lambda connection: connection.execute(statement, values).rowcount
+            lambda connection: statement.count(connection, values)
         )
 
     async def close(self) -> None:
         await self.database.close()
+
+
+def _find_thread(connection: sa.Connection, thread_id: str) -> Thread | None:
+    """Return the thread, or ``None`` if it does not exist."""
+    found = sql.FIND_THREAD.rows(connection, {"this": to_bytes(thread_id)})
+    return to_thread(found[0]) if found else None
+
+
+def _find_refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
+    """Return the thread's refs: the nodes that they point at, by name."""
+    found = sql.REFS.rows(connection, {"this": to_bytes(thread_id)})
+    return {to_text(name): to_text(node_id) for name, node_id in found}
+
+
+def _find_node(connection: sa.Connection, node_id: str) -> Node | None:
+    """Return the node, or ``None`` if it does not exist."""
+    for row in sql.FIND_NODE.rows(connection, {"this": to_bytes(node_id)}):
+        parents = {} if row[1] is None else {row[1]: to_text(row[9])}
+        return to_nodes([row], to_text(row[8]), parents)[0]
+    return None
+
+
+def _check(node: Node, parent: Node | None) -> None:
+    """Check that ``node`` may follow ``parent``.
+
+    Raises:
+        RefusedError: if ``node`` may not follow there.
+    """
+    try:
+        check_place(node, parent)
+    except ValueError as error:
+        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
+
+
+def _unknown_node(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
+    """Return the error that names the first of ``node_ids`` that the store does not have."""
+    missing = next((one for one in node_ids if _find_node(connection, one) is None), None)
+    return RefusedError(f"The store has no node {missing!r}.")
+
+
+def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
+    """Return the error that names the node that could not be added, after the rollback."""
+    earlier: dict[str, Node] = {}
+    for node in nodes:
+        if node.id in earlier or _find_node(connection, node.id) is not None:
+            return RefusedError(f"The store has a node {node.id!r} already; nodes never change.")
+        if _find_thread(connection, node.thread_id) is None:
+            return RefusedError(f"The store has no thread {node.thread_id!r}.")
+        if node.parent_id is not None:
+            parent = earlier.get(node.parent_id) or _find_node(connection, node.parent_id)
+            if parent is None:
+                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
+            try:
+                _check(node, parent)
+            except RefusedError as refused:
+                return refused
+        earlier[node.id] = node
+    return RefusedError("Another writer was changing the nodes that these follow; try again.")

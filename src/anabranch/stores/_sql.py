@@ -1,0 +1,218 @@
+"""The parts of all tables and statements: column types, indexes, and statements compiled once.
+
+The statements that run most often or return most rows go to the driver unchanged. For them,
+SQLAlchemy's compilation cache and its conversion of values cost more than the database does. Values
+and rows have the driver's types: a text of type ``Opaque`` is bytes. Cursors are the driver's;
+errors, connections and transactions are SQLAlchemy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+Row: TypeAlias = Sequence[Any]
+"""A row as the driver returns it."""
+
+metadata: sa.MetaData = sa.MetaData()
+"""The registry of all tables; each table module adds its tables."""
+
+
+class Opaque(TypeDecorator[str]):
+    """Any text, stored as bytes.
+
+    A text column of Postgres takes no NUL character, and neither database takes a lone surrogate.
+    """
+
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = sa.LargeBinary
+    cache_ok: bool | None = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> bytes | None:  # noqa: ARG002
+        """Return the bytes of a text."""
+        return optional_bytes(value)
+
+    def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Return the text of the bytes."""
+        return optional_text(value)
+
+
+def to_bytes(text: str) -> bytes:
+    """Return ``text`` as :class:`Opaque` stores it, for statements that bypass the type."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(value: bytes) -> str:
+    """Return the text of a value that :class:`Opaque` stored."""
+    return value.decode("utf-8", "surrogatepass")
+
+
+def optional_bytes(text: str | None) -> bytes | None:
+    """Return the bytes of a text for a column that may be empty."""
+    return None if text is None else to_bytes(text)
+
+
+def optional_text(value: bytes | None) -> str | None:
+    """Return the text in a column that may be empty."""
+    return None if value is None else to_text(value)
+
+
+def numbered(name: str) -> sa.Column[int]:
+    """Return the column of a growing number that the database generates."""
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    return sa.Column[int](name, number, sa.Identity(), primary_key=True)
+
+
+def partial_index(name: str, *columns: str, where: sa.TextClause) -> sa.Index:
+    """Return an index of the rows with a condition; a query uses the index if it repeats ``where``."""
+    return sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
+class Statement:
+    """One statement, compiled at its first use with a dialect.
+
+    Attributes:
+        statement: has named parameters; or returns such a statement for a dialect.
+    """
+
+    def __init__(
+        self, statement: sa.ClauseElement | Callable[[sa.Dialect], sa.ClauseElement]
+    ) -> None:
+        self.statement: sa.ClauseElement | Callable[[sa.Dialect], sa.ClauseElement] = statement
+        self._compiled: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def _of(self, dialect: sa.Dialect) -> tuple[str, dict[str, Any]]:
+        """Return the text, and the values that belong to it, such as the number of a LIMIT."""
+        if dialect.name not in self._compiled:
+            given = self.statement
+            statement = given if isinstance(given, sa.ClauseElement) else given(dialect)
+            compiled = statement.compile(dialect=dialect)
+            constants = {
+                name: value for name, value in (compiled.params or {}).items() if value is not None
+            }
+            self._compiled[dialect.name] = str(compiled), constants
+        return self._compiled[dialect.name]
+
+    def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> Sequence[Row]:
+        """Return all rows that a query finds.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
+        """
+        text, constants = self._of(connection.dialect)
+        with _cursor(connection) as cursor:
+            cursor.execute(text, {**constants, **values})
+            return cursor.fetchall()
+
+    def count(self, connection: sa.Connection, *rows: Mapping[str, Any]) -> int:
+        """Run the statement once for each of ``rows``; return the number of changed rows.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
+        """
+        text, constants = self._of(connection.dialect)
+        values = [{**constants, **row} for row in rows]
+        with _cursor(connection) as cursor:
+            if len(values) == 1:
+                cursor.execute(text, values[0])
+            else:
+                cursor.executemany(text, values)
+            return cursor.rowcount
+
+
+AT_ONCE = 64
+"""Maximum rows that a :class:`RowsStatement` takes in one execution; a power of two."""
+
+
+class RowsStatement:
+    """A SQLite statement over any number of rows, of which one execution takes many.
+
+    The driver releases the interpreter's lock at each execution, also within ``executemany``, and
+    then waits for its turn. Next to a busy event loop, that takes far longer than the work.
+
+    Args:
+        make: returns the statement of a dialect for a number of rows; its parameters are the values
+            of the rows, in order.
+    """
+
+    def __init__(self, make: Callable[[sa.Dialect, int], sa.ClauseElement]) -> None:
+        self._make = make
+        self._made: dict[int, str] = {}
+
+    def rows(self, connection: sa.Connection, given: Sequence[Row]) -> list[Row]:
+        """Run the statement for all rows of ``given``; return the rows that it returns, in no order.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: if the driver raises an error.
+        """
+        found: list[Row] = []
+        start = 0
+        with _cursor(connection) as cursor:
+            while start < len(given):
+                # Powers of two, so that there are few statements, and the driver caches them.
+                size = min(AT_ONCE, 1 << (len(given) - start).bit_length() - 1)
+                values = [value for row in given[start : start + size] for value in row]
+                cursor.execute(self._of(size), values)
+                found += cursor.fetchall()
+                start += size
+        return found
+
+    def _of(self, size: int) -> str:
+        if size not in self._made:
+            from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - as in insert_of()
+
+            dialect = sqlite.dialect(paramstyle="qmark")
+            self._made[size] = str(self._make(dialect, size).compile(dialect=dialect))
+        return self._made[size]
+
+
+@contextmanager
+def _cursor(connection: sa.Connection) -> Generator[DBAPICursor]:
+    """Open a cursor of the driver; a SQLAlchemy result costs more than most statements."""
+    pooled, dbapi = connection.connection, connection.dialect.loaded_dbapi
+    cursor = pooled.cursor()
+    try:
+        yield cursor
+    except dbapi.Error as error:
+        if connection.dialect.is_disconnect(error, pooled.dbapi_connection, cursor):
+            connection.invalidate(error)
+        is_refused = isinstance(error, dbapi.IntegrityError)
+        raised = exc.IntegrityError if is_refused else exc.DBAPIError
+        raise raised(None, None, error) from error
+    finally:
+        cursor.close()
+
+
+def insert_of(dialect: sa.Dialect) -> Callable[[sa.Table], Any]:
+    """Return the ``insert`` of the database's dialect."""
+    # A process needs one dialect, and each import takes long.
+    if dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415
+
+        return postgresql.insert
+    from sqlalchemy.dialects import sqlite  # noqa: PLC0415
+
+    return sqlite.insert
+
+
+def insert_first(table: sa.Table) -> Statement:
+    """Return the statement that inserts a row unless its key is taken.
+
+    The row gives every column except a number that the database generates.
+    """
+    given = {
+        column.name: sa.bindparam(column.name, type_=column.type)
+        for column in table.c
+        if column.identity is None
+    }
+
+    def make(dialect: sa.Dialect) -> sa.ClauseElement:
+        first: sa.Insert = insert_of(dialect)(table).inline().values(given).on_conflict_do_nothing()
+        return first
+
+    return Statement(make)

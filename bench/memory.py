@@ -30,7 +30,7 @@ from time import perf_counter
 
 from anabranch.memory import Draft, Memory, ReasoningBank, Scope, words_of
 from anabranch.stores import open_memory_store
-from anabranch.stores._memory_rows import memory_row
+from anabranch.stores._memory_tables import memory_row
 from bench.latent import LatentEmbedder
 from bench.measure import Row
 from bench.unspaced_notes import LABELLED, others

@@ -9,14 +9,22 @@ import sqlalchemy as sa
 
 from anabranch.memory import Filter, Learned, Memory, QueuedBranch
 from anabranch.stores._database import Database
-from anabranch.stores._memory_rows import COLUMNS, allowed, memory_row, to_memory
-from anabranch.stores._memory_search import search
-from anabranch.stores._memory_tables import DUE, MEMORY, QUEUE, VECTOR, VOTE
-from anabranch.stores._memory_vectors import Vectors
+from anabranch.stores._memory_search import Vectors, search
+from anabranch.stores._memory_tables import (
+    DUE,
+    MEMORIES,
+    MEMORY,
+    NUMBERED,
+    QUEUE,
+    VECTOR,
+    VOTE,
+    allowed,
+    memory_row,
+    to_memory,
+)
 from anabranch.stores._sql import insert_of
 
 _REMEMBERED = 30 * 24 * 3600.0
-_SELECT = sa.select(*(MEMORY.c[name] for name in COLUMNS))
 
 
 class Memories:
@@ -50,23 +58,16 @@ class Memories:
         for row in map(memory_row, memories):
             connection.execute(self._add, row)
             same = (MEMORY.c.place == row["place"], MEMORY.c.digest == row["digest"])
-            stored.append(to_memory(connection.execute(_SELECT.where(*same)).one()))
+            stored.append(to_memory(connection.execute(MEMORIES.where(*same)).one()))
         return stored
 
     async def find(self, memory_id: str) -> Memory | None:
-        def work(connection: sa.Connection) -> Memory | None:
-            row = connection.execute(_SELECT.where(MEMORY.c.id == memory_id)).one_or_none()
-            return None if row is None else to_memory(row)
-
-        return await self._database.read(work)
+        found = await self._read(MEMORIES.where(MEMORY.c.id == memory_id))
+        return found[0] if found else None
 
     async def newest(self, which: Filter) -> list[Memory]:
-        latest = _SELECT.where(*allowed(which)).order_by(MEMORY.c.seq.desc()).limit(which.limit)
-
-        def work(connection: sa.Connection) -> list[Memory]:
-            return [to_memory(row) for row in connection.execute(latest)]
-
-        return await self._database.read(work)
+        latest = MEMORIES.where(*allowed(which)).order_by(MEMORY.c.seq.desc()).limit(which.limit)
+        return await self._read(latest)
 
     async def search(self, words: Sequence[str], which: Filter) -> list[Memory]:
         is_postgresql = self._database.is_postgresql
@@ -87,12 +88,8 @@ class Memories:
 
     async def without_vector(self, embedder: str, limit: int) -> list[Memory]:
         has_one = sa.exists().where(VECTOR.c.memory == MEMORY.c.seq, VECTOR.c.embedder == embedder)
-        missing = _SELECT.where(~has_one).order_by(MEMORY.c.seq).limit(limit)
-
-        def work(connection: sa.Connection) -> list[Memory]:
-            return [to_memory(row) for row in connection.execute(missing)]
-
-        return await self._database.read(work)
+        missing = MEMORIES.where(~has_one).order_by(MEMORY.c.seq).limit(limit)
+        return await self._read(missing)
 
     async def add_vectors(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
         await self._vectors.add(embedder, vectors)
@@ -168,6 +165,11 @@ class Memories:
         counting = sa.select(sa.func.count()).where(QUEUE.c.branch != "")
         return await self._database.read(lambda connection: connection.scalar(counting) or 0)
 
+    async def _read(self, finding: sa.Select[Any]) -> list[Memory]:
+        return await self._database.read(
+            lambda connection: list(map(to_memory, connection.execute(finding)))
+        )
+
     async def close(self) -> None:
         if self._closes:
             await self._database.close()
@@ -181,8 +183,7 @@ def _rated(
     connection: sa.Connection, memory_id: str, *, helpful: bool, voter: str
 ) -> Memory | None:
     this = MEMORY.c.id == memory_id
-    reading = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(this)
-    row = connection.execute(reading.with_for_update()).one_or_none()
+    row = connection.execute(NUMBERED.where(this).with_for_update()).one_or_none()
     if row is None:
         return None
     seq, memory = row[0], to_memory(row[1:])

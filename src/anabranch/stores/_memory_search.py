@@ -1,21 +1,38 @@
-"""The full-text search of memories: FTS5 on SQLite, a ``tsvector`` on Postgres.
+"""The searches for memories: by words, and by vectors of embedders.
 
-A word that nearly every memory has costs much and distinguishes little. So the search first counts
-each word, up to :data:`COMMON`. It then takes the rarest words, as long as they match at most
-:data:`ENOUGH` rows together. This bounds the cost of a search, whatever the number of memories.
+Words: FTS5 on SQLite, a ``tsvector`` on Postgres. A word that nearly every memory has costs much
+and distinguishes little. So the search first counts each word, up to :data:`COMMON`. It then takes
+the rarest words, as long as they match at most :data:`ENOUGH` rows together. This bounds the cost
+of a search, whatever the number of memories.
+
+Vectors: scanned with numpy on SQLite, found by pgvector on Postgres. Vectors are normalised, so the
+cosine of two vectors is their product. SQLite stores half-precision numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.types import UserDefinedType
 
+from anabranch.errors import StoreError
 from anabranch.memory import Filter, Memory
-from anabranch.stores._memory_rows import COLUMNS, allowed, to_memory
-from anabranch.stores._memory_tables import MEMORY, place_of
+from anabranch.stores._database import Database
+from anabranch.stores._memory_tables import (
+    MEMORIES,
+    MEMORY,
+    VECTOR,
+    allowed,
+    in_order,
+    place_of,
+    to_memory,
+)
+from anabranch.stores._sql import insert_of
 
 WORDS = 24
 """Maximum words of a search that are counted."""
@@ -41,7 +58,7 @@ _PLACES = sa.text(
     "SELECT number FROM anabranch_memory_words_place WHERE place IN :places"
 ).bindparams(sa.bindparam("places", expanding=True))
 _ALL = range(2**63)
-_WORDS: sa.ColumnElement[Any] = sa.literal_column("anabranch_memory.words")
+_INDEXED: sa.ColumnElement[Any] = sa.literal_column("anabranch_memory.words")
 
 
 def search(
@@ -83,7 +100,8 @@ def _on_sqlite(connection: sa.Connection, words: Sequence[str], which: Filter) -
     found: list[Memory] = []
     step = max(which.limit, 1)
     for start in range(0, len(ranked), step):
-        found += _read(connection, [-seq for _, seq in ranked[start : start + step]], which)
+        seqs = [-seq for _, seq in ranked[start : start + step]]
+        found += in_order(connection, seqs, MEMORY.c.confidence >= which.min_confidence)
         if len(found) >= which.limit:
             break
     return found[: which.limit]
@@ -98,18 +116,9 @@ def _ranges(connection: sa.Connection, which: Filter) -> list[range]:
     return [range(number << 32, (number + 1) << 32) for number in numbers]
 
 
-def _read(connection: sa.Connection, seqs: Sequence[int], which: Filter) -> list[Memory]:
-    """Return the memories that are reliable enough, in the given order."""
-    finding = sa.select(MEMORY.c.seq, *(MEMORY.c[name] for name in COLUMNS)).where(
-        MEMORY.c.seq.in_(seqs), MEMORY.c.confidence >= which.min_confidence
-    )
-    rows = {row[0]: row[1:] for row in connection.execute(finding)}
-    return [to_memory(rows[seq]) for seq in seqs if seq in rows]
-
-
 def _on_postgresql(connection: sa.Connection, words: Sequence[str], which: Filter) -> list[Memory]:
     def has(word: str) -> sa.ColumnElement[bool]:
-        return _WORDS.op("@@")(sa.func.to_tsquery("english", word))
+        return _INDEXED.op("@@")(sa.func.to_tsquery("english", word))
 
     conditions = allowed(which)
     counts: dict[str, int] = {}
@@ -122,12 +131,173 @@ def _on_postgresql(connection: sa.Connection, words: Sequence[str], which: Filte
     # Postgres does not rank rare words higher, so each word is ranked separately.
     score: sa.ColumnElement[Any] = sa.literal(0.0)
     for word in chosen:
-        rank = sa.func.ts_rank(_WORDS, sa.func.to_tsquery("english", word), 1)
+        rank = sa.func.ts_rank(_INDEXED, sa.func.to_tsquery("english", word), 1)
         score += math.log1p(COMMON / counts[word]) * rank
     finding = (
-        sa.select(*(MEMORY.c[name] for name in COLUMNS))
-        .where(sa.or_(*map(has, chosen)), *conditions)
+        MEMORIES.where(sa.or_(*map(has, chosen)), *conditions)
         .order_by(score.desc(), MEMORY.c.seq.desc())
         .limit(which.limit)
     )
     return [to_memory(row) for row in connection.execute(finding)]
+
+
+_PGVECTOR = (
+    "The Postgres store lacks pgvector (0.8 or newer), which embeddings need: install it and let an"
+    " administrator run CREATE EXTENSION vector, or configure no embedder."
+)
+_NUMPY = 'Embeddings in a SQLite store need numpy: install "anabranch[memory]".'
+_LOCK = 0x616E6163  # any number except the schema's lock
+
+
+class Vectors:
+    """The vectors of memories in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = insert_of(database.dialect)
+        given = (
+            sa.bindparam("embedder", type_=sa.Text),
+            sa.bindparam("vector", type_=VECTOR.c.vector.type),
+        )
+        row = sa.select(MEMORY.c.seq, *given).where(MEMORY.c.id == sa.bindparam("this"))
+        adding = insert(VECTOR).from_select(["memory", "embedder", "vector"], row)
+        self._add: sa.Insert = adding.on_conflict_do_nothing()
+        self._schema = ""
+
+    async def add(self, embedder: str, vectors: Mapping[str, Sequence[float]]) -> None:
+        """Store vectors; see the port."""
+        encode = _normalised if self._database.is_postgresql else _packed
+        rows = [
+            {"this": memory_id, "embedder": embedder, "vector": encode(vector)}
+            for memory_id, vector in vectors.items()
+        ]
+
+        def work(connection: sa.Connection) -> None:
+            if self._database.is_postgresql:
+                self._make_index(connection, embedder, len(rows[0]["vector"]))
+            for row in rows:
+                connection.execute(self._add, row)
+
+        if rows:
+            await self._database.write(work)
+
+    async def nearest(
+        self, embedder: str, vector: Sequence[float], which: Filter, min_similarity: float
+    ) -> list[Memory]:
+        """Return memories by the cosine of their vectors; see the port."""
+        find = self._by_pgvector if self._database.is_postgresql else _by_scan
+
+        def work(connection: sa.Connection) -> list[Memory]:
+            return find(connection, embedder, vector, which, min_similarity)
+
+        return await self._database.read_at_once(work)
+
+    def _by_pgvector(
+        self,
+        connection: sa.Connection,
+        embedder: str,
+        vector: Sequence[float],
+        which: Filter,
+        min_similarity: float,
+    ) -> list[Memory]:
+        kind = _HalfVector(self._pgvector(connection), len(vector))
+        # Otherwise the index reads a few neighbours only, and the filter may exclude them all.
+        connection.execute(sa.text("SET LOCAL hnsw.iterative_scan = strict_order"))
+        cosine = sa.cast(VECTOR.c.vector, kind).op(f'OPERATOR("{kind.schema}".<=>)')
+        distance: sa.ColumnElement[Any] = cosine(
+            sa.cast(sa.bindparam("vector", type_=sa.Text), kind)
+        )
+        finding = (
+            MEMORIES.join_from(MEMORY, VECTOR, VECTOR.c.memory == MEMORY.c.seq)
+            .where(VECTOR.c.embedder == embedder, *allowed(which), distance <= 1 - min_similarity)
+            .order_by(distance)
+            .limit(which.limit)
+        )
+        rows = connection.execute(finding, {"vector": str(_normalised(vector))})
+        return list(map(to_memory, rows))
+
+    def _make_index(self, connection: sa.Connection, embedder: str, dim: int) -> None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        schema = self._pgvector(connection)
+        name = hashlib.sha256(f"{embedder} {dim}".encode()).hexdigest()[:16]
+        literal = "'" + embedder.replace("'", "''") + "'"
+        vector = f'CAST(vector AS "{schema}".halfvec({dim}))'
+        connection.exec_driver_sql(
+            f"CREATE INDEX IF NOT EXISTS anabranch_memory_hnsw_{name} ON anabranch_memory_vector"
+            f' USING hnsw (({vector}) "{schema}".halfvec_cosine_ops) WHERE embedder = {literal}'
+        )
+
+    def _pgvector(self, connection: sa.Connection) -> str:
+        """Return the schema of pgvector, which need not be on the search path."""
+        if not self._schema:
+            finding = sa.text(
+                "SELECT nspname FROM pg_extension JOIN pg_namespace ON extnamespace = pg_namespace.oid"
+                " WHERE extname = 'vector'"
+            )
+            found = connection.scalar(finding)
+            if found is None:
+                try:
+                    with connection.begin_nested():
+                        connection.execute(sa.text("CREATE EXTENSION vector"))
+                except exc.DBAPIError as error:
+                    raise StoreError(_PGVECTOR) from error
+                found = connection.scalar(finding)
+            self._schema = str(found).replace('"', '""')
+        return self._schema
+
+
+class _HalfVector(UserDefinedType[str]):
+    """pgvector's vectors of half-precision numbers."""
+
+    cache_ok = True
+
+    def __init__(self, schema: str, dim: int) -> None:
+        self.schema = schema
+        self.dim = dim
+
+    def get_col_spec(self, **_: object) -> str:
+        """Return the type's name, with its schema."""
+        return f'"{self.schema}".halfvec({self.dim})'
+
+
+def _normalised(vector: Sequence[float]) -> list[float]:
+    length = math.sqrt(math.fsum(x * x for x in vector)) or 1.0
+    return [float(x) / length for x in vector]
+
+
+def _numpy() -> Any:  # noqa: ANN401 - numpy is optional, so its types may be missing
+    try:
+        import numpy  # noqa: PLC0415, ICN001
+    except ModuleNotFoundError as error:
+        raise StoreError(_NUMPY) from error
+    return numpy
+
+
+def _packed(vector: Sequence[float]) -> bytes:
+    packed: bytes = _numpy().asarray(_normalised(vector), dtype="<f2").tobytes()
+    return packed
+
+
+def _by_scan(
+    connection: sa.Connection,
+    embedder: str,
+    vector: Sequence[float],
+    which: Filter,
+    min_similarity: float,
+) -> list[Memory]:
+    numpy = _numpy()
+    scanning = (
+        sa.select(VECTOR.c.memory, VECTOR.c.vector)
+        .join_from(VECTOR, MEMORY, VECTOR.c.memory == MEMORY.c.seq)
+        .where(VECTOR.c.embedder == embedder, *allowed(which))
+    )
+    # A vector of another length comes from an embedder that changed but kept its name.
+    size = 2 * len(vector)
+    rows = [row for row in connection.execute(scanning).fetchall() if len(row[1]) == size]
+    if not rows:
+        return []
+    matrix = numpy.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), -1)
+    similarity = matrix.astype("<f4") @ numpy.asarray(_normalised(vector), dtype="<f4")
+    best = numpy.argsort(-similarity, kind="stable")[: which.limit]
+    seqs: list[int] = [rows[at][0] for at in best.tolist() if similarity[at] >= min_similarity]
+    return in_order(connection, seqs)

@@ -1,4 +1,4 @@
-"""The tables of memories, their full-text index, and the SQL that reads and writes them.
+"""The tables of memories, their full-text index, and memories as rows.
 
 The columns of words have the terms that :func:`~anabranch.memory.indexed` returns, so that both
 databases match the same terms in every script. SQLite's index is an FTS5 table that triggers
@@ -11,25 +11,21 @@ down.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 
-from anabranch.memory import Scope
-from anabranch.stores._sql import metadata
-
-
-def _seq() -> sa.Column[int]:
-    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-    return sa.Column[int]("seq", number, sa.Identity(), primary_key=True)
-
+from anabranch.memory import Filter, Memory, Provenance, Scope, indexed
+from anabranch.messages import unchecked
+from anabranch.stores._sql import metadata, numbered, partial_index
 
 MEMORY = sa.Table(
     "anabranch_memory",
     metadata,
-    _seq(),
+    numbered("seq"),
     sa.Column[str]("id", sa.Text, nullable=False, unique=True),
     sa.Column[str]("place", sa.Text, nullable=False),
     sa.Column[str]("digest", sa.Text, nullable=False),
@@ -100,16 +96,15 @@ def _make_index(_table: sa.Table, connection: sa.Connection, **_: object) -> Non
         connection.execute(sa.text(statement))
 
 
+def _of_memory() -> sa.Column[int]:
+    key = sa.ForeignKey("anabranch_memory.seq", ondelete="CASCADE")
+    return sa.Column[int]("memory", sa.BigInteger(), key, primary_key=True, autoincrement=False)
+
+
 VECTOR = sa.Table(
     "anabranch_memory_vector",
     metadata,
-    sa.Column[int](
-        "memory",
-        sa.BigInteger(),
-        sa.ForeignKey("anabranch_memory.seq", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _of_memory(),
     sa.Column[str]("embedder", sa.Text, primary_key=True),
     # Half-precision numbers; on Postgres an array that pgvector converts to its vectors.
     sa.Column[Any](
@@ -121,13 +116,7 @@ VECTOR = sa.Table(
 VOTE = sa.Table(
     "anabranch_memory_vote",
     metadata,
-    sa.Column[int](
-        "memory",
-        sa.BigInteger(),
-        sa.ForeignKey("anabranch_memory.seq", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _of_memory(),
     sa.Column[str]("voter", sa.Text, primary_key=True),
     sa.Column[bool]("helpful", sa.Boolean, nullable=False),
 )
@@ -143,7 +132,7 @@ QUEUE = sa.Table(
     sa.Column[float]("due_at", sa.Double(), nullable=False),
     sa.Column[str]("owner", sa.Text),
     sa.Column[str]("problem", sa.Text),
-    sa.Index("anabranch_memory_due", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
+    partial_index("anabranch_memory_due", "due_at", where=_IS_DUE),
 )
 
 DUE = (
@@ -158,3 +147,53 @@ DUE = (
 def place_of(scope: Scope) -> str:
     """Return one word for a scope; no other scope has the same word."""
     return "p" + hashlib.sha256(f"{scope.level}:{scope.name}".encode()).hexdigest()[:24]
+
+
+_FIELDS = ("id", "title", "description", "content", "task", "prior", "helpful", "unhelpful")
+_COLUMNS = (*_FIELDS, "level", "owner", "provenance", "created_at")
+MEMORIES = sa.select(*(MEMORY.c[name] for name in _COLUMNS))
+"""Selects memories; :func:`to_memory` reads the rows."""
+NUMBERED = sa.select(MEMORY.c.seq, *MEMORIES.selected_columns)
+"""Selects memories, each after its number."""
+
+
+def memory_row(memory: Memory) -> dict[str, Any]:
+    """Return the row of a new memory."""
+    return {
+        **{name: getattr(memory, name) for name in _FIELDS},
+        "place": place_of(memory.scope),
+        "digest": memory.digest,
+        "level": memory.scope.level,
+        "owner": memory.scope.name,
+        "confidence": memory.confidence,
+        "provenance": memory.provenance.model_dump_json(exclude_none=True),
+        "created_at": memory.created_at,
+        "title_words": indexed(memory.title),
+        "description_words": indexed(memory.description),
+        "content_words": indexed(f"{memory.content}\n{memory.task}"),
+    }
+
+
+def to_memory(row: Sequence[Any]) -> Memory:
+    """Return the memory in a row of :data:`MEMORIES`, without validating its fields again."""
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    level, name = fields.pop("level"), fields.pop("owner")
+    fields["provenance"] = Provenance.model_validate_json(fields["provenance"])
+    return unchecked(Memory, scope=unchecked(Scope, level=level, name=name), **fields)
+
+
+def allowed(which: Filter) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of a filter."""
+    conditions = [MEMORY.c.confidence >= which.min_confidence]
+    if which.scopes is not None:
+        conditions.append(MEMORY.c.place.in_([place_of(scope) for scope in which.scopes]))
+    return conditions
+
+
+def in_order(
+    connection: sa.Connection, seqs: Sequence[int], *conditions: sa.ColumnElement[bool]
+) -> list[Memory]:
+    """Return the memories with these numbers that meet the conditions, in the given order."""
+    finding = NUMBERED.where(MEMORY.c.seq.in_(seqs), *conditions)
+    found = {row[0]: row[1:] for row in connection.execute(finding)}
+    return [to_memory(found[seq]) for seq in seqs if seq in found]

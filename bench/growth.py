@@ -22,7 +22,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 from bench.measure import Row, time_in_turns
 from bench.sagas import NUMBER, alone
 from tests.postgres import Server

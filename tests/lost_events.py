@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from anabranch.stores._database import Database
+from anabranch.stores._engines import read_url
 from anabranch.stores._event_tables import EVENT, RUN
-from anabranch.stores._urls import read_url
 
 
 async def lose_events(url: str, run: str, last: int) -> None:

@@ -29,8 +29,8 @@ from anabranch.stores import (
     open_store,
     open_tree_store,
 )
-from anabranch.stores._schema import STAMP
-from anabranch.stores._urls import read_url
+from anabranch.stores._database import STAMP
+from anabranch.stores._engines import read_url
 from tests.postgres import Server
 from tests.randomised import SEED, times
 from tests.suites.call_samples import a_call

@@ -33,8 +33,8 @@ from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.stores import open_branch_store, open_run_events
 from anabranch.stores._calls import Calls
 from anabranch.stores._database import Database
+from anabranch.stores._engines import read_url
 from anabranch.stores._trees import Trees
-from anabranch.stores._urls import read_url
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import HEAD, Thread
 from tests.agents.asking import shape

@@ -21,8 +21,8 @@ from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply
 from anabranch.stores._calls import Calls
 from anabranch.stores._database import Database
+from anabranch.stores._engines import read_url
 from anabranch.stores._trees import Trees
-from anabranch.stores._urls import read_url
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import SEAT

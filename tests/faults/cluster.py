@@ -29,7 +29,6 @@ PLAYED = ("tests.faults.errand", "tests.faults.journey")
 for late in (
     "anabranch.stores._calls",
     "anabranch.stores._database",
-    "anabranch.stores._schema",
     "psycopg",
     "rich.logging",
     "sqlalchemy.dialects.postgresql.psycopg",

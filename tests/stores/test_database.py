@@ -23,8 +23,8 @@ from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
+from anabranch.stores._engines import read_url
 from anabranch.stores._threads import Batches, ConnectionHealth, ThreadConnections
-from anabranch.stores._urls import read_url
 from tests.patience import PATIENCE
 from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.expectations import opened

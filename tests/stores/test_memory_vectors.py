@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from anabranch.errors import StoreError
 from anabranch.memory import Filter, Memory, MemoryStore, Scope
 from anabranch.stores import open_memory_store
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 from tests.postgres import Server
 
 OURS, THEIRS = Scope(name="ours"), Scope(name="theirs")

@@ -14,9 +14,8 @@ import sqlalchemy as sa
 
 from anabranch.errors import StoreError
 from anabranch.stores import open_store, open_stores, open_tree_store
-from anabranch.stores._engines import switch_to_wal
-from anabranch.stores._schema import STAMP, statements
-from anabranch.stores._urls import read_url
+from anabranch.stores._database import STAMP, statements
+from anabranch.stores._engines import read_url, switch_to_wal
 from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.child_processes import in_processes
 from tests.suites.expectations import opened

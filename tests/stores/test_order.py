@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from anabranch.stores import open_store
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 from tests.suites.call_samples import a_call
 from tests.suites.expectations import opened
 

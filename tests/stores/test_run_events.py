@@ -14,9 +14,9 @@ from anabranch.stores import EventId, MissedEventsError, open_run_events, open_t
 from anabranch.stores import _event_watches as watches
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
+from anabranch.stores._engines import read_url
 from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events
-from anabranch.stores._urls import read_url
 from tests.agents.memory import MemoryTrees
 from tests.lost_events import lose_events
 from tests.postgres import Server

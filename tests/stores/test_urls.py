@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import StoreError
 from anabranch.stores import open_store
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from anabranch.engines._dbos_worker import (
 from anabranch.engines._living_workers import LivingWorkers
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 

@@ -5,13 +5,11 @@ belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``fol
 exports them, with their records, for users of :func:`open_store`. A store never interprets a record.
 ``memory:`` is SQLite without a file, so tests run the code that runs in production.
 
-    _urls.py             the forms of store URLs, and their options
-    _engines.py          the SQLAlchemy engine for a URL, and the settings of its connections
+    _engines.py          store URLs, and the SQLAlchemy engine for a URL
     _threads.py          the threads of a database, and the batches that share a commit
     _database_faults.py  drivers' errors as one sentence each
     _processes.py        locks that show which processes are alive
-    _database.py         transactions
-    _schema.py           the tables of a new store, and the stamp of their definition
+    _database.py         transactions, and the tables of a new store
     _sql.py              column types, indexes, and statements that are compiled once
     _call_tables.py      the tables of calls, and their SQL
     _call_rows.py        calls, rounds and entries as rows
@@ -212,7 +210,7 @@ def _open_database(url: str) -> Database:
     # Importing SQLAlchemy costs more than importing all of anabranch, and many need no store.
     with needs_extra("stores", "A store", StoreError):
         from anabranch.stores._database import Database  # noqa: PLC0415
-        from anabranch.stores._urls import read_url  # noqa: PLC0415
+        from anabranch.stores._engines import read_url  # noqa: PLC0415
     return Database(read_url(url))
 
 

@@ -1,8 +1,12 @@
 """One open database: its threads, its transactions, and its tables, made at first use.
 
-This module knows no table: ``_calls.py``, ``_trees.py`` and the other stores give it functions to
-run on a connection. SQLite: one thread writes, in batches that share a commit; other threads read
-meanwhile. Postgres: a few threads, each with its own connection, run one function at a time.
+``_calls.py``, ``_trees.py`` and the other stores give it functions to run on a connection. SQLite:
+one thread writes, in batches that share a commit; other threads read meanwhile. Postgres: a few
+threads, each with its own connection, run one function at a time.
+
+Each table module adds its tables to ``metadata``, with the triggers and indexes that SQLAlchemy
+cannot express. A new store gets all tables, and the stamp of their definition. No store is migrated:
+a store with another stamp is refused.
 """
 
 from __future__ import annotations
@@ -12,16 +16,25 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 import sqlalchemy as sa
 
 from anabranch.errors import StoreError
-from anabranch.stores._database_faults import translated
-from anabranch.stores._engines import READERS, SINGLE, SNAPSHOTS, WRITERS, make_engine, make_file
+from anabranch.stores._database_faults import REMEDY, translated
+from anabranch.stores._engines import (
+    READERS,
+    SINGLE,
+    SNAPSHOTS,
+    WRITERS,
+    Target,
+    make_engine,
+    make_file,
+)
 from anabranch.stores._processes import ClosableProcesses, open_processes
-from anabranch.stores._schema import make_tables
+from anabranch.stores._sql import metadata
 from anabranch.stores._threads import (
     Batches,
     ConnectionHealth,
@@ -32,7 +45,6 @@ from anabranch.stores._threads import (
     Workers,
     outcome,
 )
-from anabranch.stores._urls import Target
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
@@ -163,11 +175,8 @@ class Database:
         _, options = self.dialect.create_connect_args(self._target.url)
         return psycopg.Connection.connect(**options, autocommit=True)
 
-    async def _numbers(self, statement: sa.TextClause, /, **values: object) -> Sequence[int]:
-        def work(connection: sa.Connection) -> Sequence[int]:
-            return connection.scalars(statement, values).all()
-
-        return await self.read(work)
+    async def _numbers(self, statement: sa.TextClause) -> Sequence[int]:
+        return await self.read(lambda connection: connection.scalars(statement).all())
 
     async def _do(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
         try:
@@ -203,3 +212,72 @@ class Database:
             with self._engine.begin() as connection:
                 make_tables(connection, self._target.label)
             self._prepared = True
+
+
+STAMP = "ed059ee90dfbed0f"
+"""The digest of the definition, in both dialects.
+
+The stamp is a constant, so that a process opens a store without loading all tables. Another release of
+SQLAlchemy may also render the same definition differently.
+"""
+
+_MODULES = ("_branches", "_call_tables", "_event_tables", "_memory_tables", "_tree_tables")
+_SCHEMA = sa.Table("anabranch_schema", metadata, sa.Column[str]("stamp", sa.Text, primary_key=True))
+_LOCK = 0x616E6162  # any number, the same in every release
+
+
+@cache
+def statements(driver: str) -> tuple[str, ...]:
+    """Return the statements that make all tables of a new store.
+
+    Args:
+        driver: the name of the dialect and its driver, as in a SQLAlchemy URL.
+    """
+    for name in _MODULES:
+        import_module(f"anabranch.stores.{name}")
+    found: list[str] = []
+
+    def add(statement: sa.ClauseElement, *_: object, **__: object) -> None:
+        found.append(str(statement.compile(dialect=engine.dialect)).strip())
+
+    engine = sa.create_mock_engine(f"{driver}://", add)
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(found)
+
+
+def make_tables(connection: sa.Connection, label: str) -> None:
+    """Make the tables of a new store, inside the transaction of ``connection``.
+
+    Processes that open a new store at the same time wait here for each other. On SQLite, the
+    transaction already locks the whole file.
+
+    Raises:
+        StoreError: if the database has tables of another definition.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    stamps = _stamps(connection)
+    if stamps == [STAMP]:
+        return
+    if stamps:
+        raise StoreError(
+            f"The store {label} was made by another release: its tables have the stamp"
+            f" {', '.join(stamps)!r}, this release makes {STAMP!r}. Use that release, or name another"
+            " store; nothing was changed."
+        )
+    making = statements(connection.engine.url.drivername)
+    if not metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
+        raise StoreError(
+            f"The store {label} has tables under the names of this package's, and no stamp of this"
+            " release: the stamp was lost, or another release or program made the tables;"
+            f" {REMEDY}. Nothing was changed."
+        )
+    for statement in making:
+        connection.exec_driver_sql(statement)
+    connection.execute(sa.insert(_SCHEMA).values(stamp=STAMP))
+
+
+def _stamps(connection: sa.Connection) -> list[str]:
+    if not sa.inspect(connection).has_table(_SCHEMA.name):
+        return []
+    return sorted(map(str, connection.scalars(sa.select(_SCHEMA.c.stamp))))

@@ -19,17 +19,17 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
 from anabranch._durable.engine import Processes, UnknownProcesses
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
-from anabranch.stores._urls import Target
+from anabranch.stores._engines import Target
 
 if TYPE_CHECKING:
     import psycopg  # an optional dependency
@@ -55,7 +55,11 @@ LIVING = sa.text(
     "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = :locks AND objsubid = 2"
     " AND granted"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-)
+).bindparams(locks=LOCKS)
+
+
+Read: TypeAlias = Callable[[sa.TextClause], Awaitable[Collection[int]]]
+"""Returns the first column of the rows that a query finds."""
 
 
 class ClosableProcesses(Processes, Protocol):
@@ -74,21 +78,13 @@ def open_processes(
     Args:
         target: the database.
         connect: opens a Postgres connection.
-        read: reads rows of the database.
+        read: reads numbers from the database.
     """
     if target.kind == "sqlite":
         return _FileLocks(Path(str(target.url.database)), target.label)
     if target.kind == "postgresql":
         return _AdvisoryLocks(target.label, connect, read)
     return _Alone()
-
-
-class Read(Protocol):
-    """Reads rows of a database."""
-
-    async def __call__(self, statement: sa.TextClause, /, **values: object) -> Collection[int]:
-        """Return the first column."""
-        ...
 
 
 class _Alone(UnknownProcesses):
@@ -289,7 +285,7 @@ class _AdvisoryLocks:
         others = [each for each in names if re.fullmatch("[0-9a-f]{8}", each) and each != self.name]
         if not others:
             return ()
-        living = {f"{each:08x}" for each in await self._read(LIVING, locks=LOCKS)}
+        living = {f"{each:08x}" for each in await self._read(LIVING)}
         now = time.monotonic()
         if self._is_held and self.name not in living:
             self._missed.clear()  # the others may have lost their locks as this process did

@@ -1,8 +1,8 @@
-"""Messages of a conversation, requests to a model or a person, and their replies.
+"""Messages of a conversation, requests to a model or a user, and their replies.
 
-``model_dump()`` gives this library's own JSON (``tool_use_id``), ``model_dump(by_alias=True)`` that
-of the Model Context Protocol (``toolUseId``); both are accepted as input. Everything here is
-frozen, so a message can be shared by any number of branches.
+``model_dump()`` returns this library's JSON (``tool_use_id``), ``model_dump(by_alias=True)`` the
+JSON of the Model Context Protocol (``toolUseId``); both are accepted as input. All classes here are
+frozen, so any number of branches can share a message.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ LogLevel: TypeAlias = Literal[
 """The levels of log messages, as in the Model Context Protocol."""
 
 ToolChoiceMode: TypeAlias = Literal["auto", "required", "none"]
-"""Whether a model may, must or must not call one of the tools that it is offered."""
+"""Whether a model may, must or must not call one of the offered tools."""
 
 IncludedContext: TypeAlias = Literal["none", "thisServer", "allServers"]
-"""Which MCP servers' context a client is asked to add to a model request."""
+"""The MCP servers whose context a client may add to a model request."""
 
 NOTHING = "(nothing)"
-"""The text of a message without content, which no provider would accept."""
+"""The text of a message without content, since providers refuse an empty message."""
 
 
 CUT = (
@@ -79,7 +79,7 @@ class Shape(BaseModel):
         frozen=True, alias_generator=to_camel, populate_by_name=True
     )
     _unwired: ClassVar[IncEx | None] = None
-    """The fields for which the Model Context Protocol has no place."""
+    """The fields that the Model Context Protocol does not define."""
 
     def wire(self) -> dict[str, Any]:
         """Return the JSON of the Model Context Protocol, without the fields that are ``None``."""
@@ -93,12 +93,12 @@ _set = object.__setattr__
 def unchecked(shape: type[_S], /, **fields: object) -> _S:
     """Return ``shape(**fields)`` without validating ``fields``.
 
-    For paths of thousands of messages whose blocks have been validated before: to validate them
-    again would take longer than everything else.
+    For paths of thousands of messages whose blocks are already valid: validating them again would
+    take longer than everything else.
 
     Args:
         shape: a class without private attributes.
-        fields: all its fields, each as validation would return it.
+        fields: all fields, each as validation would return it.
     """
     made = shape.__new__(shape)
     _set(made, "__dict__", fields)  # with the three below, the whole state of a pydantic model
@@ -109,11 +109,11 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
 
 
 class Reasoning(Shape):
-    """A model's reasoning before a block of its reply, which the provider wants back with the block.
+    """A model's reasoning before a block of its reply, which the provider needs back with the block.
 
     Attributes:
-        provider: the only provider to which it is sent.
-        data: the thinking with its signature, as the provider's adapter reads it. Opaque.
+        provider: the only provider that receives the reasoning.
+        data: the signed thinking, for the provider's adapter. Opaque.
     """
 
     provider: str
@@ -128,11 +128,11 @@ class TextBlock(Shape):
     """Text.
 
     Attributes:
-        type: names the kind of block.
+        type: the kind of block.
         text: the text.
-        mark: what an agent says by it in a tool's result, stored with it: that there is none
-            (``no_result``), or how much of a budget is used (``budget``). No tool can set it.
-        reasoning: what the model thought before it, in a reply that calls tools.
+        mark: the meaning of a text that an agent adds to a tool's result: no result
+            (``no_result``), or a budget's usage (``budget``). No tool can set it.
+        reasoning: the model's thinking before the text, in a reply that calls tools.
     """
 
     type: Literal["text"] = "text"
@@ -167,15 +167,15 @@ class DocumentBlock(Shape):
 
 
 class FileBlock(Shape):
-    """A reference to a file: to its bytes in the store of the conversation, or to an address.
+    """A reference to a file: to its bytes in the store of the conversation, or to a URL.
 
     Attributes:
-        type: names the kind of block.
-        mime_type: type of the file; ``image/*`` and the like for an address without a known type.
-        digest: SHA-256 of the stored bytes, in hexadecimal; ``None`` for an address.
-        url: address of a file that is not stored.
-        size: number of stored bytes.
-        name: name of the file, for people and models.
+        type: the kind of block.
+        mime_type: the type of the file; ``image/*`` and the like for a URL without a known type.
+        digest: SHA-256 of the stored bytes, in hexadecimal; ``None`` for a URL.
+        url: the URL of a file that is not stored.
+        size: the number of stored bytes.
+        name: the name of the file, for users and models.
     """
 
     type: Literal["file"] = "file"
@@ -187,17 +187,17 @@ class FileBlock(Shape):
 
     @property
     def kind(self) -> Literal["image", "audio", "document"]:
-        """The kind of block that has the bytes of such a file."""
+        """The kind of block for the bytes of this file."""
         kind = self.mime_type.partition("/")[0]
         return "image" if kind == "image" else "audio" if kind == "audio" else "document"
 
 
 class ToolUseBlock(Shape):
-    """A call of a tool, as the model asks for it.
+    """A tool call in a model's reply.
 
-    ``malformed`` is the text of arguments that are no JSON object: ``input`` is empty then, and the
-    tool is not run. ``reasoning`` is what the model thought before the call. The JSON has either
-    only where there is one.
+    ``malformed`` is the text of arguments that are not a JSON object: ``input`` is then empty, and
+    the tool is not run. ``reasoning`` is the model's thinking before the call. The JSON includes
+    either only if it is set.
     """
 
     type: Literal["tool_use"] = "tool_use"
@@ -211,11 +211,11 @@ class ToolUseBlock(Shape):
 ResultBlock: TypeAlias = Annotated[
     TextBlock | ImageBlock | AudioBlock | DocumentBlock | FileBlock, Field(discriminator="type")
 ]
-"""One part of what a tool returned."""
+"""One part of a tool's result."""
 
 
 class ToolResultBlock(Shape):
-    """What a tool returned for the ``tool_use`` block with the id ``tool_use_id``."""
+    """The result of a tool for the ``tool_use`` block with the id ``tool_use_id``."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: str
@@ -242,7 +242,7 @@ Block: TypeAlias = Annotated[
 
 
 def _as_blocks(value: object) -> object:
-    """Return a list for a text or a single block: providers and MCP allow all three."""
+    """Return a list for a text or a single block; providers and MCP allow all three forms."""
     if isinstance(value, str):
         return (TextBlock(text=value),)
     if isinstance(value, Mapping | Shape):
@@ -286,10 +286,10 @@ def assistant(content: str | Iterable[Block]) -> Message:
 
 
 def to_messages(messages: Iterable[MessageLike]) -> tuple[Message, ...]:
-    """Return the messages, those given as JSON validated.
+    """Return the messages; those given as JSON are validated.
 
     Raises:
-        pydantic.ValidationError: one of them is not a message.
+        pydantic.ValidationError: if an item is not a message.
     """
     given = tuple(messages)
     return _MESSAGES.validate_python(given) if given else ()
@@ -306,7 +306,7 @@ class Exchange(tuple[Message, ...]):
     def with_arguments(self, arguments: dict[str, Any]) -> Exchange:
         """Return the exchange with ``arguments`` as the input of its tool use.
 
-        The input is empty otherwise: what was asked enters a conversation only on purpose.
+        The input is otherwise empty: a question enters a conversation only on purpose.
         """
 
         def filled(message: Message) -> Message:
@@ -328,8 +328,8 @@ def _is_zero(tokens: int) -> bool:
 class Usage(Shape):
     """The tokens of one model request, as its provider reported them.
 
-    ``input_tokens`` include those that were read from the provider's prompt cache, and those that
-    were written to it. The JSON has these two counts only where they are not zero.
+    ``input_tokens`` include tokens read from the provider's prompt cache, and tokens written to it.
+    The JSON has these two counts only if they are not zero.
     """
 
     input_tokens: int = Field(default=0, ge=0)
@@ -344,7 +344,7 @@ class Usage(Shape):
 
 
 class ToolSpec(Shape):
-    """The description of a tool that a model is given."""
+    """The description of a tool for a model."""
 
     name: str
     description: str = ""
@@ -352,7 +352,7 @@ class ToolSpec(Shape):
 
 
 class ToolCall(Shape):
-    """A call of a tool that a model's reply asks for; ``malformed`` as in a ``ToolUseBlock``."""
+    """A tool call in a model's reply; ``malformed`` as in a ``ToolUseBlock``."""
 
     id: str
     name: str
@@ -381,7 +381,7 @@ class SampleRequest(Shape):
 
 
 class SampleOptions(TypedDict, total=False):
-    """What can be said of a model request besides its messages and tools."""
+    """The options of a model request, besides its messages and tools."""
 
     system_prompt: str | None
     max_tokens: int | None
@@ -412,7 +412,7 @@ class SampleReply(Shape):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls that the reply asks for, in its order."""
+        """The tool calls of the reply, in order."""
         return tuple(
             ToolCall(id=block.id, name=block.name, arguments=block.input, malformed=block.malformed)
             for block in self.content
@@ -421,10 +421,10 @@ class SampleReply(Shape):
 
 
 class ElicitRequest(Shape):
-    """A request to a person to fill in a form (MCP ``elicitation/create``, mode ``form``).
+    """A form for a user to fill in (MCP ``elicitation/create``, mode ``form``).
 
-    ``context`` is data for the client that shows the form, ``key`` that of a declared elicitation;
-    neither is part of the protocol's own parameters.
+    ``context`` is data for the client that shows the form. ``key`` is the key of a declared
+    elicitation. The protocol defines neither.
     """
 
     message: str
@@ -434,7 +434,7 @@ class ElicitRequest(Shape):
 
 
 class UrlRequest(Shape):
-    """A request to a person to visit ``url`` (MCP ``elicitation/create``, mode ``url``)."""
+    """A request to a user to visit ``url`` (MCP ``elicitation/create``, mode ``url``)."""
 
     message: str
     url: str
@@ -442,7 +442,7 @@ class UrlRequest(Shape):
 
 
 class ElicitReply(Shape):
-    """A person's reply to a question. To accept a URL is consent, not completion."""
+    """A user's reply to a question. Accepting a URL is consent, not completion."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None

@@ -63,7 +63,7 @@ def test_a_reply_without_a_value_that_fits_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", [f"{ROME}{OSLO}", f"Either {ROME} or:\n```\n{OSLO}\n```"])
 def test_two_different_answers_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match="several answers in the reply, and they differ"):
+    with pytest.raises(ValueError, match="the reply has several answers, and they differ"):
         answer_in(text, Card.model_validate_json)
 
 

@@ -1,4 +1,4 @@
-"""Waiting: the clock, several operations at once, work that no cancellation stops, and warnings that do not repeat."""
+"""Waiting: the clock, concurrent operations, work that no cancellation stops, and throttled warnings."""
 
 from anabranch._aio.clock import Clock, Ids, SystemClock, SystemIds, Timer, pause, run_until
 from anabranch._aio.combine import all_of, cancel_and_wait, first_of, none_of, replay_race

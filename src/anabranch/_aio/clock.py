@@ -1,7 +1,7 @@
-"""Time and identity, as a call is given them: two ports and their everyday implementations.
+"""Time and identity for calls: the ports ``Clock`` and ``Ids``, and waits on a clock.
 
-The engine reads no clock and makes no names of its own. ``anabranch.testing`` has implementations
-that tests drive by hand.
+The engine reads no clock and draws no names itself. ``anabranch.testing`` has implementations that
+tests drive by hand.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from anabranch._aio.combine import cancel_and_wait
 
 
 class Timer(Protocol):
-    """What :meth:`Clock.call_at` returns."""
+    """A callback that :meth:`Clock.call_at` has scheduled."""
 
     def cancel(self) -> None:
-        """Make sure that the callback is not called; harmless when it already was."""
+        """Prevent the callback; harmless if it was already called."""
 
 
 class Clock(Protocol):
-    """Wall-clock time: it must mean the same in the next round and on another machine."""
+    """Wall-clock time, which means the same in the next round and on another machine."""
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
@@ -45,10 +45,10 @@ async def pause(clock: Clock, seconds: float) -> None:
 
 
 async def run_until(clock: Clock, when: float | None, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it has ended, or else until ``clock`` has reached ``when``: then cancel it.
+    """Run ``work`` until it ends, or until ``clock`` reaches ``when``; then cancel it.
 
     Raises:
-        Exception: what ``work`` raises.
+        Exception: if ``work`` raises.
     """
     if when is None:
         return await work
@@ -65,11 +65,11 @@ class Ids(Protocol):
     """A source of names for calls."""
 
     def call_id(self) -> str:
-        """Return a name that no other call has, hard to guess."""
+        """Return a unique name for a call that is hard to guess."""
         ...
 
     def secret(self) -> str:
-        """Return what the randomness of a call follows from; no one can guess it."""
+        """Return the seed of a call's randomness, which nobody can guess."""
         ...
 
 
@@ -93,5 +93,5 @@ class SystemIds:
         return f"call_{secrets.token_urlsafe(9)}"
 
     def secret(self) -> str:
-        """Return 96 random bits: they travel in every state."""
+        """Return 96 random bits; short, because every state carries them."""
         return secrets.token_urlsafe(12)

@@ -1,7 +1,7 @@
-"""Several operations at once: all of them, or the first.
+"""Runs several operations concurrently, until all have ended, or the first has.
 
-The two combinators are ordinary code on strands. Only the winner of a race is recorded, because
-time decides it and a replay has other times.
+Both combinators are ordinary code on strands (the concurrent tasks of a call). Only the winner of a
+race is recorded, because time decides it and a replay has other times.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
-    """Run all at once; return their values in order.
+    """Run all operations concurrently; return their values in order.
 
-    All of them end before this does, also when one fails; then the error of the first one *in
-    order* is raised. Raising at the first one in time would make the error, and how far the
-    others got, depend on who answers fastest, and that differs between edges.
+    All of them end before this function does, even if one fails. Then the error of the first one
+    *in order* is raised. If the first error in time were raised, the error and the progress of the
+    others would depend on who answers fastest, which differs between edges.
     """
     start = asyncio.get_running_loop().create_task
     tasks = [
@@ -34,7 +34,7 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
             raise
     for task in tasks:
         if task.cancelled() or task.exception() is not None:
-            for other in tasks:  # looked at, so that asyncio does not report them as forgotten
+            for other in tasks:  # retrieve each exception, so that asyncio does not report it
                 if not other.cancelled():
                     other.exception()
             return (task.result(),)  # raises
@@ -42,7 +42,7 @@ async def all_of(operations: Iterable[Awaitable[Any]]) -> tuple[Any, ...]:
 
 
 async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> NoReturn:
-    """End all of them unstarted, and raise ``refusal``."""
+    """Close all operations unstarted, and raise ``refusal``."""
     await cancel_and_wait([each for each in operations if isinstance(each, asyncio.Future)])
     for each in operations:
         if iscoroutine(each):
@@ -51,7 +51,7 @@ async def none_of(operations: Iterable[Awaitable[Any]], refusal: Exception) -> N
 
 
 async def first_of(operations: Sequence[Awaitable[T]]) -> tuple[int, asyncio.Future[T]]:
-    """Run all at once until one has ended; cancel the others and wait for their end.
+    """Run all operations concurrently until one has ended; cancel the others and wait for their end.
 
     Returns the winner's position and its future. If several end at the same time, the first in
     order wins.
@@ -68,7 +68,7 @@ async def first_of(operations: Sequence[Awaitable[T]]) -> tuple[int, asyncio.Fut
 
 
 async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel ``tasks`` and return when all have ended, cancelled again or not meanwhile."""
+    """Cancel ``tasks`` and return when all have ended, even if this task is cancelled meanwhile."""
     for task in tasks:
         task.cancel()
     live = [task for task in tasks if not task.done()]
@@ -82,8 +82,8 @@ async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:
 async def replay_race(operations: Sequence[Awaitable[T]], winner: int) -> T:
     """Run the operation that won the recorded race, and return its value.
 
-    The others are started, and cancelled before they run: so each task has the name that it had
-    when all of them ran.
+    The others are started, and cancelled before they run, so that each task has the same name as in
+    the recorded race.
     """
     tasks = [asyncio.ensure_future(operation) for operation in operations]
     for task in tasks:

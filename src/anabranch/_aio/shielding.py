@@ -1,4 +1,4 @@
-"""Work that a cancelled caller still waits for, because it must not stop half done."""
+"""Work that a cancelled caller still waits for, because it must not stop in the middle."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
     """Return when ``future`` is done, however often the caller is cancelled meanwhile.
 
     Returns:
-        the cancellation, if there was one: the caller raises it when it has looked at ``future``.
+        the cancellation, if there was one; the caller raises it after looking at ``future``.
     """
     interrupted: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):  # else it would cancel the wait again and again
+    with anyio.CancelScope(shield=True):  # otherwise it cancels the wait again and again
         while not future.done():
             try:
                 await asyncio.wait({future})
@@ -28,11 +28,11 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
 
 
 async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns; it runs to completion if the caller is cancelled meanwhile.
+    """Run ``work`` to completion, even if the caller is cancelled, and return its result.
 
     Raises:
         asyncio.CancelledError: if the caller was cancelled; raised when ``work`` has ended, with
-            its error, if it has failed, as the cause.
+            the error of ``work`` as its cause.
     """
     task = asyncio.ensure_future(work)
     interrupted = await wait_shielded(task)

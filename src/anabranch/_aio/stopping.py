@@ -1,7 +1,7 @@
-"""The mark by which a server says that it stops, in the state of each request.
+"""The event that a stopping server sets, found in the state of each request.
 
-What would go on for ever, such as a stream of events, waits for it, too. A server that only waits for
-its requests would have to cancel such a one.
+An endless response, such as a stream of events, waits for this event. A server that only waits for
+its requests would have to cancel such a response.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 STOPPING: Final = "anabranch.stopping"
-"""The name, in the state of a server's lifespan, of the event that is set when it stops."""
+"""The key of the event in the state of a server's lifespan."""
 
 
 def server_stops(scope: Mapping[str, Any]) -> asyncio.Event | None:
-    """Return the event that is set when the server of a request stops; ``None`` if it has none."""
+    """Return the event that the server of a request sets when it stops; ``None`` if it sets none."""
     state: Mapping[str, object] = scope.get("state") or {}
     found = state.get(STOPPING)
     return found if isinstance(found, asyncio.Event) else None

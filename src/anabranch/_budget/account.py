@@ -1,13 +1,12 @@
-"""An account of what is spent: tokens, and their cost where it is known, within budgets.
+"""An account of tokens, and of their cost where known, within budgets.
 
-Everything that spends has one: the branches of a call, a turn of an agent. An account may have a
-budget and a parent; what is spent in it counts in every account around it. A request is paid in two
-steps. When it is admitted, what it may take is *reserved*, so that requests at the same time do not
-spend the same tokens. When its reply is there, the reservation is *settled*: the usage takes its
-place. So a budget is exceeded by no more than what admitted requests take beyond their reservations,
-and at most by one reply for each. Something that has a budget of its own and is accounted for
-elsewhere, such as a stored branch, is paid in the same way: its whole budget is reserved while it is
-open, and settled by what it has used.
+Each spender has one: every branch of a call, and a turn of an agent. An account may have a budget
+and a parent; spending counts in the account and in every account around it. A request is paid in
+two steps. Its admission *reserves* the tokens that it may take, so that concurrent requests do not
+spend the same tokens. Its reply *settles* the reservation: the usage replaces it. So a budget is
+exceeded only by the tokens that admitted requests take beyond their reservations: at most one reply
+for each. A spender with a separate account, such as a stored branch, is paid in the same way: its
+whole budget is reserved while it is open, and settled by its usage.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from collections.abc import Iterator
 from typing import Literal
 
 WARN_AT = 0.8
-"""The share of a budget of tokens at which its account warns, once."""
+"""The used share of a token budget at which the account warns, once."""
 
 
 class BudgetError(Exception):
-    """A budget does not hold what is wanted; what an account is for names the error to be shown.
+    """A budget is too small for a request; the owner of the account maps this to the error to show.
 
     Attributes:
-        account: the innermost account whose budget it is.
+        account: the innermost account with a budget that is too small.
         what: ``tokens`` or ``cost``.
-        wanted: the least that was wanted of it.
+        wanted: the minimum that the request wanted.
     """
 
     def __init__(self, account: Account, what: Literal["tokens", "cost"], wanted: int) -> None:
@@ -37,7 +36,7 @@ class BudgetError(Exception):
 
 
 class Reservation:
-    """Tokens, and their estimated cost, that a request may take: not spent, and not free either."""
+    """Tokens, and their estimated cost, that an admitted request may take: neither spent nor free."""
 
     __slots__ = ("_holders", "cost", "tokens")
 
@@ -47,13 +46,13 @@ class Reservation:
         self._holders: list[Account] = []
 
     def hold_in(self, account: Account) -> None:
-        """Let this count in ``account`` (and not in those around it)."""
+        """Count this reservation in ``account``, and not in the accounts around it."""
         account.reserved += self.tokens
         account.reserved_cost += self.cost
         self._holders.append(account)
 
     def release(self) -> None:
-        """Let this count nowhere any more: its request was not made, or is settled."""
+        """Stop counting this reservation: its request was not made, or is settled."""
         for account in self._holders:
             account.reserved -= self.tokens
             account.reserved_cost -= self.cost
@@ -62,18 +61,18 @@ class Reservation:
 
 
 class Account:
-    """What one branch, or one turn, has spent and reserved, all that is inside of it included.
+    """The spent and reserved tokens of one branch or one turn, with everything inside it.
 
     Attributes:
-        name: of what spends, for errors.
-        parent: the account around it.
-        max_tokens: its budget, ``None`` for none of its own.
-        max_cost: its budget of cost.
-        tokens: what is spent.
-        cost: what that has cost, as far as it is known.
+        name: the name of the spender, for errors.
+        parent: the account around this one.
+        max_tokens: the budget of tokens; ``None`` for no budget at this level.
+        max_cost: the budget of cost.
+        tokens: the spent tokens.
+        cost: the cost of the spent tokens, as far as known.
         reserved: tokens of requests without a reply yet.
-        reserved_cost: what these may cost.
-        has_warned: whether it has reached :data:`WARN_AT` of its tokens.
+        reserved_cost: the estimated cost of the reserved tokens.
+        has_warned: whether the account has reached :data:`WARN_AT` of its tokens.
     """
 
     __slots__ = (
@@ -101,11 +100,11 @@ class Account:
         self.reserved: int = reserved
         self.reserved_cost: float = 0.0
         self.has_warned: bool = has_warned
-        self._waiting: list[asyncio.Future[None]] | None = None  # thousands of accounts wait never
+        self._waiting: list[asyncio.Future[None]] | None = None  # most accounts never have a waiter
 
     @property
     def left(self) -> int | None:
-        """The least that any enclosing budget of tokens has left, ``None`` without a budget."""
+        """The tokens left in the tightest enclosing budget; ``None`` without a budget."""
         least: int | None = None
         for account in self._lineage():
             if account.max_tokens is not None:
@@ -115,7 +114,7 @@ class Account:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any budget around it."""
+        """Whether this account, or one around it, has a budget."""
         return any(
             account.max_tokens is not None or account.max_cost is not None
             for account in self._lineage()
@@ -123,15 +122,15 @@ class Account:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether its own tokens are spent, or so many that what is reserved no longer fits."""
+        """Whether the account's tokens are spent, or too many for the reservations to fit."""
         most = self.max_tokens
         return most is not None and (self.tokens >= most or self.tokens + self.reserved > most)
 
     def reserve(self, least: int, most: int, cost: float = 0.0) -> Reservation:
-        """Reserve ``most`` tokens, or what is left if that is ``least`` at least; and ``cost``.
+        """Reserve ``most`` tokens, or the tokens left if these are at least ``least``; and ``cost``.
 
         Raises:
-            BudgetError: if a budget does not hold ``least``, or has no cost left at all.
+            BudgetError: if a budget has fewer tokens left than ``least``, or no cost left at all.
         """
         if (refusal := next(self._short_of(least, 0.0), None)) is not None:
             raise refusal
@@ -142,21 +141,20 @@ class Account:
         return reservation
 
     async def reserve_in_turn(self, least: int, most: int, cost: float = 0.0) -> Reservation:
-        """Reserve as :meth:`reserve` does; but wait first while others may still give some back.
+        """Reserve like :meth:`reserve`, but wait while others may still return reserved tokens.
 
-        So a request is neither refused nor cut short because of what others have reserved and may
-        not spend.
+        So reservations that others may not spend neither refuse nor shorten a request.
         """
         while (busy := self._busy(most, cost)) is not None:
             await busy.changed()
         return self.reserve(least, most, cost)
 
     def is_busy(self, tokens: int) -> bool:
-        """Return whether it does not hold this much as long as others have reserved some."""
+        """Return whether ``tokens`` fit only after others return reserved tokens."""
         return self._busy(tokens, 0.0) is not None
 
     def reserved_before(self, tokens: int) -> Reservation:
-        """Return what was reserved here when this account was read from a record."""
+        """Return the reservation that this account had when it was read from a record."""
         reservation = Reservation(tokens)
         self.reserved -= tokens
         reservation.hold_in(self)
@@ -167,7 +165,7 @@ class Account:
     ) -> list[Account]:
         """Charge the usage in place of ``reservation``, here and in every account around.
 
-        Returns those of them that have reached :data:`WARN_AT` by this; each is returned once.
+        Returns the accounts that have now reached :data:`WARN_AT`; each is returned once.
         """
         if reservation is not None:
             reservation.release()
@@ -182,37 +180,37 @@ class Account:
         return warning
 
     def check(self) -> None:
-        """Check that no more is spent than the budgets hold.
+        """Check that no budget is exceeded.
 
         Raises:
-            BudgetError: if more is.
+            BudgetError: if a budget is exceeded.
         """
         for account in self._lineage():
             if account.max_tokens is not None and account.tokens > account.max_tokens:
                 raise BudgetError(account, "tokens", account.tokens)
 
     def changed(self) -> asyncio.Future[None]:
-        """Return a future that is done when something is given back."""
+        """Return a future that is done when a reservation is returned."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting = [*(self._waiting or ()), future]
         return future
 
     def wake(self) -> None:
-        """Let those who wait look again."""
+        """Let the waiting requests look again."""
         waiting, self._waiting = self._waiting, None
         for future in waiting or ():
             if not future.done():
                 future.set_result(None)
 
     def _lineage(self) -> Iterator[Account]:
-        """Return this account and those around it, the innermost first."""
+        """Yield this account and the accounts around it, the innermost first."""
         account: Account | None = self
         while account is not None:
             yield account
             account = account.parent
 
     def _short_of(self, tokens: int, cost: float) -> Iterator[BudgetError]:
-        """Return an error for each budget that does not hold this much now."""
+        """Yield an error for each budget that does not have this much left now."""
         for account in self._lineage():
             taken = account.tokens + account.reserved
             if account.max_tokens is not None and taken + tokens > account.max_tokens:
@@ -223,6 +221,6 @@ class Account:
                 yield BudgetError(account, "cost", tokens)
 
     def _busy(self, tokens: int, cost: float) -> Account | None:
-        """Return an account that does not hold this much as long as others have reserved some."""
+        """Return an account that has this much only after others return reserved tokens."""
         short = (refusal.account for refusal in self._short_of(tokens, cost))
         return next((each for each in short if each.reserved or each.reserved_cost), None)

@@ -1,4 +1,4 @@
-"""Limits on a branch (depth, tokens, time), which can only be narrowed by inner ones."""
+"""Limits of a branch (depth, tokens, time), which an inner limit can only narrow."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a branch and everything inside it may use; ``None`` means not limited here.
+    """Limits on a branch and everything inside it; ``None`` means no limit at this level.
 
     Attributes:
-        max_depth: the deepest allowed branch, counted from the tool that the limit is given in: that
-            is at depth 0, so that ``max_depth=1`` allows one level of sub-branches and
-            ``max_depth=0`` none.
-        max_tokens: the total of all samples' tokens, prompts and completions.
+        max_depth: the deepest allowed branch, counted from the tool with this limit, at depth 0:
+            ``max_depth=1`` allows one level of sub-branches and ``max_depth=0`` none.
+        max_tokens: the maximum tokens of all samples, prompts and completions.
         timeout: seconds from the start of the branch, including the wait for answers.
 
     Raises:
-        ValueError: if a value is negative (or not a number).
+        ValueError: if a value is negative, or not a number.
     """
 
     max_depth: int | None = None
@@ -34,7 +33,7 @@ class Limits:
                 raise ValueError(f"Limits.{name} must not be negative, got {value!r}")
 
     def narrowed(self, inner: Limits | None) -> Limits:
-        """Return the tighter of both, field by field."""
+        """Return the tighter limit of both, field by field."""
         if inner is None or inner is UNLIMITED or inner == UNLIMITED:
             return self
         return Limits(

@@ -1,7 +1,8 @@
-"""Shares of a server's places: how many of them one caller may hold at the same time.
+"""Shares of a server's places: the maximum that one caller may hold at the same time.
 
-A place is what is held for long, such as a stream of events: a connection that is in use. Who holds
-all of them keeps everyone else out, so each caller has a share. What is soon over needs none.
+A *place* is a resource that is held for long, such as a connection with a stream of events. A
+caller who held all places would keep everyone else out, so each caller has a share. Short requests
+need no share.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 
 class FullShareError(Exception):
-    """A caller holds as many places as one may have."""
+    """A caller already holds the maximum number of places."""
 
 
 class Shares:
     """Counts the places that callers hold in this process.
 
     Args:
-        most: how many one caller may hold; ``None`` for any number.
+        most: maximum places of one caller; ``None`` for no limit.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -32,7 +33,7 @@ class Shares:
         """Hold a place inside the block.
 
         Raises:
-            FullShareError: if the caller holds the most already.
+            FullShareError: if the caller already holds the maximum.
         """
         if self.most is not None and self._held[caller] >= self.most:
             raise FullShareError
@@ -46,9 +47,9 @@ class Shares:
 
 
 def by_address(address: str) -> str:
-    """Return as whom an address counts: of IPv6, a host has a whole network.
+    """Return the caller for an address: the address itself or, for IPv6, its /64 network.
 
-    A socket for both kinds reports those of IPv4 within one network of IPv6.
+    A dual-stack socket reports IPv4 addresses within one IPv6 network.
     """
     try:
         read = ip_address(address)

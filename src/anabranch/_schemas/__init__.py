@@ -1,4 +1,4 @@
-"""Schemas of others, checked without endless work, and the forms that are drawn from them."""
+"""JSON Schemas of other programs, checked in bounded time, and the forms that show them."""
 
 from anabranch._schemas.as_meant import as_meant
 from anabranch._schemas.foreign import (

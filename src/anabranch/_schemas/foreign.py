@@ -1,8 +1,9 @@
-"""JSON Schemas that others have written, checked without backtracking, network, or endless work.
+"""Checks values against JSON Schemas of other programs, without backtracking, network, or endless work.
 
-A schema can make its checker try exponentially many ways, by a pattern or by references. So patterns
-are matched by an automaton, references lead nowhere outside, and a check has a share of processor
-time. What cannot be checked within it counts as fitting: who has written the schema checks, too.
+A schema can make its checker try exponentially many ways, by a pattern or by references. So an
+automaton matches patterns, references lead only inside the schema, and a check has a limit of
+processor time. A part that cannot be checked in time counts as fitting: the author of the schema
+checks as well.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from anabranch._text import encodable
 SHARE: Final = 0.25
 """Seconds of processor time for one check."""
 MOST_PARTS: Final = 100_000
-"""Values in a schema, and in what is checked against it."""
+"""Maximum values in a schema, and in a value to check."""
 MOST_MISFITS: Final = 100
 LONGEST_MATCHED: Final = 1_000
-"""Characters of a text that a pattern is matched with."""
+"""Maximum characters of a text that a pattern is matched with."""
 LARGEST_PATTERN: Final = 4_000
-"""Characters of a pattern, times the repetitions that it counts."""
+"""Maximum characters of a pattern, times its counted repetitions."""
 LONGEST_REASON: Final = 300
 
 UNCHECKED: Final = {"patternProperties", "unevaluatedProperties", "unevaluatedItems"}
-"""Keywords that jsonschema matches patterns for, or follows references for, without bounds."""
+"""Keywords for which jsonschema matches patterns, or follows references, without bounds."""
 BESIDE: Final = {"additionalProperties"}
-"""Keywords that need patterns where there are ``patternProperties``."""
+"""Keywords that need patterns if the schema has ``patternProperties``."""
 FORMATS: Final = ("email", "uri", "date", "date-time")
 
 _BRACES: Final = re.compile(r"\{[0-9, ]{1,40}\}")
@@ -54,11 +55,11 @@ class _UncheckedError(Exception):
 
 
 class UnusableSchemaError(ValueError):
-    """A schema is no JSON Schema, or none that a value can be compared with; the message says why."""
+    """A schema is no JSON Schema, or cannot be compared with any value; the message says why."""
 
 
 def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Return each field of a form's content that does not fit, and why; no field for the whole."""
+    """Return the faults of a form's content: field and reason; the field is empty for the whole form."""
     try:
         found = _errors(schema, without_nulls(schema, content), formats=True)
     except UnusableSchemaError:
@@ -89,10 +90,10 @@ def _part(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def misfit(schema: Mapping[str, Any], value: object) -> str | None:
-    """Return in a few words why ``value`` does not fit ``schema``, ``None`` if it does.
+    """Return a short reason why ``value`` does not fit ``schema``, or ``None`` if it does.
 
     Raises:
-        UnusableSchemaError: if nothing can be compared with the schema.
+        UnusableSchemaError: if the schema cannot be compared with any value.
     """
     found = _errors(schema, value, formats=False)
     return _line(_best_of(found)) if found else None
@@ -102,7 +103,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     """Check that ``schema`` is a JSON Schema.
 
     Raises:
-        UnusableSchemaError: it is none, or it takes too long to find out.
+        UnusableSchemaError: if ``schema`` is no JSON Schema, or the check takes too long.
     """
     if not _is_moderate(schema):
         raise UnusableSchemaError("it is too large")
@@ -113,7 +114,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise UnusableSchemaError("it is too large") from None
     except RecursionError:
         raise UnusableSchemaError("it is nested too deeply") from None
-    except (ValueError, ArithmeticError) as error:  # of an address, or of a number, in it
+    except (ValueError, ArithmeticError) as error:  # from a URL or a number in the schema
         raise UnusableSchemaError(_shortened(f"it cannot be read: {error}")) from None
     if found:
         raise UnusableSchemaError(_line(_best_of(found)))
@@ -138,17 +139,17 @@ def has_format(text: str, kind: str) -> bool:
                 return bool(date.fromisoformat(text))
             case "date-time":
                 return bool(datetime.fromisoformat(text))
-            case _:  # a format of a later protocol, which the server checks
+            case _:  # a format of a newer protocol; the server checks it
                 return True
     except ValueError:
         return False
 
 
 def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[Any]:
-    """Return the first errors; none if that would take too long.
+    """Return the first errors, or none if the check takes too long.
 
     Raises:
-        UnusableSchemaError: if nothing can be compared with the schema.
+        UnusableSchemaError: if the schema cannot be compared with any value.
     """
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - slow
 
@@ -159,13 +160,13 @@ def _errors(schema: Mapping[str, Any], value: object, *, formats: bool) -> list[
     try:
         made = checker(schema, registry=_nothing(), format_checker=_formats() if formats else None)
         return _listed(made, value)
-    except (_UncheckedError, ArithmeticError, ValueError):  # of numbers, or in an address
+    except (_UncheckedError, ArithmeticError, ValueError):  # from numbers, or from a URL
         return []
     except RecursionError:
         raise UnusableSchemaError("it refers to itself") from None
     except Unresolvable as error:
         raise UnusableSchemaError(_shortened(str(error))) from None
-    except (TypeError, LookupError, AttributeError) as error:  # of a dialect that is not its own
+    except (TypeError, LookupError, AttributeError) as error:  # the schema names the wrong dialect
         raise UnusableSchemaError(_shortened(f"it cannot be read: {error}")) from None
 
 
@@ -173,7 +174,7 @@ def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsons
     """Return the first errors.
 
     Raises:
-        _UncheckedError: that would take too long.
+        _UncheckedError: if the check takes too long.
     """
     token = _ends_at.set(time.thread_time() + SHARE)
     try:
@@ -183,7 +184,7 @@ def _listed(validator: Any, value: object) -> list[Any]:  # noqa: ANN401 - jsons
 
 
 def _is_moderate(value: object) -> bool:
-    """Return whether a schema, or a value, is small enough to be walked through."""
+    """Return whether a schema or a value is small enough for a full walk."""
     return sum(1 for _ in islice(_parts(value), MOST_PARTS + 1)) <= MOST_PARTS
 
 
@@ -199,7 +200,7 @@ def _parts(value: object) -> Iterator[object]:
 
 @lru_cache(maxsize=8)
 def _bounded(kind: Any) -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return a kind of validator that matches no patterns of its own, and ends in time."""
+    """Return a validator class that matches patterns only by automaton, and ends in time."""
     import attrs  # noqa: PLC0415 - slow
     import jsonschema  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
@@ -207,7 +208,7 @@ def _bounded(kind: Any) -> Any:  # noqa: ANN401 - jsonschema has no types
     keywords = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
     timed = {name: _timed(name, keyword) for name, keyword in keywords.items()}
     bounded: Any = library.validators.extend(kind, timed)
-    # Its own would go on as another kind, without bounds, where a part of a schema names one.
+    # The default would continue as another class, without bounds, if a part names a dialect.
     bounded.evolve = attrs.evolve
     return bounded
 
@@ -230,7 +231,7 @@ def _pattern(_validator: Any, pattern: Any, text: Any, _schema: Any) -> Iterator
 
 
 def _unique(_validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Look each item up among those before it; jsonschema compares it with each of them."""
+    """Compare each item with a set of those before it; jsonschema compares all pairs."""
     from jsonschema import ValidationError  # noqa: PLC0415 - slow
 
     if wanted and isinstance(items, list):
@@ -240,7 +241,7 @@ def _unique(_validator: Any, wanted: Any, items: Any, _schema: Any) -> Iterator[
 
 
 def _whole(value: object) -> object:
-    """Return ``value`` with 1 for 1.0: JSON Schema has one kind of number."""
+    """Return ``value`` with 1 in place of 1.0: JSON Schema has one kind of number."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -251,7 +252,7 @@ def _whole(value: object) -> object:
 
 
 def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return the kind of validator for the dialect of ``schema``."""
+    """Return the validator class for the dialect of ``schema``."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - slow
     from jsonschema.validators import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
         validator_for,
@@ -263,7 +264,7 @@ def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has
 
 
 def _nothing() -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return the documents that references may lead to, beside the schema: none of the network."""
+    """Return the registry of documents that references may lead to, besides the schema: none."""
     from referencing import Registry  # noqa: PLC0415 - slow
 
     nothing: Any = cast("Any", Registry)()
@@ -286,14 +287,14 @@ def _formatted(kind: str, value: object) -> bool:
 
 @lru_cache(maxsize=32)
 def _automaton(pattern: str) -> SchemaValidator | None:
-    """Return what finds ``pattern`` in time proportional to the text; ``None`` if nothing does."""
+    """Return a matcher for ``pattern`` whose time is linear in the text, or ``None`` if there is none."""
     counted = prod(max(1, *map(int, _COUNTS.findall(each))) for each in _BRACES.findall(pattern))
     if len(pattern) * counted > LARGEST_PATTERN:
         return None
     try:
         text = core_schema.str_schema(pattern=encodable(pattern), regex_engine="rust-regex")
         return SchemaValidator(text)
-    except SchemaError:  # it looks around or back, or is no pattern
+    except SchemaError:  # the pattern has lookarounds or back-references, or is invalid
         return None
 
 
@@ -310,13 +311,13 @@ def _line(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
 
 
 def _shortened(text: str) -> str:
-    """Return one line of ``text``; of a long one, the value that it begins with is cut."""
+    """Return one line of ``text``; a long line loses characters after its first hundred."""
     line = text.partition("\n")[0]
     return line if len(line) <= LONGEST_REASON else f"{line[:100]}…{line[100 - LONGEST_REASON :]}"
 
 
 def _field_of(error: Any) -> str:  # noqa: ANN401 - jsonschema has no types
-    """Return the field that an error is about: a missing one is named in the error itself."""
+    """Return the field that an error concerns; a missing field is named in the error itself."""
     if error.absolute_path:
         return str(error.absolute_path[0])
     if error.validator == "required":

@@ -1,7 +1,7 @@
-"""The fields of an MCP form: their labels, what they accept, and how typed text is read.
+"""The fields of an MCP form: their labels, the values that they accept, and the reading of typed text.
 
-Nothing is drawn here. Checks are made so that the person learns of a mistake at once; the server
-checks every answer again.
+This module draws nothing. Its checks tell the user about a mistake immediately; the server checks
+every answer again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LeaveOut:
 
 
 LEAVE_OUT: Final = LeaveOut()
-"""Stands for no value, where a field is not required."""
+"""Stands for the missing value of an optional field."""
 
 
 class _Schema(BaseModel):
@@ -48,7 +48,7 @@ class Option(_Schema):
 
     @property
     def label(self) -> str:
-        """What the person sees in the list."""
+        """The text that the user sees in the list."""
         return self.title or self.text
 
 
@@ -66,13 +66,13 @@ class Options(_Schema):
 
 
 class Items(Options):
-    """The entries of a list: choices, or values of a type that are typed, in forms of servers."""
+    """The entries of a list: choices or, in forms of some servers, typed values."""
 
     type: Literal["string", "integer", "number"] = "string"
 
 
 class Field(Options):
-    """One field's schema. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
+    """The schema of one field. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
 
     type: Literal["string", "integer", "number", "boolean", "array"] = "string"
     title: str | None = None
@@ -90,17 +90,17 @@ class Field(Options):
 
     @property
     def is_typed_list(self) -> bool:
-        """Whether this is a list whose entries are typed."""
+        """Whether the field is a list whose entries are typed."""
         return self.type == "array" and not self.items.options
 
     def label(self, name: str, *, required: bool) -> str:
-        """Return the text of the prompt: the title, and in brackets what to know about the field."""
+        """Return the text of the prompt: the title, with notes on the field in brackets."""
         notes = [self.description, self.range() or self.format, None if required else "optional"]
         joined = "; ".join(note for note in notes if note)
         return f"{self.title or name} ({joined}):" if joined else f"{self.title or name}:"
 
     def in_words(self, *, required: bool, titled: bool = True) -> str:
-        """Return the values of the field in words, after its title if ``titled``."""
+        """Return the values that the field accepts, in words, after its title if ``titled``."""
         options = [
             option.text if option.title is None else f"{option.text} ({option.title})"
             for option in self.options or self.items.options
@@ -117,7 +117,7 @@ class Field(Options):
         return "; ".join(note for note in notes if note)
 
     def range(self) -> str | None:
-        """Return the limits in words."""
+        """Return the limits in words, or ``None`` without limits."""
         for least, most, unit in (
             (self.minimum, self.maximum, ""),
             (self.min_length, self.max_length, " characters"),
@@ -132,10 +132,10 @@ class Field(Options):
         return None
 
     def read(self, text: str, *, required: bool) -> JsonValue | LeaveOut:
-        """Return the value of the text that was typed.
+        """Return the value of a typed text.
 
         Raises:
-            ValueError: if the field does not accept it; the message is for the person.
+            ValueError: if the field does not accept the value; the message is for the user.
         """
         if not text and not required:
             return LEAVE_OUT
@@ -146,13 +146,13 @@ class Field(Options):
         return self._checked(text)
 
     def chosen(self, values: Sequence[Any], *, required: bool) -> list[Any] | LeaveOut:
-        """Return the answer of a list of which ``values`` are chosen.
+        """Return the answer of a list for the chosen ``values``.
 
-        Where nothing is chosen and nothing has to be, that is no answer; only where a default was
-        taken away, it is an empty list.
+        Without chosen values, an optional list has no answer; if the user removed a default, it is
+        empty.
 
         Raises:
-            ValueError: it is not the number of values to choose; the message is for the person.
+            ValueError: if too few or too many values are chosen; the message is for the user.
         """
         if not values and not required and (self.min_items or not self.default):
             return LEAVE_OUT
@@ -162,10 +162,11 @@ class Field(Options):
         return list(values)
 
     def listed(self, entries: Sequence[str], *, required: bool) -> list[Any] | LeaveOut:
-        """Return the answer of a list of which ``entries`` were typed; blank ones do not count.
+        """Return the answer of a list for the typed ``entries``; blank entries do not count.
 
         Raises:
-            ValueError: one of them is no such value, or there are too few or too many.
+            ValueError: if an entry is invalid, or there are too few or too many; the message is for
+                the user.
         """
         typed = [each.strip() for each in entries if each.strip()]
         kind = self.items.type
@@ -208,7 +209,7 @@ _KINDS = {
 
 
 class Form(_Schema):
-    """A form's schema: a flat object. It is read from the schema of any server."""
+    """The schema of a form: a flat object, read from the schema of any server."""
 
     properties: dict[str, Field] = {}
     required: frozenset[str] = frozenset()

@@ -1,8 +1,8 @@
-"""Forms of any server, read as fields that a user can fill in.
+"""Reads the forms of any server as fields that a user can fill in.
 
 Servers write one field in many ways: a reference to an enum, ``anyOf`` with null, choices without a
-type. :class:`FormReader` reads them all as the same few shapes, for every place that shows a form. A
-schema may be hostile, so the work on one is bounded.
+type. :class:`FormReader` reads them all as the same few shapes, for every place that shows a form.
+A schema may be hostile, so the work on one is bounded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Schema: TypeAlias = Mapping[str, Any]
 Choice: TypeAlias = dict[str, Any]
 
 MOST_PARTS: Final = 10_000
-"""Schemas and choices in one form, each counted where a reference leads to it."""
+"""Maximum schemas and choices in one form; each reference counts its target again."""
 
 _KINDS: Final = ("string", "number", "integer", "boolean", "array")
-"""Types of fields. Of several, a user is shown the first: it takes what the others take."""
+"""Types of fields, the widest first. A field with several types has the first of them."""
 _COMBINED: Final = ("anyOf", "oneOf")
 
 
@@ -64,7 +64,7 @@ class FormReader:
             return schema
         chosen = {key: schema.pop(key) for key in ("oneOf", "enum") if key in schema}
         field = protocol_field(schema) | chosen
-        if "pattern" in schema:  # a terminal checks it
+        if "pattern" in schema:  # the terminal checks it
             field["pattern"] = schema["pattern"]
         if items is not None:
             field["items"] = self._items(items)
@@ -82,7 +82,7 @@ class FormReader:
         return {"enum": items["enum"]} if items.get("enum") else {"type": items["type"]}
 
     def _flattened(self, given: object) -> dict[str, Any]:
-        """Return a schema without references, ``allOf``, null, and all but one of its variants.
+        """Return a schema without references, ``allOf`` and null, and with one of its variants.
 
         Variants that are choices stay.
         """
@@ -121,7 +121,7 @@ class FormReader:
         return [each for each in found if isinstance(each["const"], str | int | float)]
 
     def _target(self, reference: object) -> object:
-        """Return the schema that a reference within the form leads to, ``None`` if there is none."""
+        """Return the schema that a reference within the form leads to, or ``None``."""
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return None
         found: Schema | None = self._root
@@ -137,7 +137,7 @@ class FormReader:
 
 
 def _typed(choices: list[Choice]) -> dict[str, Any]:
-    """Return the keys of a field with ``choices``; without a type if their values have several."""
+    """Return the keys of a field with ``choices``; without a type if the values have several types."""
     values: list[object] = [each["const"] for each in choices]
     kinds: set[type] = {type(value) for value in values}
     if kinds == {bool}:
@@ -154,7 +154,7 @@ def _typed(choices: list[Choice]) -> dict[str, Any]:
 
 
 def _implied(schema: Schema, items: object) -> str:
-    """Return the type of a field that names none."""
+    """Return the type of a field that has no ``type``."""
     if items is not None:
         return "array"
     if "properties" in schema or "additionalProperties" in schema:
@@ -172,7 +172,7 @@ def _rank(kind: object) -> int:
 
 
 def _list(value: object) -> list[Any]:
-    """Return ``value`` as a list: of itself, if it is a text."""
+    """Return ``value`` as a list; a text becomes a list with one entry."""
     if isinstance(value, str):
         return [value]
     return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []

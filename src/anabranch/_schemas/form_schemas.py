@@ -1,7 +1,7 @@
-"""The JSON Schemas of form fields, reduced to the keys that the MCP protocol has for them.
+"""Reduces the JSON Schemas of form fields to the keys that the MCP protocol defines.
 
-Strict clients show no form with a key that the protocol does not know. Those keys become words in the
-field's description, and the server checks them in the answer.
+Strict clients show no form with a key that the protocol does not define. Such keys become words in
+the field's description, and the server checks them in the answer.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _WORDS: Final = {
     "examples": "for example {}",
 }
 _SILENT: Final = {"deprecated", "uniqueItems", "readOnly", "writeOnly", "enumNames"}
-"""Keys that are not written as ``key: value``."""
+"""Keys that the description does not write as ``key: value``."""
 
 
 def protocol_field(schema: Schema) -> dict[str, Any]:
-    """Return ``schema`` with the protocol's keys alone, the others as words in its description."""
+    """Return ``schema`` with the protocol's keys; its description has the other keys in words."""
     schema = _with_bounds(schema)
     kind = schema.get("type", "string")
     known = _choice_keys(schema) if kind == "string" else ()
@@ -60,7 +60,7 @@ def protocol_field(schema: Schema) -> dict[str, Any]:
 
 
 def _with_bounds(schema: Schema) -> dict[str, Any]:
-    """Return the schema of a number with bounds that its other keys imply."""
+    """Return the schema of a number with the bounds that its other keys imply."""
     bounded = dict(schema)
     kind = schema.get("type")
     implied = [_number(each) for each in (*schema.get("enum", ()), schema.get("const"))]
@@ -89,14 +89,14 @@ def _number(value: object) -> int | float | None:
 
 
 def _choice_keys(schema: Schema) -> tuple[str, ...]:
-    """Return the key of a field's choices; a schema has them in one way."""
+    """Return the key of a field's choices; a schema has one such key."""
     if "oneOf" in schema:
         return ("oneOf",)
     return _CHOICES[1:] if "enum" in schema else ()
 
 
 def _protocol_choices(field: Schema) -> dict[str, Any]:
-    """Return the parts of a field that hold choices, each choice with the protocol's keys alone."""
+    """Return the keys of a field that hold choices, each choice with the protocol's keys alone."""
     found: dict[str, Any] = {}
     if "oneOf" in field:
         found["oneOf"] = _titled(field["oneOf"])
@@ -118,7 +118,7 @@ def _titled(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _words(schema: Schema) -> Iterator[str]:
-    """Yield in words what a client cannot check or show."""
+    """Yield in words the rules that a client cannot check or show."""
     for key, phrase in _WORDS.items():
         if key in schema:
             yield phrase.format(_spelled(schema[key]))

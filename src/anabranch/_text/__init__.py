@@ -1,4 +1,4 @@
-"""Text: made encodable for a wire, printable for a terminal, read as JSON, checked as a name."""
+"""Texts: made encodable for a wire, made printable for a terminal, read as JSON, checked as names."""
 
 from anabranch._text.encodable import encodable
 from anabranch._text.json_answer import answer_in

@@ -1,7 +1,7 @@
-"""Foreign text made encodable: what leaves the process over a wire is valid UTF-8.
+"""Makes foreign text encodable: every text that leaves the process over a wire is valid UTF-8.
 
-Foreign is every text that this library did not write, such as the name of a file. Inside the process
-it stays as it is; it is changed only on its way out.
+A text is foreign if this library did not write it, for example the name of a file. Inside the
+process a text stays unchanged; it changes only on its way out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def encodable(value: T) -> T:
     UTF-8, which every wire speaks, has none. Bytes that are UTF-8 are text; all others become base64. An
     encodable value is returned unchanged.
     """
-    # A command that only prints its help loads no pydantic.
+    # Imported here, so that a command that only prints its help does not load pydantic.
     from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
-"""The JSON that a model was asked for, found in whatever it has said around it.
+"""Finds the JSON answer in a model's reply, whatever text surrounds it.
 
-Models put a polite sentence before it, a fence around it, and their thinking above it. The time is
-linear in the length of the reply, which has its author's words in it and those of strangers.
+Models put a polite sentence before their answer, a fence around it, and their thinking above it.
+The time is linear in the length of the reply.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _PAIRS = {"{": "}", "[": "]"}
 def answer_in(text: str, read: Callable[[str], T]) -> T:
     """Return the one JSON value in a reply that ``read`` accepts.
 
-    A value that is not in a list or an object is found if nothing, or only a fence, is around it.
+    A value outside of lists and objects is found only if it stands alone or in a fence.
 
     Args:
         text: the reply.
-        read: returns what a JSON text says, or raises a ``ValidationError``.
+        read: returns the value of a JSON text, or raises a ``ValidationError``.
 
     Raises:
-        ValidationError: if no value is accepted; of the longest one, if there is any.
-        ValueError: if two different ones are.
+        ValidationError: if ``read`` accepts no value; the error for the longest value, if there is
+            one.
+        ValueError: if ``read`` accepts two different values.
     """
-    # A command that only prints its help loads no pydantic.
+    # Imported here, so that a command that only prints its help does not load pydantic.
     from pydantic import ValidationError  # noqa: PLC0415
 
     try:
@@ -57,14 +58,14 @@ def answer_in(text: str, read: Callable[[str], T]) -> T:
         if value not in fitting:
             fitting.append(value)
         if len(fitting) > 1:
-            raise ValueError("there are several answers in the reply, and they differ")
+            raise ValueError("the reply has several answers, and they differ")
     if not fitting:
         raise refused
     return fitting[0]
 
 
 def _parts(text: str) -> list[str]:
-    """Return the JSON values after the thinking; if there are none, those in all that was said."""
+    """Return the JSON values after the thinking; if there are none, those in the whole reply."""
     *_, end = [0, *(found.end() for found in _THOUGHT.finditer(text))]
     if not end and _THINKS.match(text):
         return []  # the reply was cut before its answer
@@ -76,9 +77,9 @@ def _values(said: str) -> list[str]:
 
 
 def _nested(said: str) -> Iterator[str]:
-    """Yield the lists and objects that are in no other one, each as its text.
+    """Yield the outermost lists and objects, each as its text.
 
-    What begins like one and is cut, or turns out to be prose, is skipped as far as it was read.
+    A beginning that is cut off, or that turns out to be prose, is skipped up to the fault.
     """
     opening = _OPENING.search(said)
     while opening is not None:
@@ -109,7 +110,7 @@ def _after_fault(said: str, end: int) -> int:
 
 
 def _fenced(said: str) -> Iterator[str]:
-    """Yield what stands in fences, without the language that a fence is opened with."""
+    """Yield the contents of fences, without the language after an opening fence."""
     for part in said.split("```")[1::2]:
         first, _, rest = part.partition("\n")
         yield (rest if first.strip().isalpha() and rest.strip() else part).strip()

@@ -1,8 +1,8 @@
-"""JSON from outside: texts, read with one kind of error for whatever is wrong, and their numbers.
+"""JSON from outside: reads texts with one kind of error for every fault, and checks numbers.
 
-``json`` raises ``RecursionError`` for a text that is nested too deeply, and pydantic and the protocol
-refuse to send what is nested a little less. Other parsers read numbers that Python does not write
-again: without an end, or of thousands of digits.
+``json`` raises ``RecursionError`` for a text that is nested too deeply. pydantic and the protocol
+refuse to send a text that is nested a little less. Other parsers accept numbers that Python does
+not write: infinite numbers, or numbers of thousands of digits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 DEEPEST = 100
-"""Lists and objects within each other; what is in them is enclosed in messages, too."""
+"""Maximum depth of lists and objects; messages add further levels."""
 
 _DIGITS = sys.int_info.default_max_str_digits
 _TOO_LONG = 10**_DIGITS
@@ -32,10 +32,10 @@ class TooDeepError(ValueError):
 
 
 def read_json(text: str) -> Any:  # noqa: ANN401 - whatever is written there
-    """Return what ``text`` says.
+    """Return the value of ``text``.
 
     Raises:
-        ValueError: it is not JSON; a ``TooDeepError``, if it is nested too deeply.
+        ValueError: if ``text`` is not JSON; a ``TooDeepError`` if it is nested too deeply.
     """
     try:
         return _checked(json.loads(text))
@@ -44,7 +44,7 @@ def read_json(text: str) -> Any:  # noqa: ANN401 - whatever is written there
 
 
 def read_json_at(text: str, at: int) -> tuple[Any, int]:
-    """Return the value that begins at ``at``, and where it ends; raises as :func:`read_json`."""
+    """Return the value that begins at ``at``, and the position after it; raises as :func:`read_json`."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
@@ -53,7 +53,7 @@ def read_json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def number_problem(value: object) -> str | None:
-    """Return what is wrong with a number in ``value``, which is JSON; ``None`` if all can be written."""
+    """Return the problem of a number in ``value``, which is JSON; ``None`` if all can be written."""
     level: list[Any] = [value]
     while level:  # each step in C, since a level may have millions of parts
         kinds = {*map(type, level)}

@@ -1,8 +1,8 @@
-"""Foreign text made printable: on a terminal, in a log.
+"""Makes foreign text printable: on a terminal, and in a log.
 
-Foreign is every text that this library did not write: a server's, a model's, a client's, a person's,
-a file's. Inside the process it stays as it is; it is changed only on its way out. What a wire needs
-is in ``_encodable``. Nothing is imported that is slow to load, for the commands that only print.
+A text is foreign if this library did not write it: text of a server, model, client, user or file.
+Inside the process a text stays unchanged; it changes only on its way out. ``encodable.py`` prepares
+texts for a wire. This module imports nothing that is slow to load, for commands that only print.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from anabranch.errors import format_for_author
 
 LogFormat: TypeAlias = Literal["text", "json"]
-"""How log records are written."""
+"""The format of log records."""
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls C0 and C1, but for tabs and line breaks
@@ -30,9 +30,9 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with what a reader cannot see, or a terminal would obey, replaced.
+    """Return ``text`` without characters that a reader cannot see or a terminal would obey.
 
-    Replaced are control characters except tabs and line breaks, characters that change the
+    U+FFFD replaces control characters except tabs and line breaks, characters that change the
     direction of text or have no width, and lone surrogates.
     """
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
@@ -44,15 +44,15 @@ def printable_line(text: str) -> str:
 
 
 def printable_json(value: object, *, ascii_only: bool = False) -> str:
-    """Return ``value`` as indented JSON in which all that is not printable is escaped."""
+    """Return ``value`` as indented JSON, with unprintable characters escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a log record as one printable line; those of its traceback are indented.
+    """Formats a log record as one printable line, followed by the indented lines of its traceback.
 
-    So a text in it, from a header or an exception, cannot look like another record.
+    So a text in the record, from a header or an exception, cannot look like another record.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class
@@ -60,5 +60,5 @@ class PrintableFormatter(logging.Formatter):
         return printable_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the base class
-        """Return the lines of the traceback, as far as they are of use to a tool's author."""
+        """Return the lines of the traceback that are useful to a tool's author."""
         return indent(printable(format_for_author(*ei).rstrip("\n")), "    ")

@@ -252,7 +252,7 @@ async def test_what_is_no_answer_at_all_is_refused(replay: bool) -> None:
     nonsense: Any = 17
     with pytest.raises(TypeError, match="cannot make a model's reply of 17"):
         await run_tool(ask, {"samples": 1}, MockClient(samples=[nonsense]), replay=replay)
-    with pytest.raises(TypeError, match="cannot make a person's answer of 17"):
+    with pytest.raises(TypeError, match="cannot make a user's answer of 17"):
         await run_tool(ask, {"elicits": 1}, MockClient(elicits=[nonsense]), replay=replay)
 
 

@@ -148,7 +148,7 @@ async def test_periodic_jobs_are_left_out_and_doubled() -> None:
     [
         (partial(TestEngine, drop=1.1), "drop must be between 0 and 1, not 1.1"),
         (partial(TestEngine, double=-1), "double must be between 0 and 1, not -1"),
-        (partial(TestEngine, longest=-1), "longest must not be negative, as -1 is"),
+        (partial(TestEngine, longest=-1), "longest must not be negative, got -1"),
     ],
     ids=["drop", "double", "longest"],
 )

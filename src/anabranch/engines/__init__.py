@@ -1,15 +1,16 @@
-"""Engines: what wakes calls, at their time, on some worker, so many at a time.
+"""Engines: they wake calls, each at its time, on some worker, within limits.
 
-The port is ``Engine``; it belongs to ``_durable`` and is exported here, with its records. The store
-is the truth, and an engine knows names and times only: a wake that is lost costs time, no result.
+The port is ``Engine``; it belongs to ``_durable``, and this package exports it with its records.
+The store is the truth, and an engine knows names and times only: a lost wake costs time, and no
+result.
 
-    _waiting_wakes.py  wakes that wait in a process, and which is next
-    _advances.py       one advance of a call at a time, and again after a failure
+    _waiting_wakes.py  the waiting wakes of a process, in order
+    _advances.py       one advance of a call at a time, and retries
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
-    _advisory_locks.py held by who lives, and by who runs a periodic job
-    _living_workers.py who lives
+    _advisory_locks.py locks for living workers and for periodic jobs
+    _living_workers.py which workers are alive
 """
 
 from __future__ import annotations

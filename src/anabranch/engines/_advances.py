@@ -1,6 +1,8 @@
-"""The advances of calls in this process: one at a time of each call, and no wake is lost.
+"""The advances of calls in this process: one at a time for each call, without losing a wake.
 
-What all engines share on the side of a worker. An advance that fails comes again, later each time.
+All engines share this part of a worker. (An *advance* runs a call until it waits again.) An advance
+that fails is repeated, later each time. The module also runs periodic jobs, and logs their
+failures.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from anabranch.errors import StoreError
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
 FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
-"""Seconds until an advance that has failed comes again. They double up to the longest."""
+"""Seconds until a failed advance is repeated; the first pause doubles up to the longest."""
 
 
 @dataclass(slots=True)
@@ -35,8 +37,8 @@ class Advances:
 
     Args:
         clock: the time.
-        interrupted: receives the wakes of an advance that is cancelled from outside, as when its
-            worker ends.
+        interrupted: receives the wakes of an advance that is cancelled from outside, for example
+            when its worker ends.
     """
 
     def __init__(
@@ -50,9 +52,9 @@ class Advances:
     async def run(self, wake: Wake, advance: Advance) -> list[Wake]:
         """Advance a call; return the wakes that are due afterwards.
 
-        Where the call is being advanced already, this returns at once, and the wake is among those
-        that the other advance returns, unless it is the one that it began for. It has a new time
-        there: an engine may take the wake that it was for done.
+        If the call is being advanced already, return immediately. The other advance then returns
+        this wake with a new time, unless it began for the same wake: an engine may count that one
+        as done.
         """
         running = self._running.get(wake.call)
         if running is not None:
@@ -73,10 +75,10 @@ class Advances:
         return [*later, *again]
 
     async def run_due(self, wake: Wake, advance: Advance) -> list[Wake]:
-        """Advance a call until nothing is due for it at once; return the wakes for later.
+        """Advance a call until no wake is due for it; return the wakes for later.
 
-        For an engine to which it costs much to take a wake: what came meanwhile does not go through
-        its queue once more, and one advance is enough for all of that.
+        For an engine on which taking a wake is expensive: wakes that arrive meanwhile do not pass
+        through its queue again, and one advance serves all of them.
         """
         later: list[Wake] = []
         due: Wake | None = wake
@@ -90,12 +92,12 @@ class Advances:
         return later
 
     async def _advanced(self, wake: Wake, advance: Advance) -> list[Wake]:
-        """Advance a call; return its wake for later if that fails."""
+        """Advance a call; return the wake for a retry if that fails."""
         try:
             with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
                 await advance(wake)
         except Exception as error:
-            # Whatever it was, the call must go on; what cannot be mended, its store ends.
+            # After any error the call must continue; its store ends a call that cannot.
             failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1
             later = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
             again = f"call {wake.call!r} was not advanced; it is tried again in {later:g} s"
@@ -109,21 +111,21 @@ class Advances:
 
 
 _failing: ContextVar[frozenset[tuple[str, type]]] = ContextVar("failing", default=frozenset())
-"""The jobs of the task that runs here that have failed, and with what, since they were last done."""
+"""The jobs of this task that have failed since their last success, each with the type of its error."""
 
 
 async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
-    """Run a periodic job; log what it raises, since it runs again at its next time.
+    """Run a periodic job; log its error, since the job runs again at its next time.
 
-    Of failures in a row, in the task that runs the job, the first of each kind is logged, and that the
-    job is done again.
+    Of consecutive failures in one task, the first of each kind is logged, and so is the next
+    success.
     """
     known = _failing.get()
     failures = {each for each in known if each[0] == name}
     try:
         await job()
     except Exception as error:
-        # Whatever it was: a job that is not run again would leave its work undone for ever.
+        # After any error the job must run again, or its work would stay undone forever.
         _failing.set(known | {(name, type(error))})
         if (name, type(error)) in failures:
             return

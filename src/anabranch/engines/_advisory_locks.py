@@ -1,7 +1,7 @@
-"""Advisory locks of Postgres: held as long as their process lives and reaches the database.
+"""Advisory locks of Postgres: held while their process lives and reaches the database.
 
-A connection of its own holds them. When it breaks, the locks are free, and the next use connects
-again, without them; a machine that is gone loses them after some ten seconds.
+A separate connection holds them. When it breaks, the locks are free, and the next use connects
+again, without locks. A machine that disappears loses its locks after about ten seconds.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import psycopg
 from anabranch.errors import StoreError
 
 KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 5, 2, 3
-"""Seconds of silence until the connection is probed, seconds between probes, and how many."""
+"""Seconds of silence before a probe of the connection, seconds between probes, and their number."""
 
 PROBE = (
     f"SET tcp_keepalives_idle = {KEEPALIVE_IDLE};"
     f" SET tcp_keepalives_interval = {KEEPALIVE_INTERVAL};"
     f" SET tcp_keepalives_count = {KEEPALIVE_COUNT}"
 ).encode()
-"""Has the server probe it, too: it releases the locks of a machine that is gone."""
+"""Makes the server probe the connection: it releases the locks of a machine that has disappeared."""
 
 TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 
 class AdvisoryLocks:
-    """Locks by name, in one database. A name is locked once, also among the callers in this process.
+    """Named locks in one database. A name has one holder, also among the callers in this process.
 
     Args:
-        url: the database, as libpq reads it.
+        url: the database, in libpq's form.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,7 +42,7 @@ class AdvisoryLocks:
         self._one_at_a_time = asyncio.Lock()
 
     async def try_lock(self, name: str) -> bool:
-        """Lock a name; false if it is locked, in this process or in another.
+        """Lock a name; return false if this process or another has locked it.
 
         Raises:
             StoreError: if the database cannot be reached; all locks are lost.
@@ -54,7 +54,7 @@ class AdvisoryLocks:
             return True
 
     async def holds(self, name: str) -> bool:
-        """Return whether this process holds a lock that it took, and has not lost it meanwhile.
+        """Return whether this process still holds a lock that it took.
 
         Raises:
             StoreError: if the database cannot be reached; all locks are lost.
@@ -63,15 +63,15 @@ class AdvisoryLocks:
             return await self._still_holds(name)
 
     async def unlock(self, name: str) -> None:
-        """Unlock a name; nothing happens if this process does not hold it, or has lost it."""
+        """Unlock a name; do nothing if this process does not hold the lock."""
         async with self._one_at_a_time:
             if name in self._held:
                 self._held.discard(name)
-                with suppress(StoreError):  # it was lost with the connection
+                with suppress(StoreError):  # the lock was lost with the connection
                     await self._asked(UNLOCK, name)
 
     async def close(self) -> None:
-        """Give up all locks."""
+        """Release all locks."""
         async with self._one_at_a_time:
             await self._disconnect()
 
@@ -86,7 +86,7 @@ class AdvisoryLocks:
         except StoreError:
             if not had_connection:
                 raise
-        return await self._asked(statement, *values)  # by another connection, and without locks
+        return await self._asked(statement, *values)  # on a new connection, without locks
 
     async def _asked(self, statement: LiteralString, *values: str) -> bool:
         try:

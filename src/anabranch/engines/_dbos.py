@@ -1,14 +1,15 @@
-"""The engine on DBOS: a queue in the Postgres that is there, with delays and limits.
+"""The engine on DBOS: a queue in an existing Postgres, with delays and limits.
 
-A wake is a workflow of one line, whose name follows from the wake: the same wake is the same
-workflow. The body of a call is never a workflow, and a step of a call never one of DBOS's: what
-happens in a call, the journal says. A tool has a queue for each of its versions, which the workers
-that have this version listen to. Limits are those of one queue, that of any version: where there are
-some, what comes from the queue of a version is put there, and back if it meets another worker.
+A wake is a workflow of one line, whose name follows from the wake: equal wakes are the same
+workflow. The body of a call is never a workflow, and a step of a call is never a DBOS step: the
+journal records the call. A tool has one queue for each of its versions; the workers with this
+version listen to it. DBOS limits only single queues, so limits are those of one queue for any
+version. With limits, a wake from the queue of a version moves to that queue, and back if a worker
+with another version takes it.
 
-DBOS itself takes up the work of a dead machine only with a service of its maker. Here each worker
-holds an advisory lock under its name; who finds the lock of another free, in several looks, takes up
-what that one left.
+DBOS recovers the work of a dead machine only with a service of its vendor. Here each worker holds
+an advisory lock under its name. A worker that finds another's lock free, in several looks, takes
+over that worker's wakes.
 """
 
 from __future__ import annotations
@@ -49,29 +50,29 @@ logger: logging.Logger = logging.getLogger("anabranch.engines")
 T = TypeVar("T")
 
 TAKE_UP_EVERY = 2.0
-"""Seconds from one look for dead workers to the next."""
+"""Seconds between two looks for dead workers."""
 
 RETRY = 1.0
-"""Seconds until it is tried again where the database cannot be reached."""
+"""Seconds until the next attempt when the database cannot be reached."""
 
 RETAINED, PRUNED_AT_ONCE = 3600.0, 1000
-"""Seconds for which wakes that are done stay in DBOS's tables, and how many are deleted at once."""
+"""Seconds for which finished wakes stay in DBOS's tables, and the number deleted together."""
 
 WAITING, RUNNING = ["ENQUEUED", "DELAYED"], ["PENDING"]
-"""DBOS's states of a workflow that has not begun, and of one that has."""
+"""DBOS's states of a waiting workflow, and of a running one."""
 
 
 class DBOSEngine:
-    """An engine for any number of workers on the same Postgres. A process has one worker at most.
+    """An engine for any number of workers on the same Postgres. A process has at most one worker.
 
     Args:
-        url: the database, as a store's URL names it.
-        schema: the schema of DBOS's tables there. Applications with stores of their own that share
-            a database have schemas of their own, too.
+        url: the database, as a store URL.
+        schema: the schema of DBOS's tables. Applications that share a database but not a store need
+            different schemas.
         clock: the time; by default, the system's.
 
     Raises:
-        StoreError: if the URL is not Postgres's.
+        StoreError: if the URL is not a Postgres URL.
     """
 
     def __init__(self, url: str, *, schema: str = "dbos", clock: Clock | None = None) -> None:
@@ -89,7 +90,7 @@ class DBOSEngine:
         self._is_closed = False
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        """See :meth:`Engine.wake`; ``within`` is a connection of SQLAlchemy's in a transaction."""
+        """See :meth:`Engine.wake`; ``within`` is a SQLAlchemy connection in a transaction."""
         client, options = await self._connected(), options_of(wake, self._clock.now())
 
         def enqueue(connection: sa.Connection) -> None:
@@ -149,7 +150,7 @@ class DBOSEngine:
     ) -> NoReturn:
         """See :meth:`Engine.every`; the holder of the job's advisory lock runs it."""
         self._check_open()
-        lock = f"anabranch every {self._schema}/{name}"  # a lock belongs to the whole database
+        lock = f"anabranch every {self._schema}/{name}"  # a lock covers the whole database
         while True:
             if await self._is_locked(lock):
                 try:
@@ -175,8 +176,8 @@ class DBOSEngine:
     async def _advance(self, wake: Wake, advance: Advance) -> None:
         try:
             following = await self._advances.run_due(wake, advance)
-        except asyncio.CancelledError:  # this worker ends, and the others take it
-            # It begins after all that came meanwhile, so that it stands for them, too.
+        except asyncio.CancelledError:  # this worker ends, and another takes the wake
+            # This wake begins after all that came meanwhile, so it stands for them.
             following = [replace(wake, not_before=self._clock.now())]
         for each in following:
             await run_shielded(self._wake_surely(each))
@@ -184,7 +185,7 @@ class DBOSEngine:
     async def _moved(
         self, wake: Wake, tools: Mapping[str, str], limits: WorkLimits, *, is_counted: bool
     ) -> bool:
-        """Put a wake into the queue in which it belongs; false if it comes from there."""
+        """Put a wake into the queue that it belongs to; return false if it comes from there."""
         is_ours = wake.version in {"", tools[wake.tool]}
         is_limited = limits.per_share is not None
         if is_ours and (is_counted or not wake.version or not is_limited):
@@ -194,7 +195,7 @@ class DBOSEngine:
         return True
 
     async def _wake_counted(self, wake: Wake) -> None:
-        """Put a wake for a version where limits count: first, since it may meet others' workers."""
+        """Put a wake for a version into the queue of any version, whose limits count."""
         client, options = await self._connected(), options_of(wake, self._clock.now())
         options["queue_name"] = queue_of(wake.tool, "")
         options["workflow_id"] = f"{options.get('workflow_id')}/counted"
@@ -212,7 +213,7 @@ class DBOSEngine:
             await pause(self._clock, RETRY)
 
     async def _take_up(self, worker: str, living: LivingWorkers) -> None:
-        """Put what dead workers had begun into its queue again, and delete what is long done."""
+        """Queue the running wakes of dead workers again, and delete old finished wakes."""
         client = await self._connected()
         if not await living.enter():
             return
@@ -259,7 +260,7 @@ class DBOSEngine:
             return self._client
 
     def _connect(self) -> DBOSClient:
-        # What fails is a StoreError. DBOS's own words come beside it, and before a worker sets its level.
+        # A failure raises StoreError. DBOS logs it as well, before a worker sets the level.
         logging.getLogger("dbos").setLevel(logging.ERROR)
         DBOS.migrate(self._url, schema=self._schema)
         return DBOSClient(
@@ -277,7 +278,7 @@ class DBOSEngine:
         try:
             return await self._locks.try_lock(lock)
         except StoreError:
-            return False  # it is tried again
+            return False  # the caller tries again
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -285,10 +286,10 @@ class DBOSEngine:
 
 
 def unwaited(url: sa.URL) -> str:
-    """Return a store's URL as libpq reads it, for connections whose commits do not wait for the disk.
+    """Return a store URL in libpq's form, for connections whose commits do not wait for the disk.
 
-    If the server crashes, a wake that it has forgotten is late, and one whose end it has forgotten
-    comes twice: an engine may do both, and no result changes.
+    After a crash of the server, a wake may come late, or a finished wake may come again. An engine
+    may do both, and no result changes.
     """
     query = url.normalized_query
     options = (*query.get("options", ()), "-csynchronous_commit=off")

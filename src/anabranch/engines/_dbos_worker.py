@@ -1,7 +1,7 @@
-"""A worker of DBOS in this process: it takes wakes from queues, in threads and a loop of DBOS's own.
+"""A worker of DBOS in this process: it takes wakes from queues, in DBOS's threads and loop.
 
-DBOS is one per process, with a registry of its own; so is this. What it takes is done in the loop
-in which the worker was begun.
+DBOS is one per process, with one registry, and so is this worker. Its wakes run in the loop in
+which the worker began. The module also names and registers the queues.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from anabranch._durable.engine import Wake, WorkLimits
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0
-"""Seconds from one look into a queue to the next; DBOS has no other way to notice a wake.
+"""Seconds between two looks into a queue; DBOS has no other way to notice a wake.
 
-The second is for the queue of a version: what waits there has waited for such a worker.
+The second value is for the queue of a version, whose wakes have already waited for such a worker.
 """
 
 LONGEST, SHOWN = 500, 400
-"""Characters of a name that stays whole, and characters that stay of a longer name."""
+"""Maximum characters of a whole name, and the characters that remain of a longer name."""
 
 
 def options_of(wake: Wake, now: float) -> EnqueueOptions:
-    """Return how a wake is put into its queue; its name follows from the wake."""
+    """Return the DBOS options that queue a wake; its workflow's name follows from the wake."""
     options = EnqueueOptions(
         workflow_name=WORKFLOW,
         queue_name=queue_of(wake.tool, wake.version),
@@ -47,9 +47,9 @@ def options_of(wake: Wake, now: float) -> EnqueueOptions:
 async def register_queues(
     client: DBOSClient, tools: Mapping[str, str], limits: WorkLimits
 ) -> list[str]:
-    """Create the queues of ``tools``, or give them these limits; return their names.
+    """Create the queues of ``tools``, or change their limits; return their names.
 
-    The queue of any version has the limits: DBOS knows none of several queues together.
+    The queue of any version has the limits: DBOS cannot limit several queues together.
     """
     names: list[str] = []
     for tool, own in tools.items():
@@ -66,14 +66,14 @@ async def register_queues(
 
 
 def queue_of(tool: str, version: str) -> str:
-    """Return the name of the queue for a version of a tool; for any version, if that is empty."""
+    """Return the name of the queue for a version of a tool; an empty version means any."""
     return f"{APPLICATION}/{tool}/{version}"
 
 
 def _encoded(name: str) -> str:
-    """Return a name in ASCII, without the separators of a workflow's id; names stay different.
+    """Return a name in ASCII, without the separators of a workflow id; different names stay different.
 
-    A digest stands for the rest of a name that is too long for a key of Postgres.
+    A digest replaces the end of a name that is too long for a key of Postgres.
     """
     plain = quote(name, safe="", errors="surrogatepass")
     if len(plain) <= LONGEST:
@@ -89,14 +89,14 @@ _only_one = threading.Lock()
 
 
 class DBOSWorker:
-    """Takes wakes, and has each of them run.
+    """Takes wakes, and runs each of them.
 
     Args:
-        run: runs a wake, in the loop in which the worker began. If it is cancelled, it sees to it
-            that the wake comes again.
-        moved: whether it has put a wake into another queue instead, where it belongs; it is asked
-            with whether the wake came from a queue whose limits count for it.
-        concurrency: how many run at the same time.
+        run: runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
+            the wake comes again.
+        moved: returns whether it has moved a wake to the queue that it belongs to. Its argument
+            tells whether the wake came from a queue with limits.
+        concurrency: the maximum number of wakes that run at the same time.
     """
 
     def __init__(
@@ -115,15 +115,13 @@ class DBOSWorker:
     async def listening(
         self, url: str, schema: str, name: str, queues: list[str]
     ) -> AsyncGenerator[None]:
-        """Take wakes from ``queues``, under this name, inside the block.
-
-        What runs at its end is cancelled.
+        """Take wakes from ``queues``, under this name, inside the block; then cancel running wakes.
 
         Raises:
-            StoreError: this process has a worker already.
+            StoreError: if this process already has a worker.
         """
         if not _only_one.acquire(blocking=False):
-            raise StoreError("This process has a worker of DBOS already; begin another process.")
+            raise StoreError("This process already has a DBOS worker. Start another process.")
         try:
             await asyncio.to_thread(self._launch, url, schema, name, queues)
             yield
@@ -132,7 +130,7 @@ class DBOSWorker:
             _only_one.release()
 
     def _launch(self, url: str, schema: str, name: str, queues: list[str]) -> None:
-        # DBOS takes no bound method
+        # DBOS takes no bound method.
         async def workflow(wake: dict[str, Any], *, is_counted: bool = False) -> None:
             turn = self._in_turn(Wake(**wake), is_counted=is_counted)
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(turn, self._loop))
@@ -142,10 +140,10 @@ class DBOSWorker:
             config=DBOSConfig(
                 name=APPLICATION,
                 system_database_url=url,
-                # It repeats what fails with a connection; its queues would test theirs all the time.
+                # DBOS retries after a broken connection; with a pre-ping, its queues would ping constantly.
                 db_engine_kwargs={"pool_pre_ping": False},
                 dbos_system_schema=schema,
-                application_version=APPLICATION,  # versions of tools have queues of their own
+                application_version=APPLICATION,  # each version of a tool has its own queue
                 executor_id=name,
                 run_migrations=False,
                 log_level="ERROR",
@@ -155,7 +153,7 @@ class DBOSWorker:
         DBOS.launch()
 
     async def _end(self) -> None:
-        """Cancel what runs, also what DBOS brings while it ends."""
+        """Cancel the running wakes, including those that DBOS delivers while it ends."""
         await cancel_and_wait(list(self._tasks))
         await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
         await cancel_and_wait(list(self._tasks))

@@ -1,7 +1,7 @@
-"""The engine in this process: tasks of its event loop, and nothing to install.
+"""The engine in this process: tasks of its event loop, without any installation.
 
-It ends with its process. Its users look into the store for what it had to do then, as those of every
-engine must.
+The engine ends with its process. After a restart its users look into the store for open work, as
+with every engine.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class InProcessEngine:
         return Backlog(len(self._waiting), len(self._running))
 
     async def close(self) -> None:
-        """Refuse everything from now on."""
+        """Refuse every further call."""
         self._is_closed = True
 
     # -- a worker ----------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class InProcessEngine:
         self._notify()
 
     async def _until_next(self, changed: asyncio.Event, *, is_full: bool) -> None:
-        """Wait until something has changed, or the next wake's time comes."""
+        """Wait for a change, or for the time of the next wake."""
         due = None if is_full else self._waiting.next_time()
         timer = None if due is None else self._clock.call_at(due, changed.set)
         try:

@@ -1,7 +1,7 @@
-"""Which workers live, as one of them sees it: who lives holds the advisory lock of their name.
+"""Living and dead workers, as one worker sees them: a living worker holds an advisory lock.
 
-A lock is lost with its connection, those of all workers when the server restarts, and its owner takes
-it again at its next look. So who is found without one in a single look may live.
+A worker loses its lock with its connection, and all workers do when the server restarts. Each takes
+its lock again at its next look. So a worker without a lock in a single look may be alive.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from contextlib import asynccontextmanager
 from anabranch.engines._advisory_locks import AdvisoryLocks
 
 LOOKS = 3
-"""In how many looks, one after another, a lock is free whose owner is dead.
+"""Consecutive looks at a free lock after which its owner counts as dead.
 
-Who lives looks as often, and has taken it again by the second, or by the third if another looks at it
-in that very moment.
+A living worker looks as often. It has taken its lock again by the second look, or by the third if another
+worker looks at the same moment.
 """
 
 
 class LivingWorkers:
-    """Tells workers that live from those that are dead, in looks from time to time.
+    """Tells living workers from dead ones, by periodic looks.
 
     Args:
-        locks: has the locks.
-        name: the worker that looks.
+        locks: the locks of the workers.
+        name: the name of the worker that looks.
     """
 
     def __init__(self, locks: AdvisoryLocks, name: str) -> None:
@@ -34,25 +34,25 @@ class LivingWorkers:
         self._free: Counter[str] = Counter()
 
     async def enter(self) -> bool:
-        """Be one of those that live; false if another is just looking whether this one does.
+        """Take this worker's lock; return false if another worker is testing that lock now.
 
-        This comes first in each look. Where it is false, nothing is known of the others.
+        Each look begins with this call. After false, nothing is known of the others.
 
         Raises:
             StoreError: if the database cannot be reached.
         """
         if await self._locks.holds(self._name):
             return True
-        self._free.clear()  # they may have lost theirs as this one did
+        self._free.clear()  # the others may have lost their locks as this worker did
         return await self._locks.try_lock(self._name)
 
     def look_at(self, others: Collection[str]) -> None:
-        """Look at these; what was known of all others is forgotten."""
+        """Watch these workers, and forget all others."""
         self._free = Counter({each: self._free[each] for each in others})
 
     @asynccontextmanager
     async def is_dead(self, other: str) -> AsyncGenerator[bool]:
-        """Return whether one of them is dead, as the last looks say; inside the block, only this worker acts on it.
+        """Yield whether a worker is dead by the last looks; inside the block, no other worker acts on it.
 
         Raises:
             StoreError: if the database cannot be reached.

@@ -1,7 +1,7 @@
-"""Wakes that wait in this process, and which of them is next.
+"""The waiting wakes of this process, and their order.
 
-Of the wakes whose time has come, the one whose share has the fewest running is next; among equals
-the one that came first.
+Of the wakes whose time has come, the next is one whose share (a caller's part of the workers) has
+the fewest running; among equals, the first to arrive.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TypeAlias
 from anabranch._durable.engine import Wake
 
 _Lane: TypeAlias = tuple[str, str, str]
-"""The share, tool and version of wakes that are allowed to run, or not, together."""
+"""The share, tool and version of wakes that are allowed to run together or not at all."""
 
 OUTDATED_AT_MOST = 100
-"""Entries without a wake that are not worth removing."""
+"""Maximum entries without a wake that may stay in the heaps."""
 
 
 class WaitingWakes:
-    """Wakes that no one has taken.
+    """Wakes that no worker has taken.
 
-    Taking one looks at the first of each lane, not at all wakes: ten thousand that wait cost what
-    one does.
+    Taking one looks at the first wake of each lane, not at all wakes, so the cost does not grow
+    with their number.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class WaitingWakes:
         return self._count
 
     def add(self, wake: Wake) -> None:
-        """Add a wake; one of the same name that waits already stays, at the earlier time."""
+        """Add a wake; a waiting wake of the same name stays, with the earlier of both times."""
         of_call = self._wakes.setdefault(wake.call, {})
         known = of_call.get(wake.turn)
         if known is not None and known.not_before <= wake.not_before:
@@ -53,13 +53,12 @@ class WaitingWakes:
     def take(
         self, now: float, allowed: Callable[[Wake], bool], running: Counter[str]
     ) -> Wake | None:
-        """Remove and return the next wake that may run, ``None`` if there is none.
+        """Remove and return the next wake that may run, or ``None``.
 
         Args:
             now: the time.
-            allowed: whether a wake may run. It answers alike for wakes of one tool, version and
-                share.
-            running: how many run, by share.
+            allowed: whether a wake may run; the same for all wakes of one tool, version and share.
+            running: the number of running wakes, by share.
         """
         self._rouse(now)
         first = min(
@@ -77,13 +76,13 @@ class WaitingWakes:
         return wake
 
     def next_time(self) -> float | None:
-        """Return when the next wake's time comes, ``None`` if none has its time ahead."""
+        """Return the time of the next future wake, or ``None`` without one."""
         while self._sleeping and not self._waits(self._sleeping[0][-1]):
             heapq.heappop(self._sleeping)
         return self._sleeping[0][0] if self._sleeping else None
 
     def _rouse(self, now: float) -> None:
-        """Put wakes whose time has come into their lanes."""
+        """Move wakes whose time has come into their lanes."""
         while self._sleeping and self._sleeping[0][0] <= now:
             _, order, wake = heapq.heappop(self._sleeping)
             if self._waits(wake):
@@ -91,7 +90,7 @@ class WaitingWakes:
                 heapq.heappush(self._lanes.setdefault(lane, []), (order, wake))
 
     def _heads(self) -> Iterator[tuple[_Lane, tuple[int, Wake]]]:
-        """Yield the first wake of each lane that has one."""
+        """Yield the first wake of each lane that is not empty."""
         for lane, wakes in list(self._lanes.items()):
             while wakes and not self._waits(wakes[0][-1]):
                 heapq.heappop(wakes)
@@ -101,7 +100,7 @@ class WaitingWakes:
                 del self._lanes[lane]
 
     def _outdate(self, entries: int) -> None:
-        """Note that entries of the heaps have no wake any more; remove them once most have none."""
+        """Count heap entries that lost their wake, and remove them once they are the majority."""
         self._outdated += entries
         if self._outdated <= self._count + OUTDATED_AT_MOST:
             return
@@ -120,5 +119,5 @@ class WaitingWakes:
         self._count -= 1
 
     def _waits(self, wake: Wake) -> bool:
-        """Return whether it waits still: it was not replaced by one of an earlier time."""
+        """Return whether a wake still waits, and was not replaced by an earlier one."""
         return self._wakes.get(wake.call, {}).get(wake.turn) is wake

@@ -1,14 +1,15 @@
-"""Checks of whether a tool is safe to replay: one reads its source, one runs it.
+"""Checks whether a tool is safe to replay: one reads its source, the other runs it.
 
-The body of a tool is cancelled at each question and run again over its journal. ``check_tool`` reads
-the source for what would differ in the second run; ``check_replay`` runs the tool, each round
-twice, and reports what did differ.
+The body of a tool is cancelled at each question and run again over its journal. ``check_tool``
+reads the source for code that would differ in the second run. ``check_replay`` runs the tool, each
+round twice, and reports the differences.
 
-    _rules.py, _call_rules.py       the rules, and the calls that they are about
+    _rules.py, _call_rules.py       the rules, and the calls that they concern
     _sources.py, _scopes.py         modules, and the names that they bind
-    _value_kinds.py, _values.py     what an expression stands for
+    _value_kinds.py, _values.py     the value of an expression
     _asks.py, _suspension.py        questions, and the code around them
-    _body.py, _static_check.py      the way through a tool
+    _beside.py, _misuse.py          background work; wrong uses of a context, and mutations
+    _body.py, _static_check.py      one function, and all functions of a tool
     _rehearsal.py, _compare.py      a tool run twice, and the differences
 """
 

@@ -1,7 +1,7 @@
-"""Which code asks a question: by a method of a context, or by calling a function that asks.
+"""Finds the code that asks a question: by a method of a context, or by a function that asks.
 
-Contexts are followed from call to call. A call that passes its context to a function whose source
-is not known is taken to ask.
+The search follows contexts from call to call. A call that passes its context to a function without
+known source counts as asking.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from anabranch.replay_check._values import Values
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
 
 CONVERSE = ContextMethod("converse")
-"""Names its steps when it runs, like a function of the author's."""
+"""``ctx.converse``, which names its steps when it runs, like an author's function."""
 
 
 def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    """Yield ``node`` and all nodes in it, with their scopes; not the bodies of definitions."""
+    """Yield ``node`` and all nodes in it, with their scopes, without the bodies of definitions."""
     yield node, scope
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return
@@ -30,7 +30,7 @@ def own_nodes(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
 
 
 def name_of(node: ast.expr) -> str:
-    """Return the source of an expression in one line of limited length."""
+    """Return the source of an expression, in one line of limited length."""
     text = " ".join(ast.unparse(node).split())
     longest = 60
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -46,9 +46,9 @@ class Asks:
     def first(
         self, nodes: Iterable[ast.AST], scope: Scope, *, unnamed: bool = False
     ) -> ast.Call | None:
-        """Return the first call among ``nodes`` that asks.
+        """Return the first call among ``nodes`` that asks, or ``None``.
 
-        ``unnamed`` leaves out questions with a name of the author's (``key=``).
+        ``unnamed`` skips questions that the author has named (``key=``).
         """
         for node in nodes:
             for inner, where in own_nodes(node, scope):
@@ -57,12 +57,12 @@ class Asks:
         return None
 
     def directly(self, node: ast.expr, scope: Scope) -> bool:
-        """Return whether an expression calls a method of a context, which names its step at once."""
+        """Return whether an expression calls a method of a context, which names its step immediately."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
         return isinstance(method, ContextMethod) and method != CONVERSE
 
     def follow_contexts(self, function: Function, call: ast.Call, scope: Scope) -> None:
-        """Record which parameters of ``function`` are given a context by ``call``."""
+        """Record the parameters of ``function`` that receive a context from ``call``."""
         names = [arg.arg for arg in parameters_of(function.node)]
         by_position = names[1:] if function.owner is not None else names
         given = [*zip(by_position, call.args, strict=False)]

@@ -1,4 +1,4 @@
-"""The rule about work that goes on beside a question: tasks that are started, clients that are open."""
+"""The rule about background work during a question: started tasks, and open clients."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ STARTS = re.compile(
     r"|(get_running_loop|get_event_loop)\(\)\.create_task)"
 )
 STARTS_SOON = re.compile(r"anyio\.create_task_group\(\)\.start(_soon)?")
-"""These are given the function and its arguments, not a coroutine."""
+"""Functions that take a function and its arguments, in place of a coroutine."""
 CLIENTS = re.compile(
     r"((mcp|fastmcp)(\.\w+)*\.Client"
     r"|mcp\.([\w.]+\.)?(ClientSession|ClientSessionGroup|stdio_client|sse_client|streamable_http_client)"
     r"|anabranch\.agents\.RemoteTools)\(\)(\.__aenter__\(\))?"
 )
-"""What has tasks of its own while it is entered."""
+"""Clients that run tasks while they are open."""
 _WITH = (ast.With, ast.AsyncWith)
 ENTERS = frozenset({"enter_async_context", "enter_context"})
 
 
 class Beside:
-    """Checks what a function starts beside its questions."""
+    """Checks the work that a function starts next to its questions."""
 
     def __init__(self, check: Check) -> None:
         self._values = check.values
@@ -38,7 +38,7 @@ class Beside:
         self._emit = check.emit
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
-        """Check for a task that neither asks nor is a step, in a function that asks."""
+        """Check for a background task, in a function that asks, that neither asks nor is a step."""
         started = self._started(call, scope)
         if started is not None and not self._is_durable(started, scope) and self._asks_in(scope):
             self._emit(RULE, f"`{name_of(call)}`", call, scope)
@@ -62,7 +62,7 @@ class Beside:
                 self._emit(RULE, f"`{name_of(entered)}`", entered, scope)
 
     def _opens_client(self, entered: ast.expr, scope: Scope, seen: tuple[Value, ...] = ()) -> bool:
-        """Return whether a client is open while ``entered`` is: one, or what a helper makes of one."""
+        """Return whether ``entered`` opens a client, directly or through a helper."""
         value = self._values.of(entered, scope)
         if isinstance(value, External) and CLIENTS.fullmatch(value.name):
             return True
@@ -76,12 +76,12 @@ class Beside:
         )
 
     def _entering(self, value: Value) -> Value:
-        """Return the method that is run where an instance is entered."""
+        """Return the method that runs when an instance is entered."""
         is_own = isinstance(value, Instance)
         return self._values.attribute(value, "__aenter__") if is_own else None
 
     def _started(self, call: ast.Call, scope: Scope) -> ast.expr | None:
-        """Return the coroutine that ``call`` starts in a task of its own."""
+        """Return the coroutine that ``call`` starts in a task, or ``None``."""
         name = self._name(call.func, scope)
         if call.args and STARTS.fullmatch(name):
             return call.args[0]
@@ -90,7 +90,7 @@ class Beside:
         return None
 
     def _is_durable(self, started: ast.expr, scope: Scope) -> bool:
-        """Return whether it asks, or is given the context and may run its work in steps."""
+        """Return whether a task asks, or gets the context and may do its work in steps."""
         if self._asks.directly(started, scope) or self._asks.first([started], scope) is not None:
             return True
         given = started.args if isinstance(started, ast.Call) else []
@@ -105,7 +105,7 @@ class Beside:
         return self._asks.first(body, scope) is not None
 
     def _asks_in_block_of(self, stack: ast.expr, call: ast.Call, scope: Scope) -> bool:
-        """Return whether the function asks while ``stack``, on which ``call`` enters something, is open."""
+        """Return whether the function asks while ``stack`` is open, on which ``call`` enters a client."""
         for block in ast.walk(scope.node):
             if isinstance(block, _WITH) and call in ast.walk(block):
                 names = (each.optional_vars for each in block.items if each.optional_vars)
@@ -119,7 +119,7 @@ class Beside:
 
 
 def _calls_in(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls in a helper; not those of what it has left again when it yields, or returns."""
+    """Yield the calls in a helper, without those in blocks that it has left when it yields or returns."""
     body = function.node.body
     nodes = _nodes([body] if isinstance(body, ast.expr) else body, function.scope)
     left = {

@@ -1,8 +1,8 @@
-"""The check of one function that is replayed: what it calls, and what it changes.
+"""Checks one function that is replayed: its calls, its uses of the context, and its mutations.
 
 Every call is looked up in the tables of ``_call_rules.py``; the tool's own functions are followed.
-The function given to ``ctx.step`` runs once and is not checked; the other arguments of the step are
-evaluated by the body, in every round.
+The function given to ``ctx.step`` runs once and is not checked; the body evaluates the other
+arguments of the step in every round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STANDARD_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
 
 
 def check_body(check: Check, function: Function) -> None:
-    """Report what is found in one function; nested functions are checked where they are called."""
+    """Report the findings in one function; nested functions are checked at their calls."""
     visitor = _BodyVisitor(check, function.scope)
     body = function.node.body
     for node in [body] if isinstance(body, ast.expr) else body:
@@ -86,7 +86,7 @@ class _BodyVisitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _step(self, node: ast.Call) -> None:
-        """The function and its undo run once; the arguments are evaluated in every round."""
+        """Check the arguments of a step, which every round evaluates; function and undo run once."""
         undo = [keyword for keyword in node.keywords if keyword.arg == "undo"]
         others = [keyword for keyword in node.keywords if keyword.arg != "undo"]
         outer = self._in_step
@@ -133,7 +133,7 @@ class _BodyVisitor(ast.NodeVisitor):
                 self._check.follow(method)
 
     def _follow_arguments(self, node: ast.Call, called: Value) -> None:
-        """Follow functions that are passed to others, which may call them."""
+        """Follow functions that are passed to other functions, which may call them."""
         method = called.name if isinstance(called, ContextMethod) else ""
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         for place, argument in enumerate(given):
@@ -187,7 +187,7 @@ class _BodyVisitor(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             self._mutations.check_target(target, node, self._scope)
-        # A lambda with a name is a function like any other.
+        # A lambda with a name is an ordinary function.
         if not (isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Name)):
             self.generic_visit(node)
 

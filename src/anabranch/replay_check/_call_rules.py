@@ -1,7 +1,7 @@
 """Tables of calls that are not safe to replay (clocks, randomness, input and output), by name.
 
-Names are those of ``_values.py`` without the ``()``: a method of an instance is named after its
-class, ``httpx.AsyncClient.get``. Calls that are in no table are not reported.
+The names are those of ``_values.py`` without ``()``: a method of an instance is named after its
+class, ``httpx.AsyncClient.get``. A call in no table is not reported.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ DATABASE = _words("""
 """)
 SESSION = DATABASE | _words("add add_all merge delete get refresh query")
 
-# In these packages the last part of the name decides; their other functions only compute.
+# In these packages the last part of the name decides; their other functions are pure.
 VERBS: list[tuple[str, frozenset[str], frozenset[str]]] = [
     ("file-access", _words("pathlib anyio.Path"), FILES),
     (
@@ -118,31 +118,31 @@ VERBS: list[tuple[str, frozenset[str], frozenset[str]]] = [
 ]  # fmt: skip
 
 UNSEEDED = _words("random.Random numpy.random.default_rng numpy.random.RandomState")
-"""Random only if called without a seed."""
+"""Functions that are random only without a seed."""
 CHANCE = re.compile(r"(random\.[a-z]\w*|random\.SystemRandom\.\w+|numpy\.random\.\w+)$")
 CLOUD = re.compile(r"boto3\.(client|resource)\.\w+$")
 OF_NOW = _words("time.localtime time.gmtime time.ctime")
-"""The current time only if called without a time."""
+"""Functions that return the current time only without a time."""
 PURE = _words("""
     random.seed random.getstate random.setstate numpy.random.seed numpy.random.Generator
     numpy.random.SeedSequence numpy.random.PCG64
 """)
 OPENED = _words("connect begin")
-"""Verbs that return a connection; the value of any other verb is a plain result."""
+"""Verbs that return a connection; any other verb returns a plain result."""
 PLAIN = _words("headers cookies params Headers Cookies QueryParams")
-"""Attributes that are plain data on any object."""
+"""Names of attributes that are plain data on any object."""
 
 RECEIVERS = re.compile(r"(^|_)(conn|connection|cur|cursor|db|database|session|engine|tx|pool)$")
-"""Usual names of databases, for objects of which nothing else is known."""
+"""Usual names of databases, for objects of unknown type."""
 CERTAIN = _words("""
     execute executemany executescript commit rollback fetchone fetchall fetchmany fetchrow fetchval
 """)
 
 
 def rule_of(name: str, call: ast.Call | None = None) -> str | None:
-    """Return the rule against calling ``name``, if there is one.
+    """Return the rule against calling ``name``, or ``None``.
 
-    ``call`` is the call, if it is called here: its arguments may make a difference.
+    ``call`` is the call, if the name is called here: its arguments may decide.
     """
     name = name.replace("()", "")
     if name in UNSEEDED or name in OF_NOW or name == "time.strftime":
@@ -176,7 +176,7 @@ def _is_verb(name: str, packages: frozenset[str], verbs: frozenset[str]) -> bool
 
 
 def rule_of_unknown(function: ast.expr) -> str | None:
-    """Return the rule against calling a method of an object of which only the name is known."""
+    """Return the rule against calling a method of an object of unknown type, by its name."""
     if not isinstance(function, ast.Attribute) or function.attr not in CERTAIN:
         return None
     receiver = function.value

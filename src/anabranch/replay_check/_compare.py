@@ -1,4 +1,4 @@
-"""The comparison of two runs of the same round.
+"""Compares two runs of the same round.
 
 The questions, the notices, the records and the outcome must be equal; the order of concurrent
 questions may differ.
@@ -24,7 +24,7 @@ NOTHING = "nothing"
 
 @dataclass(slots=True)
 class Run:
-    """One run of one round: ``waiting`` for answers, or ended with a ``value`` or an ``error``."""
+    """One run of one round: it is ``waiting`` for answers, or ended with a ``value`` or an ``error``."""
 
     call: Call[Any]
     notices: dict[tuple[str, int], Notice]
@@ -49,7 +49,7 @@ class _Difference:
 
 
 def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
-    """Return the findings that one run alone shows: why it could not be replayed."""
+    """Return the findings that one run alone shows: reasons why a replay is impossible."""
     match run.error:
         case NonDeterminismError() as error:
             found = _different_step(error)
@@ -66,7 +66,7 @@ def troubles(tool: Tool[Any], run: Run) -> list[Finding]:
 def differences(
     tool: Tool[Any], first: Run, second: Run, interrupted: str | None = None
 ) -> list[Finding]:
-    """Return how ``second``, the replay, differs from ``first``.
+    """Return the differences of ``second``, the replay, from ``first``.
 
     ``interrupted`` is a step that the replay would have run again.
     """
@@ -94,7 +94,7 @@ def _different_step(error: NonDeterminismError) -> _Difference:
 
 
 def _recorded(first: Run, second: Run) -> Iterator[_Difference]:
-    """Find records of the replay alone; one that it did not reach has ended it with an error."""
+    """Find records of the replay alone; a record that it did not reach has ended it with an error."""
     for step, entry in second.call.journal.entries.items():
         if step not in first.call.journal.entries:
             yield _Difference("different-step", _quoted(step), step, NOTHING, entry.kind)
@@ -115,12 +115,12 @@ def _asked(first: dict[str, Ask], second: dict[str, Ask]) -> Iterator[_Differenc
 
 
 def _apart(one: Ask, other: Ask) -> tuple[str, str]:
-    """Return those fields of two requests that differ."""
+    """Return the fields in which two requests differ, for each."""
     if one.kind != other.kind:
         return one.kind, other.kind
     left, right = _request(one), _request(other)
     names = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-    if not names:  # the fingerprint covers more than is sent
+    if not names:  # the fingerprint covers more than the request
         return one.fingerprint, other.fingerprint
     return (
         _shown({name: left.get(name) for name in names}),
@@ -169,7 +169,7 @@ def _outcome(tool: Tool[Any], run: Run) -> str:
     try:
         return _shown(codec_of(tool.returned_by).encode("", run.value))
     except SerializationError:
-        # It could not be returned to a caller, and most such values are equal only to themselves.
+        # Such a value cannot be returned to a caller, and mostly equals only itself.
         return type(run.value).__qualname__
 
 

@@ -1,7 +1,8 @@
-"""Uses of a context that fail, or do nothing, when the tool runs.
+"""Uses of a context that fail or do nothing when the tool runs, and mutations that outlive a run.
 
-An operation without ``await``; arguments in the order, or names in the spelling, of another library
-(the MCP Python SDK's ``Context`` and FastMCP's, of which tools are made over).
+``Misuse`` finds an operation without ``await``, and arguments or names in the style of another
+library (the ``Context`` of the MCP Python SDK and of FastMCP). ``Mutations`` finds changes of
+globals and of the tool.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ AWAITED = frozenset({
     "sample", "sleep", "sleep_until", "step",
 })  # fmt: skip
 FIELDS = frozenset({"parent_messages", "parent_system_prompt", "system_prompt", "tools"})
-"""What a context has besides the attributes of its class."""
+"""The attributes of a context that its class does not define."""
 OF_COROUTINES = frozenset({"close", "send", "throw", "cr_await", "cr_frame", "cr_running"})
 FOREIGN = {
     "debug": 'await ctx.log("debug", …)',
@@ -30,7 +31,7 @@ FOREIGN = {
     "create_message": "await ctx.sample(…)",
     "request_id": "ctx.call_id",
 }
-"""What others call it, and what it is here."""
+"""Names of other libraries, each with the name in this library."""
 SCHEMAS = frozenset({"message", "response_type", "schema"})
 """Keywords of other libraries' ``elicit``."""
 
@@ -43,11 +44,11 @@ class Misuse:
         self._emit = check.emit
 
     def check_statement(self, node: ast.Expr, scope: Scope) -> None:
-        """Check for an operation that stands alone: it never starts."""
+        """Check for an operation as a statement without ``await``: it never starts."""
         self._check_awaited(node.value, node.value, scope)
 
     def check_attribute(self, node: ast.Attribute, scope: Scope) -> None:
-        """Check what is read of a context, of an operation, or of an answer."""
+        """Check the attributes that are read from a context, an operation, or an answer."""
         if isinstance(node.ctx, ast.Load):
             method = self._values.of(node, scope)
             if isinstance(method, ContextMethod) and not _has(method.name):
@@ -60,7 +61,7 @@ class Misuse:
                 self._foreign(node, f"{name_of(node.value)}.content", scope)
 
     def check_call(self, node: ast.Call, scope: Scope) -> None:
-        """Check the order of what ``ctx.elicit`` is given."""
+        """Check the order of the arguments of ``ctx.elicit``."""
         if self._operation(node, scope) != "elicit":
             return
         swapped = any(keyword.arg in SCHEMAS for keyword in node.keywords)
@@ -72,7 +73,7 @@ class Misuse:
             self._emit("swapped-arguments", f"`{name_of(node)}`", node, scope)
 
     def _check_awaited(self, made: ast.expr, used: ast.expr, scope: Scope) -> None:
-        """Report ``used`` if what it uses was ``made`` by an operation, and is not its value."""
+        """Report ``used`` if it uses an operation, ``made``, in place of the operation's value."""
         if self._operation(made, scope) in AWAITED:
             self._emit("not-awaited", f"`{name_of(made)}`", used, scope)
 
@@ -86,12 +87,12 @@ class Misuse:
         self._emit("foreign-spelling", f"`{name_of(node)}` is spelled `{here}`", node, scope)
 
     def _origin(self, node: ast.expr, scope: Scope) -> ast.expr:
-        """Return the expression that a name is bound to, if that is the only one."""
+        """Return the only expression that a name is bound to, or the name."""
         bound = self._values.assigned(node.id, scope) if isinstance(node, ast.Name) else None
         return node if bound is None else bound
 
     def _operation(self, node: ast.expr, scope: Scope) -> str:
-        """Return the name of the context's method that ``node`` calls, empty if it calls none."""
+        """Return the name of the context's method that ``node`` calls, or ""."""
         method = self._values.of(node.func, scope) if isinstance(node, ast.Call) else None
         return method.name if isinstance(method, ContextMethod) else ""
 
@@ -143,7 +144,7 @@ class Mutations:
     def _check_change(
         self, target: ast.expr, node: ast.stmt | ast.expr, scope: Scope, *, whole: bool
     ) -> None:
-        """Report a change of what outlives the run; ``whole`` if the target may bind a name."""
+        """Report a change of an object that outlives the run; ``whole`` if the target may bind a name."""
         root = target
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value

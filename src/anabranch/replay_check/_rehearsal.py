@@ -1,9 +1,9 @@
-"""A rehearsal: a tool is run with each round executed twice, the second time as a replay.
+"""Rehearses a tool: executes each round twice, the second time as a replay.
 
-The first run of a round is the real one: its steps are performed, its notices delivered, its
-questions answered. The second run starts from the same journal and from what the first run's steps
-have recorded; it performs no step, so any difference comes from what the tool does outside of
-steps. A step that only the second run reaches is refused.
+The first run of a round is real: its steps are performed, its notices delivered, its questions
+answered. The second run starts from the same journal and from the records of the first run's steps.
+It performs no step, so any difference comes from code outside of steps. A step that only the second
+run reaches is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from anabranch.replay_check._rules import Finding
 from anabranch.tool import Runtime, Tool, new_journal, open_call
 
 FATAL = (NonDeterminismError, SuspensionError, SerializationError)
-"""After these a replay would show nothing new, or would have to repeat an effect."""
+"""Errors after which a replay would show nothing new, or would have to repeat an effect."""
 
 
 async def check_replay(
@@ -48,16 +48,15 @@ async def check_replay(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> list[Finding]:
-    """Run ``tool`` as ``run_tool`` does, each round twice, and return how the two runs differ.
+    """Run ``tool`` like ``run_tool``, each round twice, and return the differences between both runs.
 
-    The tool really runs. Its steps, notices and questions happen once; what it does outside of
-    steps happens twice in each round. A sleep is not waited for: its time comes at once. The check
-    ends with the first round that differs, or with the tool; a tool that fails in the same way twice
-    is safe to replay.
+    The tool really runs. Its steps, notices and questions happen once; code outside of steps runs
+    twice in each round. A sleep ends immediately. The check ends with the first round that differs,
+    or with the tool. A tool that fails in the same way twice is safe to replay.
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
-        Exception: what the client raises that is no ``AnswerError``, such as ``MockExhausted``.
+        Exception: if the client raises anything but an ``AnswerError``, such as ``MockExhausted``.
     """
     done = await rehearse(tool, arguments, client, limits=limits, clock=clock, ids=ids)
     return done.findings
@@ -65,7 +64,7 @@ async def check_replay(
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a check has found, and the last run; ``None`` if the check ended before the tool."""
+    """The findings of a check, and the last run; ``None`` if the check ended before the tool."""
 
     findings: list[Finding]
     last: Run | None
@@ -80,11 +79,11 @@ async def rehearse(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Rehearsal:
-    """Check as :func:`check_replay` does.
+    """Check like :func:`check_replay`; return the findings and the last run.
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
-        Exception: what the client raises.
+        Exception: if the client raises anything but an ``AnswerError``.
     """
     answerer: Answerer = client if client is not None else Absent()
     time = _SkippingClock(clock or SystemClock())
@@ -116,7 +115,7 @@ async def rehearse(
 
 
 class _SkippingClock:
-    """The time of ``clock``, and all that was skipped."""
+    """The time of ``clock`` plus all skipped time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -133,13 +132,13 @@ class _SkippingClock:
 
 
 def _base(before: Journal, after: Journal) -> Journal:
-    """Return the journal of a replay: that before the round, with the records of its steps."""
+    """Return the journal of a replay: the journal before the round, with the records of its steps."""
     base = Journal.loads(after.dumps())
-    base.pending = before.pending  # what is asked now is compared, not looked up
+    base.pending = before.pending  # the new questions are compared, not looked up
     base.rounds = before.rounds
     base.delivered = before.delivered
     base.progressed = before.progressed
-    base.compensations = []  # whatever happens in the replay, there is nothing to undo
+    base.compensations = []  # a replay has nothing to undo
     return base
 
 
@@ -153,12 +152,12 @@ async def _give_up(call: Call[Any], error: BaseException | None) -> None:
 
 @dataclass(slots=True)
 class _Trial:
-    """State that the two runs of a round share.
+    """The state that the two runs of a round share.
 
     Attributes:
         begun: the effects that the first run has begun.
-        interrupted: one of them that has no record and that the replay has reached.
-        over: cancels the replay, which may wait forever once it has diverged.
+        interrupted: an effect without a record that the replay has reached.
+        over: cancels the replay, which may wait forever after a difference.
     """
 
     begun: set[str] = field(default_factory=set[str])
@@ -178,7 +177,7 @@ class _Trial:
         """Refuse an effect, in the second run: it is not recorded.
 
         Raises:
-            NonDeterminismError: if always.
+            NonDeterminismError: always.
         """
         if step_id in self.begun:
             self.interrupted = step_id
@@ -196,7 +195,7 @@ class _Stage:
         self._params = params
         self._client = client
         self._runtime = runtime
-        # Read once, as a client declares them: they do not change when a list of answers is used up.
+        # Read once, like a client's declaration: they stay when a list of answers is used up.
         self._host = Host(client.capabilities)
         self._arguments()
 
@@ -255,5 +254,5 @@ class _Stage:
         return run
 
     def _arguments(self) -> dict[str, Any]:
-        """Return fresh arguments, as every round of a server does, since a body may change them."""
+        """Return fresh arguments, like a server in every round, since a body may change them."""
         return self._tool.validate(copy.deepcopy(dict(self._params)))

@@ -1,4 +1,7 @@
-"""The rules of the checks, by name: the reason and the remedy that a finding shows."""
+"""The rules of the checks, by name: the reason and the remedy that a finding shows.
+
+``Finding`` is a violation of a rule at one place; ``Check`` is the interface of a running check.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ class Finding:
         file: the source file.
         line: the line, counted from 1.
         column: the column, counted from 1.
-        reason: what happens in a replay, in one sentence.
-        fix: what to do about it, in one sentence.
-        step: the step of the call, if a run has shown it.
-        first: what the first run did at this step.
-        second: what the replay of the same round did at this step.
+        reason: the effect of a replay, in one sentence.
+        fix: the remedy, in one sentence.
+        step: the step of the call, if a run has shown the difference.
+        first: the action of the first run at this step.
+        second: the action of the replay of the same round at this step.
     """
 
     rule: str
@@ -60,14 +63,14 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 class Rule(NamedTuple):
-    """``reason`` has a placeholder for what was found; ``fix`` says what to do."""
+    """The texts of a finding: ``reason`` has a placeholder for the code; ``fix`` is the remedy."""
 
     reason: str
     fix: str
 
 
 RULES: dict[str, Rule] = {
-    # -- what is called outside of steps ---------------------------------------------------------
+    # -- calls outside of steps ------------------------------------------------------------------
     "clock": Rule(
         "{} returns a different time in every round.",
         "Use ctx.now(), or read the clock in ctx.step.",
@@ -101,10 +104,10 @@ RULES: dict[str, Rule] = {
         "Use ctx.log or ctx.notify, which send a message once.",
     ),
     "console-input": Rule(
-        "{} reads from the server's own terminal, again in every round.",
-        "Ask the person with ctx.elicit.",
+        "{} reads from the server's terminal again in every round.",
+        "Ask the user with ctx.elicit.",
     ),
-    # -- how a round ends --------------------------------------------------------------------------
+    # -- the end of a round ------------------------------------------------------------------------
     "swallowed-cancellation": Rule(
         "{} swallows the cancellation that ends a round, so the call fails with SuspensionError.",
         "Catch Exception instead, or raise the cancellation again.",
@@ -122,13 +125,13 @@ RULES: dict[str, Rule] = {
         "Give ctx.branch the timeout= instead.",
     ),
     "work-beside-ask": Rule(
-        "{} goes on beside a question: it is cancelled where the round ends, and starts again in the next.",
+        "{} runs during a question: the end of the round cancels it, and the next round starts it again.",
         "Run it in ctx.step if its work matters, or mark the line as replay-safe if it does not.",
     ),
-    # -- what must be the same in every replay ----------------------------------------------------------------
+    # -- values that must be the same in every replay --------------------------------------------------------
     "unordered-asks": Rule(
-        "{} starts questions in an order that changes from run to run, as their names do.",
-        "Use a list in a fixed order, or give each question a key= of its own.",
+        "{} starts questions in an order that changes from run to run, and so do their names.",
+        "Use a list in a fixed order, or give each question its own key=.",
     ),
     "global-mutation": Rule(
         "{} is changed again in every round, and stays changed for the next call.",
@@ -138,7 +141,7 @@ RULES: dict[str, Rule] = {
         "{} is changed again in every round, on a tool that all calls share.",
         "Use a local variable, or change it in before, after or ctx.step.",
     ),
-    # -- how the context is used --------------------------------------------------------------------
+    # -- uses of the context ------------------------------------------------------------------------
     "not-awaited": Rule(
         "{} is not awaited, so it never happens.",
         "Write await before it, or pass it to ctx.gather.",
@@ -152,10 +155,10 @@ RULES: dict[str, Rule] = {
         'Change the line; "Migrate from the MCP SDK or FastMCP" in the documentation has the whole list.',
     ),
     "unknown-operation": Rule(
-        "{} is not there: a context has no such operation.",
-        'Use one of those in "Writing tools" in the documentation.',
+        "{} does not exist: a context has no such operation.",
+        'Use an operation from "Writing tools" in the documentation.',
     ),
-    # -- what a run has shown ----------------------------------------------------------------------
+    # -- differences between two runs ----------------------------------------------------------------
     "different-ask": Rule(
         "The question {} differs when the round is replayed.",
         "Build it only from arguments, answers and values of steps.",
@@ -185,14 +188,14 @@ RULES: dict[str, Rule] = {
         "Return plain data, a pydantic model or a dataclass.",
     ),
     "not-suspended": Rule(
-        "The tool went on at {} although its round had ended.",
+        "The tool continued at {} although its round had ended.",
         "Do not catch BaseException or CancelledError around a question.",
     ),
 }
 
 
 class Check(Protocol):
-    """A check in progress, as its parts use it."""
+    """A running check, as its parts see it."""
 
     values: Values
     asks: Asks
@@ -202,13 +205,13 @@ class Check(Protocol):
         ...
 
     def follow(self, function: Function) -> None:
-        """Have a function checked that the body runs."""
+        """Check a function that the body runs."""
         ...
 
     def is_shared(self, scope: Scope) -> bool:
-        """Return whether what a scope binds outlives one run of the body."""
+        """Return whether the names that a scope binds outlive one run of the body."""
         ...
 
     def is_tool(self, cls: Class) -> bool:
-        """Return whether a class is the tool's."""
+        """Return whether a class is the tool's class."""
         ...

@@ -16,21 +16,21 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Bound by an import to the dotted name ``target``."""
+    """A binding by an import, to the dotted name ``target``."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """Bound by ``def``, ``class``, or the assignment of a lambda."""
+    """A binding by ``def``, ``class``, or the assignment of a lambda."""
 
     node: FunctionNode | ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Bound to ``value``, if it is known; ``annotation`` is its type, if there is one."""
+    """A binding to ``value``, if known; ``annotation`` is its type, if there is one."""
 
     value: ast.expr | None = None
     annotation: ast.expr | None = None
@@ -38,7 +38,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter at ``position`` among those that are given by position."""
+    """A parameter at ``position`` among the positional parameters."""
 
     name: str
     annotation: ast.expr | None
@@ -60,7 +60,7 @@ class Scope:
 
     @property
     def of_class(self) -> bool:
-        """Whether this is the body of a class, whose names are not visible in its methods."""
+        """Whether the scope is the body of a class, whose names its methods do not see."""
         return isinstance(self.node, ast.ClassDef)
 
     @property
@@ -76,7 +76,7 @@ class Scope:
         self.bindings.setdefault(name, []).append(binding)
 
     def find(self, name: str) -> tuple[Scope, Sequence[Binding]] | None:
-        """Return the scope in which ``name`` is looked up from here, and its bindings."""
+        """Return the scope that binds ``name``, seen from here, and its bindings, or ``None``."""
         scope: Scope | None = self
         while scope is not None:
             visible = scope is self or not scope.of_class
@@ -94,14 +94,14 @@ class Scope:
 
 
 def read_scopes(module: Module, tree: ast.Module) -> dict[ast.AST, Scope]:
-    """Return the scopes of a module, by their nodes."""
+    """Return the scopes of a module, by node."""
     reader = _Reader(Scope(tree, module))
     reader.generic_visit(tree)
     return reader.scopes
 
 
 def parameters_of(node: FunctionNode) -> list[ast.arg]:
-    """Return the parameters: those given by position first."""
+    """Return the parameters, the positional ones first."""
     arguments = node.args
     extra = [arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *extra]
@@ -119,7 +119,7 @@ class _Reader(ast.NodeVisitor):
         self.scopes[node] = scope
         if isinstance(node, FUNCTIONS):
             for position, arg in enumerate(parameters_of(node)):
-                # The annotation of *args and **kwargs is that of each value in them.
+                # The annotation of *args and **kwargs is the type of each value in them.
                 extra = arg is node.args.vararg or arg is node.args.kwarg
                 annotation = None if extra else arg.annotation
                 scope.bind(arg.arg, Parameter(arg.arg, annotation, position))
@@ -188,7 +188,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Bind the names of loops, comprehensions and patterns, to something unknown."""
+        """Bind the names of loops, comprehensions and patterns to an unknown value."""
         if isinstance(node.ctx, ast.Store):
             self._scope.bind(node.id, Assigned())
 

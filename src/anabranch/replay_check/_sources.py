@@ -1,4 +1,4 @@
-"""The source files of a tool and of the modules in its package, or next to it.
+"""The source files of a tool, and of the modules in its package or next to it.
 
 Modules are parsed and never run. Other packages are not read; the rules know their functions by
 name.
@@ -26,14 +26,14 @@ OURS = "anabranch"
 
 
 class NoSourceError(AnabranchError):
-    """The source of a tool cannot be read, or is not the one that was imported."""
+    """The source of a tool cannot be read, or differs from the imported code."""
 
 
 class Module:
     """One module: its syntax tree, its scopes, and the lines marked as replay-safe.
 
     Raises:
-        NoSourceError: it cannot be read, or is not Python.
+        NoSourceError: if the text is not Python.
     """
 
     def __init__(self, name: str, package: str, path: str, text: str) -> None:
@@ -53,7 +53,7 @@ class Module:
         return self.scopes[self.tree]
 
     def absolute(self, name: str, level: int) -> str:
-        """Return the full name of what an import in this module names."""
+        """Return the full name of the target of an import in this module."""
         if not level:
             return name
         package = self.package.split(".")
@@ -61,11 +61,11 @@ class Module:
         return ".".join([*base, name] if name else base)
 
     def is_safe(self, node: ast.stmt | ast.expr) -> bool:
-        """Return whether a comment on the first or the last line of ``node`` calls it replay-safe."""
+        """Return whether a comment on the first or last line of ``node`` marks it as replay-safe."""
         return bool({node.lineno, node.end_lineno} & self.safe_lines)
 
     def is_safe_function(self, node: ast.AST) -> bool:
-        """Return whether a comment on its ``def`` line calls a whole function replay-safe."""
+        """Return whether a comment on its ``def`` line marks a whole function as replay-safe."""
         return isinstance(node, ast.stmt) and node.lineno in self.safe_lines
 
     def function(self, code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -87,7 +87,7 @@ def _safe_lines(text: str) -> set[int]:
 
 
 class Library:
-    """The modules that one check reads: that of ``function``, and its neighbours when asked for.
+    """The modules that one check reads: the module of ``function``, and neighbours on demand.
 
     Raises:
         NoSourceError: if the function has no source.
@@ -107,7 +107,7 @@ class Library:
         self._root = Path(path).resolve().parents[package.count(".") + 1 if package else 0]
 
     def module(self, name: str) -> Module | None:
-        """Return the module ``name`` of the tool's own; ``None`` for others, and for no module."""
+        """Return a module of the tool's own package, or ``None`` for any other."""
         if name not in self._modules:
             self._modules[name] = self._read(name)
         return self._modules[name]
@@ -135,7 +135,7 @@ class Library:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return the file of a module; its package is imported for this, the module itself is not."""
+    """Return the file of a module; this imports its package, but not the module."""
     loaded = sys.modules.get(name)
     try:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)

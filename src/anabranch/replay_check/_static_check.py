@@ -1,6 +1,6 @@
-"""The static check: a tool's body, and every function that runs with it in every round.
+"""The static check: reads a tool's body, and every function that runs with it in every round.
 
-Nothing of the tool is run. Functions of steps are not checked, nor are ``before`` and ``after``,
+The check runs no part of the tool. It skips the functions of steps, and ``before`` and ``after``,
 which are steps.
 """
 
@@ -22,12 +22,12 @@ from anabranch.tool import FunctionTool, HandoffTool, Tool
 
 
 def check_tool(tool: Tool[Any]) -> list[Finding]:
-    """Return what in the source of ``tool`` is not safe to replay, in the order of the source.
+    """Return the findings in the source of ``tool``, in the order of the source.
 
-    The body is read, and every function of its package, or next to it, that the body calls or
-    passes on, except those that ``ctx.step`` runs. Nothing is run. A line with the comment
-    ``# anabranch: replay-safe`` has no findings; on the line of a call or a ``def``, the comment
-    covers the whole function.
+    The check reads the body, and every function of its package, or next to it, that the body calls
+    or passes on, except the functions that ``ctx.step`` runs. Nothing is run. A line with the
+    comment ``# anabranch: replay-safe`` has no findings; on the line of a call or a ``def``, the
+    comment covers the whole function.
 
     Raises:
         NoSourceError: if the source cannot be read, or has changed since it was imported.
@@ -41,7 +41,7 @@ def check_tool(tool: Tool[Any]) -> list[Finding]:
 
 
 def body_of(tool: Tool[Any]) -> FunctionType:
-    """Return the function that is run again in every round."""
+    """Return the function that every round runs again."""
     function: Any
     if isinstance(tool, FunctionTool):
         function = tool.fn
@@ -62,7 +62,7 @@ class _Check:
     """One check of one tool.
 
     Raises:
-        NoSourceError: if its source cannot be read.
+        NoSourceError: if the tool's source cannot be read.
     """
 
     def __init__(self, tool: Tool[Any]) -> None:
@@ -109,7 +109,7 @@ class _Check:
             ] = None
 
     def follow(self, function: Function) -> None:
-        """Have a function checked, again if more is known of its parameters."""
+        """Check a function, again if more is known about its parameters."""
         if function.scope.module.is_safe_function(function.node):
             return
         contexts = sum(scope is function.scope for scope, _ in self.values.contexts)
@@ -121,11 +121,11 @@ class _Check:
             self._pending.append(function)
 
     def is_shared(self, scope: Scope) -> bool:
-        """Return whether what a scope binds outlives one run of the body."""
+        """Return whether the names that a scope binds outlive one run of the body."""
         return scope.parent is None or scope.encloses(self._root)
 
     def is_tool(self, cls: Class) -> bool:
-        """Return whether a class is the tool's."""
+        """Return whether a class is the tool's class."""
         return cls == self._tool
 
 

@@ -36,7 +36,7 @@ UNORDERED = re.compile(
     r"\(\)(\.(union|intersection|difference|symmetric_difference|copy)\(\))*$"
 )
 PASSING = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "map", "filter", "zip"})
-"""Builtins that preserve the order of their argument."""
+"""Builtins that preserve the order of their argument, so that a set in them stays unordered."""
 
 Loop = ast.For | ast.AsyncFor
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -53,7 +53,7 @@ class Suspension:
     # -- cancellation --------------------------------------------------------------------------
 
     def check_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
-        """Check the handlers around questions, and what a ``finally`` block does."""
+        """Check the handlers around questions, and the code of a ``finally`` block."""
         if self._asks.first(node.body, scope) is not None:
             self._check_handlers(node.handlers, scope)
         around = [*node.body, *node.handlers, *node.orelse]
@@ -67,7 +67,7 @@ class Suspension:
                     what = (
                         f"`except {name_of(handler.type)}`" if handler.type else "A bare `except`"
                     )
-                    # The line of the handler, which has no expression of its own.
+                    # The line of the handler, which is not an expression.
                     place = ast.copy_location(ast.Pass(), handler)
                     place.end_lineno = handler.lineno
                     self._emit("swallowed-cancellation", what, place, scope)
@@ -193,12 +193,12 @@ def _has(call: ast.Call, name: str) -> bool:
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Return whether a node is a number: those have the same order in a set in every process."""
+    """Return whether a node is a number: a set of numbers has the same order in every process."""
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler raises what it has caught on every path."""
+    """Return whether a handler raises the caught error on every path."""
     nodes = [node for statement in handler.body for node in ast.walk(statement)]
     return _ends_in_raise(handler.body, handler.name) and not any(
         isinstance(node, ast.Return) for node in nodes

@@ -1,4 +1,4 @@
-"""The kinds of values that an expression can stand for, as ``_values.py`` finds them."""
+"""The kinds of values of an expression, as ``_values.py`` finds them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anabranch.replay_check._sources import Module
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Something outside of the tool's own modules, by its dotted name."""
+    """A value from outside of the tool's own modules, by its dotted name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the tool's own; ``owner`` is the class that it is called on."""
+    """A function in the tool's own modules; ``owner`` is the class that it is called on."""
 
     node: FunctionNode
     scope: Scope
@@ -28,7 +28,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of the tool's own; ``scope`` is that of its body."""
+    """A class in the tool's own modules; ``scope`` is the scope of its body."""
 
     node: ast.ClassDef
     scope: Scope
@@ -36,14 +36,14 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance of a class of the tool's own."""
+    """An instance of a class in the tool's own modules."""
 
     cls: Class
 
 
 @dataclass(frozen=True, slots=True)
 class OwnModule:
-    """A module of the tool's own."""
+    """One of the tool's own modules."""
 
     module: Module
 

@@ -1,8 +1,8 @@
 """The value of an expression, as far as the source shows it without being run.
 
-Names are followed through imports, assignments, annotations and attributes of classes. What is
-outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the client of
-``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
+The search follows names through imports, assignments, annotations and attributes of classes. A
+value from outside of the tool's own modules is a dotted name, in which ``()`` marks a call: the
+client of ``async with httpx.AsyncClient() as client`` is ``httpx.AsyncClient()``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ DISPLAYS: dict[type[ast.expr], str] = {
 
 
 class Values:
-    """Finds what expressions stand for.
+    """Finds the values of expressions.
 
     Attributes:
-        contexts: parameters that are given a context, by scope and name.
-        owners: the class on whose instance each method is called, by the method's scope.
+        contexts: the parameters that receive a context, by scope and name.
+        owners: the class of the instance on which each method is called, by the method's scope.
     """
 
     def __init__(self, library: Library) -> None:
@@ -62,7 +62,7 @@ class Values:
         self._asked: set[tuple[Scope, str]] = set()
 
     def of(self, node: ast.expr, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return what ``node`` stands for in ``scope``; ``None`` if that is not known."""
+        """Return the value of ``node`` in ``scope``, or ``None`` if unknown."""
         match node:
             case ast.Name():
                 return self._of_name(node.id, scope)
@@ -84,7 +84,7 @@ class Values:
                 return External(f"builtins.{display}()") if display else None
 
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Value:  # noqa: PLR0911 - one for each kind
-        """Return what a value with this annotation is."""
+        """Return the kind of a value with this annotation."""
         match node:
             case ast.Constant(value=str(text)):
                 try:
@@ -134,7 +134,7 @@ class Values:
                 return None
 
     def is_context(self, scope: Scope, parameter: Parameter) -> bool:
-        """Return whether a parameter is a context: one is passed, or annotation or name say so."""
+        """Return whether a parameter is a context, by its calls, its annotation or its name."""
         if (scope, parameter.name) in self.contexts:
             return True
         if parameter.annotation is None:
@@ -150,7 +150,7 @@ class Values:
             return External(f"builtins.{name}") if name in BUILTINS else None
         where, bindings = found
         if (where, name) in self._asked:
-            return None  # it is defined by itself
+            return None  # the name is defined by itself
         self._asked.add((where, name))
         try:
             values = [self._bound(binding, where) for binding in bindings]
@@ -158,7 +158,7 @@ class Values:
             self._asked.discard((where, name))
         pairs = zip(bindings, values, strict=True)
         meant = [value for binding, value in pairs if isinstance(binding, Imported | Defined)]
-        # The last one, which follows overloads. `x = None` after an ImportError is not counted.
+        # The last binding, which follows overloads. `x = None` after an ImportError does not count.
         if meant:
             return meant[-1]
         return values[0] if all(value == values[0] for value in values) else None
@@ -218,7 +218,7 @@ class Values:
                 return None
 
     def _in_class(self, cls: Class, name: str, owner: Class) -> Value:
-        """Return an attribute of a class from its body or those of its bases."""
+        """Return an attribute of a class, from its body or from the bodies of its bases."""
         if name in cls.scope.bindings:
             value = self._of_name(name, cls.scope)
             if isinstance(value, Function):
@@ -240,7 +240,7 @@ class Values:
                 yield base
 
     def _on_self(self, cls: Class, name: str) -> Value:
-        """Return what the ``__init__`` of the class or of a base assigns to an attribute."""
+        """Return the value that the ``__init__`` of the class or of a base assigns to an attribute."""
         init = self._in_class(cls, "__init__", cls)
         if not isinstance(init, Function) or isinstance(init.node, ast.Lambda):
             return None
@@ -269,7 +269,7 @@ def _is_own(target: ast.expr, name: str, me: list[ast.arg]) -> bool:
 
 
 def _says_nothing(base: Value) -> bool:
-    """Return whether a base is one of this library's or a builtin, whose attributes are all safe."""
+    """Return whether a base is from this library or a builtin; all its attributes are safe."""
     return isinstance(base, External) and base.name.partition(".")[0] in {"anabranch", "builtins"}
 
 

@@ -4,7 +4,7 @@
     result = await run_tool(PickCard(db), {"count": 5}, client)
 
 ``run_tool`` replays every round by default, so that a tool that is not safe to replay fails in its
-author's tests. ``check_tool`` and ``check_replay`` say why. The package does not import it at run
+author's tests. ``check_tool`` and ``check_replay`` say why. No other package imports this one at run
 time.
 """
 

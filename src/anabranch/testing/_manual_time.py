@@ -23,7 +23,7 @@ class _Alarm:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; ``start`` is in seconds since the epoch."""
+    """A clock that only a test moves; ``start`` is in seconds since the epoch."""
 
     def __init__(self, start: float = 1_000_000_000.0) -> None:
         self._now = start
@@ -35,7 +35,7 @@ class ManualClock:
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call ``callback`` when the clock reaches ``when``; at once if it has been reached."""
+        """Call ``callback`` when the clock reaches ``when``, or immediately if that is past."""
         alarm = _Alarm(when, next(self._order), callback)
         self._alarms.append(alarm)
         self.advance(0)
@@ -80,5 +80,5 @@ class SequentialIds:
         return f"call_{next(self._numbers)}"
 
     def secret(self) -> str:
-        """Return always the same, so that what a tool draws can be compared."""
+        """Return the same text for each call, so that a test can compare random values."""
         return "not a secret"

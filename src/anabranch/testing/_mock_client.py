@@ -1,4 +1,4 @@
-"""``MockClient``, which answers what a test has prepared and records what it was asked."""
+"""``MockClient``, which gives a test's prepared answers and records the requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MockClient:
         samples: the model's replies in order: a text, a ``SampleReply`` (or its JSON), a model
             instance (sent as its JSON text), an exception, or a function of the ``SampleRequest``
             that returns one of these, sync or async. A single function answers every request.
-        elicits: the person's answers in order: a dict or a model instance (accepted with this
+        elicits: the user's answers in order: a dict or a model instance (accepted with this
             content), ``Accepted``, ``Declined()``, ``Cancelled()``, the protocol's JSON of an
             answer (``{"action": "accept", "content": …}``), an exception, or a function of the
             ``ElicitRequest`` or ``UrlRequest``. A single function answers every request.
@@ -90,14 +90,14 @@ class MockClient:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the recorded requests and messages; unused answers remain."""
+        """Clear the recorded requests and messages; unused answers remain."""
         self.sample_calls: list[SampleRequest] = []
         self.elicit_calls: list[ElicitRequest | UrlRequest] = []
         self.log_calls: list[LogCall] = []
         self.notify_calls: list[NotifyCall] = []
 
     async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
-        """Answer as the model."""
+        """Answer in the role of the model."""
         del step_id
         self.sample_calls.append(request)
         answer = await self._samples.next(request)
@@ -115,7 +115,7 @@ class MockClient:
     async def elicit(
         self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
     ) -> ElicitReply:
-        """Answer as the person."""
+        """Answer in the role of the user."""
         del step_id
         self.elicit_calls.append(request)
         answer = await self._elicits.next(request)
@@ -130,7 +130,7 @@ class MockClient:
         if isinstance(content, BaseModel):
             content = content.model_dump(mode="json", by_alias=True)
         if content is not None and not isinstance(content, Mapping):
-            raise TypeError(f"MockClient cannot make a person's answer of {answer!r}")
+            raise TypeError(f"MockClient cannot make a user's answer of {answer!r}")
         return ElicitReply.model_validate({"action": "accept", "content": content})
 
     async def log(self, level: LogLevel, message: str) -> None:
@@ -143,7 +143,7 @@ class MockClient:
 
 
 def _is_reply(answer: object, request: ElicitRequest | UrlRequest) -> bool:
-    """Whether ``answer`` is the JSON of a reply, and not the content of a form with such fields."""
+    """Return whether ``answer`` is the JSON of a reply, not the content of a form with such fields."""
     if not isinstance(answer, Mapping):
         return False
     names = set(cast("Mapping[str, object]", answer))

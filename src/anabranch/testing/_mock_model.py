@@ -1,7 +1,7 @@
-"""``MockModel``, a streaming model whose replies are computed by a function of the request.
+"""``MockModel``, a streaming model whose replies a function computes from the request.
 
-For replies in a given order there is ``anabranch.models.ScriptedModel``. When many branches ask at
-once, their order is not known; the request says which of them is asking.
+``anabranch.models.ScriptedModel`` gives replies in a fixed order. The order of concurrent branches
+is unknown, but the request shows which branch asks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.models import SampleStream
 from anabranch.models._streaming import interrupted
 
 ModelAnswer: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
-"""What a mock model answers: a text, a whole reply, an error, or what is streamed."""
+"""The answer of a mock model: a text, a whole reply, an error, or a stream."""
 ModelFunction: TypeAlias = Callable[[SampleRequest], ModelAnswer | Awaitable[ModelAnswer]]
 """Computes the answer of a mock model, sync or async."""
 
@@ -34,7 +34,7 @@ class MockModel:
 
     Args:
         answer: returns the reply to a request: a text, a ``SampleReply`` (see :func:`calls`), an
-            exception to raise, or an async iterator of what is streamed; sync or async.
+            exception to raise, or an async iterator to stream; sync or async.
 
     Attributes:
         requests: the requests, in the order of their arrival.
@@ -71,7 +71,7 @@ class MockModel:
 class _Arriving:
     """A :class:`SampleStream` of texts and, at the end, the whole reply.
 
-    Without the whole reply it remains interrupted.
+    Without the whole reply, the stream stays interrupted.
     """
 
     def __init__(self, parts: AsyncIterator[str | SampleReply]) -> None:

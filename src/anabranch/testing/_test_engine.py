@@ -1,7 +1,8 @@
 """An engine that loses, repeats and delays wakes, as its seed decides.
 
-The port of engines allows all of it, and real engines do it when machines fail. Whatever is built
-on an engine must come to the same results over this one, once its periodic work has run.
+(A *wake* is the request to continue a call.) The port of engines allows these faults, and real
+engines show them when machines fail. Code on an engine must reach the same results over this
+engine, once its periodic work has run.
 """
 
 from __future__ import annotations
@@ -22,41 +23,42 @@ from anabranch.errors import StoreError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worker:
-    """What a worker has, and what it does."""
+    """The tools of a worker, and its work."""
 
     tools: Mapping[str, str]
     advance: Advance
 
     def takes(self, wake: Wake) -> bool:
-        """Return whether it has the tool in the version that the wake names."""
+        """Return whether the worker has the tool in the version that the wake names."""
         return wake.tool in self.tools and wake.version in {"", self.tools[wake.tool]}
 
 
 class TestEngine:
-    """An engine with the faults that engines have, in front of one that has none.
+    """An engine that adds the faults of real engines to an engine without faults.
 
-    What happens to a wake follows from the seed, the wake's name and how often it has come, so that
-    a run can be repeated. Without faults it keeps all promises of the engine behind it.
+    The seed, the wake's name and the number of its deliveries decide the fault, so a run can be
+    repeated. Without faults, the engine keeps all promises of the inner engine.
 
     Args:
-        seed: decides what happens to each wake.
+        seed: decides the fault of each wake.
         drop: the share of wakes and runs of periodic jobs that are lost, 0 to 1.
-        double: the share of advances and runs of periodic jobs that are done twice: at the same
-            time where another worker can do it, one after the other where there is none.
+        double: the share of advances and runs of periodic jobs that happen twice: concurrently if
+            another worker can take the second, otherwise in turn.
         delay: the share of wakes that come late, so that others overtake them.
-        longest: seconds by which a wake is late at most.
+        longest: maximum seconds by which a wake is late.
         clock: the time; by default, the system's.
-        engine: what advances the calls; by default, one in this process, on the same clock.
+        engine: the inner engine, which advances the calls; by default, one in this process, on the
+            same clock.
 
     Attributes:
-        is_down: while it is set, the engine cannot be reached: wakes raise ``StoreError``.
-        happened: how often which fault has happened: ``drop``, ``double``, ``delay``.
+        is_down: while set, the engine cannot be reached: wakes raise ``StoreError``.
+        happened: the number of faults by kind: ``drop``, ``double``, ``delay``.
 
     Raises:
         ValueError: if a share is not between 0 and 1, or ``longest`` is negative.
     """
 
-    __test__ = False  # pytest takes it for a class of tests
+    __test__ = False  # otherwise pytest takes it for a class of tests
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class TestEngine:
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, not {share}.")
         if longest < 0:
-            raise ValueError(f"longest must not be negative, as {longest} is.")
+            raise ValueError(f"longest must not be negative, got {longest}.")
         self.is_down = False
         self.happened: Counter[str] = Counter()
         self._seed = seed
@@ -88,7 +90,7 @@ class TestEngine:
         self._jobs: defaultdict[str, list[Callable[[], Awaitable[object]]]] = defaultdict(list)
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        """See :meth:`Engine.wake`; it may be lost, or come late."""
+        """See :meth:`Engine.wake`; the wake may be lost, or come late."""
         self._check_up()
         coming = self._coming(wake)
         if coming is not None:
@@ -97,7 +99,7 @@ class TestEngine:
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
     ) -> NoReturn:
-        """See :meth:`Engine.work`; what is done twice at the same time exceeds the limits."""
+        """See :meth:`Engine.work`; concurrent duplicates may exceed the limits."""
 
         async def unreliably(wake: Wake) -> None:
             await self._advance(wake, worker)
@@ -112,7 +114,7 @@ class TestEngine:
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
     ) -> NoReturn:
-        """See :meth:`Engine.every`; it may be left out, or run on two workers at the same time."""
+        """See :meth:`Engine.every`; a run may be skipped, or happen on two workers at the same time."""
 
         async def mine() -> object:
             return await job()
@@ -137,10 +139,10 @@ class TestEngine:
         await self._engine.close()
 
     async def restore(self, since: float) -> None:
-        """Be as an engine that was restored from a backup of the time ``since``.
+        """Act like an engine that was restored from a backup of the time ``since``.
 
-        Wakes that were given later and not yet taken are lost, and those that were given before
-        come again. What is being advanced goes on.
+        Later wakes that no worker has taken are lost, and earlier wakes come again. Running
+        advances continue.
         """
         self._lost |= {wake for at, wake in self._given if at > since}
         self._given = [each for each in self._given if each[0] <= since]
@@ -150,7 +152,7 @@ class TestEngine:
     # -- the faults --------------------------------------------------------------------------
 
     def _happens(self, fault: str, *name: str) -> Random | None:
-        """Return what else decides about a fault, ``None`` if it does not happen this time."""
+        """Return the random source for a fault's details, or ``None`` if the fault does not happen."""
         what = (fault, *name)
         self._came[what] += 1
         random = Random(f"{self._seed} {what} {self._came[what]}")  # noqa: S311 - no secret
@@ -160,7 +162,7 @@ class TestEngine:
         return random
 
     def _coming(self, wake: Wake) -> Wake | None:
-        """Return how a wake comes, ``None`` if it is lost."""
+        """Return the wake with its delay, or ``None`` if it is lost."""
         if self._happens("drop", wake.call, wake.turn) is not None:
             return None
         late = self._happens("delay", wake.call, wake.turn)

@@ -1,21 +1,21 @@
-"""Context folding: branches in which an agent does a subtask, to return with its conclusion alone.
+"""Context folding: an agent does a subtask in a branch, and only its conclusion returns.
 
 A :class:`BranchService` stores branches, accounts for their tokens and time, and closes them. Agents of
-this library work in them (``anabranch.agents.Folding``), other hosts use :func:`folding_tools`. The
-store's port is :class:`BranchStore`; ``anabranch.stores`` has SQLite and Postgres behind it.
+this library work in such branches (``anabranch.agents.Folding``); other hosts use :func:`folding_tools`.
+The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it over SQLite and Postgres.
 
-    _errors.py         what can be refused, by codes
+    _errors.py         refusals, by code
     _settings.py       defaults and limits
-    _admission.py      what a new branch must fit into, and the budget that it gets
+    _admission.py      the limits for a new branch, and its budget
     _ledger.py         the rules, on the records that a transaction sees
     _ledgers.py        a transaction for each operation, and its events
-    _service.py        what tools call
+    _service.py        the operations that tools call
     _texts.py          the texts of branches, checked and cleaned
     _tools.py          the tools of other hosts
     _branch_store.py   branches, sessions, the table of states, and the port of stores
     _memory_store.py   branches in this process
-    _memory.py         the port of memories, as branches use it
-    _bank_memory.py    the memory that this library has
+    _memory.py         the port of memories, and its safe use by branches
+    _bank_memory.py    the memories of ``anabranch.memory``
 """
 
 from anabranch.folding._bank_memory import BankMemory

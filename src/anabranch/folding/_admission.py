@@ -1,7 +1,7 @@
-"""The admission of a new branch: the limits that it must fit into, and the budget that it gets.
+"""The admission of a new branch: its limits, its budget, and the owner whose records it sees.
 
-Computed from records alone: nothing is read or written here, so that a branch that is refused has
-left no trace.
+The result is computed from records alone: this module reads and writes nothing, so that a refused
+branch leaves no trace.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MARK, END = "@", "/"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who reads and writes branches.
+    """A principal that reads and writes branches.
 
     Attributes:
-        principal: empty for callers that are not distinguished, and ``None`` for the host itself,
-            which finds everything, and names sessions as they are stored.
+        principal: the principal; empty for callers that are not distinguished. ``None`` is the host
+            itself, which finds everything, and names sessions as they are stored.
     """
 
     principal: str | None
 
     def stored_name(self, session_id: str) -> str:
-        """Return the name under which a session is stored that the owner names.
+        """Return the stored name of a session, from the owner's name for it.
 
-        The stored name of a session of its own means that session, too.
+        The stored name of an owner's session works as well.
         """
         return session_id if self.owns(session_id) else f"{self._scope}{END}{session_id}"
 
@@ -58,7 +58,7 @@ class Owner:
         return stored.startswith(f"{self._scope}{END}")
 
     def reads(self, stored: str) -> bool:
-        """Return whether it is the owner's, or the account of all that are."""
+        """Return whether a session is the owner's, or the account of all the owner's sessions."""
         return self.owns(stored) or stored == self._scope
 
     @property
@@ -72,22 +72,22 @@ HOST = Owner(None)
 
 
 def shown_name(stored: str) -> str:
-    """Return the name by which its principal knows a session."""
+    """Return a session's name for its principal."""
     return stored.partition(END)[2] if stored.startswith(MARK) else stored
 
 
 def account_name(stored: str) -> str | None:
     """Return the name of the account of all sessions of a session's owner.
 
-    It is that of a session which no caller can name. ``None`` for the sessions of callers that are not
-    distinguished.
+    The account is stored like a session that no caller can name. The result is ``None`` for
+    sessions of callers that are not distinguished.
     """
     scope, ends, _ = stored.partition(END)
     return scope if ends and scope.startswith(MARK) and scope != MARK else None
 
 
 class OwnedRows:
-    """The records of one owner as a transaction sees them. What each method does is said at the port."""
+    """The records of one owner in a transaction; see the port for the methods."""
 
     def __init__(self, rows: BranchRows, owner: Owner) -> None:
         self._rows = rows
@@ -124,13 +124,13 @@ MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A branch that may be created, and the records around it as they are then.
+    """An admitted branch, and the records around it after its admission.
 
     Attributes:
         branch: the branch, created and not active.
-        parent: its parent, which holds its budget; ``None`` directly below the session.
-        session: its session.
-        parent_left: tokens that its parent, or its session, has left; ``None`` for no limit.
+        parent: the parent, which holds the branch's budget; ``None`` directly below the session.
+        session: the session of the branch.
+        parent_left: tokens that the parent, or the session, has left; ``None`` for no limit.
     """
 
     branch: Branch
@@ -142,10 +142,10 @@ class Admitted:
 def admit(
     new: NewBranch, parent: Branch | None, session: Session, settings: FoldingSettings, now: float
 ) -> Admitted:
-    """Return what creating a branch makes of the records.
+    """Return the records after the creation of a branch.
 
     Raises:
-        FoldingError: if a limit does not allow it.
+        FoldingError: if a limit refuses the branch.
     """
     depth = 1 if parent is None else parent.depth + 1
     if depth > settings.max_depth:
@@ -177,10 +177,10 @@ def admit(
 
 
 def _counted(session: Session, settings: FoldingSettings, now: float) -> Session:
-    """Return the session with one more open branch, within its rate and its number."""
+    """Return the session with one more open branch, if its rate and its number allow it."""
     if session.open + 1 > settings.max_concurrent_per_session:
         raise TooManyBranchesError("session", settings.max_concurrent_per_session)
-    # Each creation fills its part of a minute; a minute that is full holds no more.
+    # Each creation fills a part of a minute; a full minute admits no further branch.
     full_until = max(now, session.full_until) + MINUTE / settings.max_created_per_minute
     if full_until > now + MINUTE:
         raise CreationRateError(settings.max_created_per_minute, full_until - now - MINUTE)
@@ -203,5 +203,5 @@ def _reserve(new: NewBranch, account: Account, settings: FoldingSettings) -> int
     except BudgetError:
         name = "This session" if new.parent_id is None else f"Branch {new.parent_id!r}"
         raise BudgetExhaustedError(name, wanted, left or 0) from None
-    others.release()  # they are in no record
+    others.release()  # no record has these reservations
     return wanted

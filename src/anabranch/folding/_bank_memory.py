@@ -1,4 +1,4 @@
-"""The memories of :mod:`anabranch.memory` as those of branches: each caller's branches have their own."""
+"""Lets branches use the memories of :mod:`anabranch.memory`, separately for each caller."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 
 
 class BankMemory:
-    """What banks have learned, for branches to begin with and to add to.
+    """Memories of banks, which branches begin with and add to.
 
     Args:
         banks: the memories of all callers.
-        principal: whose branches it serves; by default, those of callers who are not distinguished.
+        principal: the caller whose branches this memory serves; by default, callers who are not
+            distinguished.
     """
 
     def __init__(self, banks: Banks, principal: str | None = None) -> None:
@@ -30,9 +31,9 @@ class BankMemory:
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the memories that help most with ``text`` within ``allowance`` tokens.
+        """Return the most helpful memories for ``text`` within ``allowance`` tokens.
 
-        It takes as long as it takes: how long a branch waits for it is said by the branches' settings.
+        This method sets no time limit; the settings of the branches do.
         """
         found = await self._bank().recall(
             text,

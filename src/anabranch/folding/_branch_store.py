@@ -1,7 +1,7 @@
-"""``BranchStore``, the port of stores of branches, and ``BranchRows``, what a transaction offers.
+"""``BranchStore``, the port of stores of branches, with its records and the table of states.
 
-A store knows no rule: it finds and writes records, and sees to it that a transaction happens whole,
-as if no other one ran at the same time in its session.
+``BranchRows`` are the records that a transaction sees. A store knows no rule: it finds and writes
+records, and makes each transaction atomic and isolated within its session.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ class Branch:
 
     Attributes:
         id: begins with ``br_``; hard to guess.
-        session_id: the session that it belongs to.
-        parent_id: the branch that encloses it, ``None`` directly below the session.
+        session_id: the session of the branch.
+        parent_id: the enclosing branch; ``None`` directly below the session.
         depth: 1 directly below the session, one more in each branch.
-        description: what the subtask is, for people and for the search of memories.
-        prompt: what the subtask has to do.
-        budget_total: the tokens that it may use; reserved in its parent while it is open.
-        budget_used: the tokens that it has used, those of its closed children included.
+        description: a description of the subtask, for users and for the search of memories.
+        prompt: the instructions of the subtask.
+        budget_total: the tokens that the branch may use; reserved in its parent while it is open.
+        budget_used: the used tokens, including those of its closed children.
         budget_reserved: the budgets of its open children.
-        timeout_seconds: the time that it was given.
-        deadline: when that time is over, or its parent's, in seconds since the epoch.
-        status: its state.
-        result: what it has returned; of a branch that was forced, what it had so far.
-        error: why it was forced to return, or has failed.
-        injected_memories: the ids of the memories that it began with.
+        timeout_seconds: the time limit.
+        deadline: the end of the branch's time, or of its parent's, in seconds since the epoch.
+        status: the state.
+        result: the returned message; for a forced branch, its last partial result.
+        error: the reason why the branch was forced to return, or has failed.
+        injected_memories: the ids of the memories that the branch began with.
         created_at: in seconds since the epoch.
-        completed_at: when it was closed, ``None`` while it is open.
-        partial: what it has reported so far, which is its result if it is forced to return.
+        completed_at: the time of closing; ``None`` while the branch is open.
+        partial: the last reported partial result, which becomes the result if the branch is forced
+            to return.
         warned: whether the warning at 80 % of the budget was given.
-        extract_memory: whether it is to be distilled into memories, however it ends.
-        owner: the principal whose it is; ``None`` if the host has created it.
+        extract_memory: whether to distil the branch into memories, however it ends.
+        owner: the owning principal; ``None`` if the host has created the branch.
     """
 
     id: str
@@ -81,7 +82,7 @@ class Branch:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the branch has not ended."""
         return self.status in OPEN
 
     @property
@@ -90,10 +91,10 @@ class Branch:
         return account_of(self).left or 0
 
     def to(self, status: Status, **changes: Any) -> Branch:  # noqa: ANN401 - its fields
-        """Return it in another state, and with these changes.
+        """Return the branch in another state, and with these changes.
 
         Raises:
-            TransitionError: that state does not follow its own.
+            TransitionError: if that state may not follow the branch's state.
         """
         if status not in TRANSITIONS[self.status]:
             raise TransitionError(self.id, self.status, status)
@@ -102,24 +103,24 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBranch:
-    """A branch that is to be created; its texts and numbers are valid already.
+    """The parameters of a new branch, with valid texts and numbers.
 
     Attributes:
-        id: its name.
-        session_id: the name of its session, which is created if it is not there; until it is
-            placed, that of a new one.
-        session_budget: the budget of such a session.
-        parent_id: the branch that encloses it; ``None`` for the session.
+        id: the id of the branch.
+        session_id: the name of the session, which is created if it is missing. Before placement,
+            the name for a new session.
+        session_budget: the budget of a new session.
+        parent_id: the enclosing branch; ``None`` for the session.
         description: as in the record.
         prompt: as in the record.
-        budget: as in the record; ``None`` for the default, or for half of what its parent has left
-            where that is less.
+        budget: as in the record; ``None`` for the default, or for half of the parent's remaining
+            tokens if that is less.
         timeout_seconds: as in the record.
-        tokens: what it uses at once: those of its description and prompt.
-        is_ready: whether it is active at once; otherwise it is activated later.
+        tokens: the tokens of the description and prompt, which are used immediately.
+        is_ready: whether the branch is active immediately; otherwise it is activated later.
         extract_memory: as in the record.
         owner: as in the record.
-        parent_reserved: what open requests of its parent may still take.
+        parent_reserved: tokens that open requests of the parent may still take.
     """
 
     id: str
@@ -139,16 +140,16 @@ class NewBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What the branches of one agent, or one conversation, share.
+    """The shared record of the branches of one agent, or of one conversation.
 
     Attributes:
-        id: begins with ``fs_`` unless the caller has named it; hard to guess.
-        budget_total: the tokens of all its branches, ``None`` if they are counted elsewhere.
+        id: begins with ``fs_`` unless a caller has named the session; hard to guess.
+        budget_total: the tokens of all its branches; ``None`` if another account counts them.
         budget_used: the tokens of its closed branches.
-        budget_reserved: the budgets of its open ones.
-        open: how many branches are open, at all depths.
-        full_until: how long the creations so far fill the rate; in seconds since the epoch.
-        touched_at: when it was last written.
+        budget_reserved: the budgets of its open branches.
+        open: the number of open branches, at all depths.
+        full_until: the time until which past creations fill the rate, in seconds since the epoch.
+        touched_at: the time of the last write.
     """
 
     id: str
@@ -161,7 +162,7 @@ class Session:
 
     @property
     def budget_remaining(self) -> int | None:
-        """The tokens that are neither used nor reserved, ``None`` without a budget."""
+        """The tokens that are neither used nor reserved; ``None`` without a budget."""
         return account_of(self).left
 
 
@@ -169,10 +170,10 @@ H = TypeVar("H", "Branch", "Session")
 
 
 def account_of(holder: Branch | Session) -> Account:
-    """Return the library's account of what a branch or a session has used and reserved.
+    """Return an account of the used and reserved tokens of a branch or a session.
 
-    The budget of a child is reserved in its parent's account, whole; so a parent's account need not
-    enclose the child's, and a child can spend without touching the records around it.
+    The account of a parent reserves the whole budget of each child. So it need not enclose the
+    child's account, and a child can spend without touching the records around it.
     """
     return Account(
         holder.id,
@@ -184,7 +185,7 @@ def account_of(holder: Branch | Session) -> Account:
 
 
 def with_account(holder: H, account: Account) -> H:
-    """Return the record with what its account says now."""
+    """Return the record with the present values of its account."""
     used, reserved = account.tokens, account.reserved
     if isinstance(holder, Session):
         return replace(holder, budget_used=used, budget_reserved=reserved)
@@ -196,17 +197,17 @@ T = TypeVar("T")
 
 
 class BranchRows(Protocol):
-    """The records as one transaction sees them."""
+    """The records that one transaction sees."""
 
     def session(self, session_id: str) -> Session | None:
-        """Return the session, ``None`` if there is none.
+        """Return the session, or ``None``.
 
-        From here to the end of the transaction, no other one changes it or its branches.
+        Until the end of the transaction, no other transaction changes the session or its branches.
         """
         ...
 
     def branch(self, branch_id: str) -> Branch | None:
-        """Return the branch, ``None`` if there is none."""
+        """Return the branch, or ``None``."""
         ...
 
     def open_children(self, branch_id: str) -> Sequence[Branch]:
@@ -218,17 +219,17 @@ class BranchRows(Protocol):
         ...
 
     def put_session(self, session: Session) -> None:
-        """Write a session, whether or not it is there."""
+        """Insert a session, or replace it."""
         ...
 
     def put_branch(self, branch: Branch) -> None:
-        """Write a branch, whether or not it is there."""
+        """Insert a branch, or replace it."""
         ...
 
     def count_open(self, change: int, limit: int | None = None) -> bool:
-        """Add to the number of open branches in the store, unless it would exceed ``limit``.
+        """Add ``change`` to the number of open branches in the store, if the sum is within ``limit``.
 
-        Returns whether it was added.
+        Returns whether the number changed.
         """
         ...
 
@@ -236,18 +237,18 @@ class BranchRows(Protocol):
 class BranchStore(Protocol):
     """A store of branches.
 
-    A method that raises has changed nothing. When one returns, what it wrote survives a crash.
+    A method that raises has changed nothing. A write survives a crash once its method has returned.
     """
 
     async def transaction(self, work: Callable[[BranchRows], T]) -> T:
-        """Return what ``work`` returns, and make what it wrote visible and durable at once.
+        """Run ``work`` in a transaction, commit its writes together, and return its result.
 
-        If it raises, nothing that it wrote has happened. It may be run again after a rollback.
+        If ``work`` raises, its writes are discarded. The store may run it again after a rollback.
         """
         ...
 
     async def branch(self, branch_id: str) -> Branch | None:
-        """Return the branch, ``None`` if there is none."""
+        """Return the branch, or ``None``."""
         ...
 
     async def branches(self, session_id: str) -> list[Branch]:
@@ -255,16 +256,16 @@ class BranchStore(Protocol):
         ...
 
     async def overdue(self, now: float, limit: int) -> list[str]:
-        """Return the ids of open branches whose deadline is ``now`` or before, the longest first."""
+        """Return the ids of open branches with a deadline at or before ``now``, the most overdue first."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete branches that were closed before then, and sessions untouched since without any.
+        """Delete branches closed before then, and sessions without branches that were last written before.
 
-        At most ``limit`` branches are deleted in one call. Returns how many were.
+        One call deletes at most ``limit`` branches. Returns the number of deleted branches.
         """
         ...
 
     async def close(self) -> None:
-        """Close connections and files; closing again does nothing."""
+        """Close connections and files; a second call does nothing."""
         ...

@@ -1,8 +1,9 @@
 """Errors of context folding: each has a stable code, and a sentence that a model can act on.
 
-The codes are those of the design that this room implements; the ones that are missing could not occur
-here. ``kind`` says whose move it is: ``user`` the caller's, ``retryable`` no one's for a while,
-``not_found`` and ``authorization`` speak for themselves, ``system`` is the operator's.
+The codes come from the design that this package implements; codes that cannot occur here are
+missing. ``kind`` names the party that must act: ``user`` the caller, ``system`` the operator,
+``retryable`` nobody, since a later attempt may succeed. ``not_found`` and ``authorization`` mean
+what they say.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import ClassVar, Literal, TypeAlias
 from anabranch.errors import AnabranchError
 
 ErrorKind: TypeAlias = Literal["user", "retryable", "not_found", "authorization", "system"]
-"""Whose move it is."""
+"""The party that must act, or the kind of refusal."""
 
 
 class FoldingError(AnabranchError):
-    """What is asked of a branch cannot be done; nothing has changed.
+    """An operation on a branch is refused; nothing has changed.
 
     Attributes:
-        code: ``FOLD`` and three digits; it begins the message, too.
-        kind: whose move it is.
+        code: ``FOLD`` and three digits; the message begins with it.
+        kind: the party that must act.
     """
 
     code: str = ""
@@ -32,7 +33,7 @@ class FoldingError(AnabranchError):
 
 
 class UnknownBranchError(FoldingError):
-    """There is no such branch, or no longer."""
+    """No branch has this id, or it was deleted."""
 
     code: str = "FOLD001"
     kind: ClassVar[ErrorKind] = "not_found"
@@ -73,7 +74,7 @@ class FoldingDepthError(FoldingError):
 
 
 class TransitionError(FoldingError):
-    """A state does not follow another."""
+    """One state may not follow another."""
 
     code: str = "FOLD005"
     kind: ClassVar[ErrorKind] = "system"
@@ -88,7 +89,7 @@ class TransitionError(FoldingError):
 
 
 class NoActiveBranchError(FoldingError):
-    """There is no branch to return from: this is the root."""
+    """No branch is active, so the root has nowhere to return to."""
 
     code: str = "FOLD006"
 
@@ -102,7 +103,7 @@ class NoActiveBranchError(FoldingError):
 
 
 class BudgetExhaustedError(FoldingError):
-    """What encloses the branch does not have the tokens that it wants."""
+    """The parent or the session has fewer tokens left than the branch wants."""
 
     code: str = "FOLD008"
     kind: ClassVar[ErrorKind] = "retryable"
@@ -159,7 +160,7 @@ class TooManyBranchesError(FoldingError):
 
 
 class ScrubbingError(FoldingError):
-    """A text could not be searched for secrets, so it does not leave its branch."""
+    """A text cannot leave its branch, because the search for secrets failed."""
 
     code: str = "FOLD014"
     kind: ClassVar[ErrorKind] = "system"
@@ -202,7 +203,7 @@ class InvalidTextError(FoldingError):
 
 
 class SessionMismatchError(FoldingError):
-    """The branch is one of another session."""
+    """The branch belongs to another session."""
 
     code: str = "FOLD022"
     kind: ClassVar[ErrorKind] = "authorization"

@@ -1,8 +1,8 @@
 """The rules of branches, on the records that one transaction of a store sees.
 
-Everything that changes a branch comes through here, so exactly one of a budget, a timeout and a return
-closes it: the first in the store's order. A branch whose time is over is closed before anything else
-is done to it. An operation that raises has written nothing besides that.
+Every change of a branch passes through this module, so exactly one of a budget, a timeout and a
+return closes it: the first in the store's order. A branch whose time is over is closed before any
+other operation on it. An operation that raises has written nothing but such a closing.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from anabranch.folding._settings import FoldingSettings
 EventKind: TypeAlias = Literal[
     "created", "budget_warning", "completed", "forced", "timeout", "failed"
 ]
-"""What happens to a branch; ``forced`` is one that was completed with what it had so far."""
+"""Events of a branch; a ``forced`` branch was completed with its last partial result."""
 
 ROOT = "root"
-"""The parent of a branch directly below its session, where this is not the default."""
+"""Names the session itself as the parent of a branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchEvent:
-    """Something that has happened to a branch, whose record is as it was then."""
+    """An event of a branch, with the branch's record at that time."""
 
     kind: EventKind
     branch: Branch
@@ -50,12 +50,12 @@ class Ledger:
     """The branches that one transaction works on.
 
     Args:
-        rows: the transaction, and in it what belongs to who asks.
+        rows: the transaction's records, limited to the caller's.
         settings: the limits.
-        now: the time of all that happens in it.
+        now: the time of all events in the transaction.
 
     Attributes:
-        events: what has happened, in order; to be sent once the transaction is committed.
+        events: the events in order, to be sent after the commit.
     """
 
     def __init__(self, rows: OwnedRows, settings: FoldingSettings, now: float) -> None:
@@ -64,10 +64,10 @@ class Ledger:
         self._now = now
         self.events: list[BranchEvent] = []
 
-    # -- which branch is meant ---------------------------------------------------------------
+    # -- finding a branch --------------------------------------------------------------------
 
     def find(self, branch_id: str | None, session_id: str | None) -> str:
-        """Return the id of the branch that is named; by default, the session's innermost.
+        """Return the id of the named branch; by default, the session's innermost active branch.
 
         Raises:
             FoldingError: if there is no such branch, or it belongs to another session.
@@ -80,7 +80,7 @@ class Ledger:
         return inner.id
 
     def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
-        """Return a branch with its parent, by default the session's innermost, and its session.
+        """Return a new branch with its session and its parent, by default the session's innermost branch.
 
         Raises:
             FoldingError: if there is no such parent, or it belongs to another session.
@@ -96,13 +96,13 @@ class Ledger:
             return new
         return replace(new, parent_id=parent_id, session_id=session_id or new.session_id)
 
-    # -- what can be done to a branch --------------------------------------------------------
+    # -- operations on a branch --------------------------------------------------------------
 
     def create(self, new: NewBranch) -> tuple[Branch, int | None]:
-        """Admit a branch; return it, and what its parent has left, ``None`` for no limit.
+        """Admit a branch; return it, and its parent's remaining tokens, ``None`` for no limit.
 
         Raises:
-            FoldingError: if a limit does not allow it, or its parent is not active.
+            FoldingError: if a limit refuses the branch, or its parent is not active.
         """
         rows, now = self._rows, self._now
         parent = None if new.parent_id is None else self._active(new.parent_id)
@@ -125,10 +125,10 @@ class Ledger:
         return branch, admitted.parent_left
 
     def activate(self, branch_id: str, memories: Sequence[str], tokens: int) -> Branch:
-        """Let a created branch begin with ``memories``, which are ``tokens`` with its prompt.
+        """Activate a created branch with ``memories``, which have ``tokens`` together with its prompt.
 
         Raises:
-            BranchNotActiveError: it was closed meanwhile.
+            BranchNotActiveError: if the branch was closed meanwhile.
         """
         branch = self._locked(branch_id)
         if branch.status != "created":
@@ -138,16 +138,16 @@ class Ledger:
     def charge(
         self, branch_id: str, tokens: int, partial: str | None = None, *, forces: bool = True
     ) -> Branch:
-        """Charge what a branch has used; at 100 % of its budget it is forced to return.
+        """Charge used tokens to a branch; at 100 % of its budget it is forced to return.
 
         Args:
             branch_id: the branch.
-            tokens: how many.
-            partial: what it has so far, for the case that it is forced to return.
-            forces: whether it is forced to return now, or by the caller.
+            tokens: the number of tokens.
+            partial: the partial result, in case the branch is forced to return.
+            forces: whether this call forces it to return; otherwise its caller does.
 
         Raises:
-            BranchNotActiveError: it has ended.
+            BranchNotActiveError: if the branch has ended.
         """
         branch = self._active(branch_id)
         branch = self._charged(
@@ -163,7 +163,7 @@ class Ledger:
         """Close a branch with the message that it returns; its open children are forced first.
 
         Raises:
-            BranchNotActiveError: it has ended.
+            BranchNotActiveError: if the branch has ended.
         """
         branch = self._charged(self._active(branch_id), tokens)
         returning = _to_learn_from(branch, extract_memory)
@@ -177,7 +177,7 @@ class Ledger:
         *,
         extract_memory: bool = False,
     ) -> Branch:
-        """Close a branch with what it has so far; one that is closed stays as it is."""
+        """Close a branch with its last partial result; a closed branch stays unchanged."""
         branch = self._locked(branch_id)
         if not branch.is_open:
             return branch
@@ -186,19 +186,19 @@ class Ledger:
         return self._force(_to_learn_from(branch, extract_memory), reason)
 
     def expire(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Close a branch whose time is over; any other stays as it is."""
+        """Close a branch whose time is over; any other branch stays unchanged."""
         return self._locked(branch_id, partial)
 
     def innermost(self, session_id: str) -> Branch | None:
-        """Return the deepest active branch of a session, of several the newest."""
+        """Return the deepest active branch of a session, the newest of several."""
         self._rows.session(session_id)
         for branch in self._rows.open_branches(session_id):
-            if branch.deadline <= self._now:  # the end of another may have closed it meanwhile
+            if branch.deadline <= self._now:  # the end of another branch may have closed it
                 self._in_time(self._rows.branch(branch.id) or branch)
         active = [each for each in self._rows.open_branches(session_id) if each.status == "active"]
         return max(active, key=_nesting, default=None)
 
-    # -- how it is done ----------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------
 
     def _active(self, branch_id: str) -> Branch:
         branch = self._locked(branch_id)
@@ -207,7 +207,7 @@ class Ledger:
         return branch
 
     def _locked(self, branch_id: str, partial: str | None = None) -> Branch:
-        """Return the branch as it is now, its session locked, closed if its time is over."""
+        """Return the present record of the branch, its session locked, closed if its time is over."""
         found = self._rows.branch(branch_id)
         if found is None:
             raise UnknownBranchError(branch_id)
@@ -220,7 +220,7 @@ class Ledger:
         return self._in_time(branch)
 
     def _in_time(self, branch: Branch) -> Branch:
-        """Close the branch, or the outermost around it, whose time is over."""
+        """Return the branch, closed if its time is over."""
         if not branch.is_open or branch.deadline > self._now:
             return branch
         seconds = branch.deadline - branch.created_at
@@ -243,7 +243,7 @@ class Ledger:
         return active
 
     def _charged(self, branch: Branch, tokens: int, reserved: int = 0) -> Branch:
-        """Charge a branch, in place of ``reserved`` if that was reserved in it."""
+        """Charge a branch, and release ``reserved`` tokens that were reserved in it."""
         account = account_of(branch)
         warning = account.settle(account.reserved_before(reserved), tokens)
         charged = with_account(branch, account)
@@ -260,9 +260,9 @@ class Ledger:
     def _close(
         self, branch: Branch, status: Status, *, result: str | None, error: str | None
     ) -> Branch:
-        """Close the branch, its open children before it, and refund what it has not used."""
+        """Close the branch, after its open children, and refund its unused tokens."""
         self._put(branch)
-        # Each open child holds its budget here.
+        # Each open child has its budget reserved in this branch.
         for child in self._rows.open_children(branch.id) if branch.budget_reserved else ():
             self._force(child, f"orphaned: its parent {branch.id} was closed ({status})")
         now = self._rows.branch(branch.id) or branch
@@ -274,9 +274,9 @@ class Ledger:
         return closed
 
     def _refund(self, closed: Branch) -> None:
-        """Charge the parent of a closed branch with what this has used, and free the rest."""
+        """Charge the parent of a closed branch with the used tokens, and release the rest."""
         rows = self._rows
-        owner = self._owner_account(closed, -1)  # in this order everywhere: both of them lock
+        owner = self._owner_account(closed, -1)  # the same order everywhere: both lock
         if owner is not None:
             rows.put_session(owner)
         rows.count_open(-1)
@@ -295,12 +295,12 @@ class Ledger:
     def _owner_account(
         self, branch: Branch, change: int, limit: int | None = None
     ) -> Session | None:
-        """Return the account of the owner of a branch with so many more that are open.
+        """Return the account of the branch's owner, with its number of open branches changed.
 
         ``None`` for callers that are not distinguished.
 
         Raises:
-            TooManyBranchesError: that exceeds ``limit``.
+            TooManyBranchesError: if the number would exceed ``limit``.
         """
         name = account_name(branch.session_id)
         if name is None:
@@ -309,7 +309,7 @@ class Ledger:
         count = account.open + change
         if limit is not None and count > limit:
             raise TooManyBranchesError("caller", limit)
-        # It is not deleted as long as the branch may be open.
+        # Touched until then, so that the account is not deleted while the branch may be open.
         until = max(account.touched_at, branch.deadline)
         return replace(account, open=max(0, count), touched_at=until)
 
@@ -319,11 +319,11 @@ class Ledger:
 
 
 def checked_branch(found: Branch | None, branch_id: str, session_id: str | None) -> Branch:
-    """Return a branch that was looked for by its id, and within a session if one is named.
+    """Return the branch that was found for an id, if it belongs to the named session.
 
     Raises:
         UnknownBranchError: if there is no such branch.
-        SessionMismatchError: it belongs to another session.
+        SessionMismatchError: if the branch belongs to another session.
     """
     if found is None:
         raise UnknownBranchError(branch_id)
@@ -340,7 +340,7 @@ _KINDS: dict[Status, EventKind] = {
 
 
 def _to_learn_from(branch: Branch, asked: bool) -> Branch:  # noqa: FBT001
-    """Return the branch as it is to be learned from: as it was asked for before, or is now."""
+    """Return the branch, marked for distillation if that was asked for earlier or now."""
     return replace(branch, extract_memory=branch.extract_memory or asked)
 
 

@@ -1,7 +1,8 @@
 """Operations on the branches of one owner, each with a ledger in one transaction, and its events.
 
-Nothing else reads or writes the store, so no operation reaches what another owner has. It also closes
-branches whose time is over, whatever their owner: all views of a service share when that was last done.
+Only this module reads or writes the store, so no operation reaches another owner's records. It also
+closes branches whose time is over, of any owner: all views of a service share the time of the last
+such look.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _telemetry() -> Callable[[BranchEvent], None]:
 
 
 record: Callable[[BranchEvent], None] = _telemetry()
-"""Record an event where the application has set OpenTelemetry up."""
+"""Records an event if the application has set up OpenTelemetry."""
 
 
 T = TypeVar("T")
@@ -74,13 +75,12 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 INTERVAL = 60.0
-"""Seconds between two looks for branches whose time is over, where nothing looks for them
-periodically; and between two deletions of old ones."""
+"""Seconds between two looks for overdue branches without a periodic job, and between two deletions."""
 BATCH = 100
 
 
 class Done(NamedTuple, Generic[T]):
-    """What an operation has returned, and whether the branch that it has ended is learned from."""
+    """The result of an operation, and whether the memory learns from the branch that it has ended."""
 
     value: T
     is_learned: bool
@@ -90,12 +90,12 @@ class Ledgers:
     """The transactions of one service.
 
     Args:
-        store: where branches are.
-        settings: their limits.
-        clock: gives the time.
-        listener: receives each event once it is stored; what it raises is logged.
-        learn: learns from a branch that has ended, and from what was done in it, if that was asked
-            for; returns whether it will.
+        store: stores the branches.
+        settings: the limits.
+        clock: the time.
+        listener: receives each event once it is stored; its errors are logged.
+        learn: learns from an ended branch and its transcript, if that was asked for; returns
+            whether it will.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Ledgers:
         self._learning = set[asyncio.Task[bool]]()
 
     async def branch(self, owner: Owner, branch_id: str) -> Branch | None:
-        """Return a branch of an owner, ``None`` if there is none."""
+        """Return a branch of an owner, or ``None``."""
         found = await self._store.branch(branch_id)
         return found if found and owner.owns(found.session_id) else None
 
@@ -127,12 +127,14 @@ class Ledgers:
     async def do(
         self, owner: Owner, operation: Callable[[Ledger], T], transcript: str | None = None
     ) -> Done[T]:
-        """Do an ``operation`` in one transaction, and report what it has done.
+        """Do an ``operation`` in one transaction, and report its events.
 
-        It sees what ``owner`` has. ``transcript`` says what was done in the branch that it is to end.
-        Without one, what time has ended is learned from beside the caller, who is not held up.
+        The operation sees the records of ``owner``. ``transcript`` is the transcript of the branch
+        that the operation ends. Without one, the memory learns from overdue branches in the
+        background.
 
-        A refusal is committed as well, and raised then: before it, time may have closed a branch.
+        A refusal is committed as well, and then raised: the operation may have closed an overdue
+        branch first.
         """
         now, settings = self._clock.now(), self._settings
 
@@ -148,7 +150,7 @@ class Ledgers:
         for event in events:
             self._report(event)
             if not event.branch.is_open and event.branch.extract_memory:
-                # The branch itself ends after those inside of it.
+                # The branch itself ends after its children.
                 own = transcript if event is _last_end(events) else None
                 learning.append(asyncio.ensure_future(self._learn(event.branch, own or "")))
                 self._learning.add(learning[-1])
@@ -162,14 +164,14 @@ class Ledgers:
         return Done(value, is_learned)
 
     async def look_for_overdue(self) -> None:
-        """Close branches whose time is over, if this was not done just before."""
+        """Close overdue branches, unless this was done recently."""
         if self._clock.now() - self._looked_at >= INTERVAL:
             await self.expire()
 
     async def expire(self) -> list[Branch]:
-        """Close all branches whose time is over, and delete old ones; return those that were closed.
+        """Close all overdue branches, and delete old branches; return the closed ones.
 
-        They may still be learned from when this returns (:meth:`all_learned`).
+        The memory may still be learning from them afterwards (:meth:`all_learned`).
         """
         closed: list[Branch] = []
         now = self._clock.now()
@@ -186,7 +188,7 @@ class Ledgers:
         return closed
 
     async def all_learned(self) -> None:
-        """Return when no branch that has ended is left to be learned from."""
+        """Return when the memory has learned from all ended branches."""
         while learning := set(self._learning):
             await asyncio.wait(learning)
 
@@ -205,7 +207,7 @@ def _last_end(events: Sequence[BranchEvent]) -> BranchEvent | None:
 
 
 def _expired(ledger: Ledger, branch_id: str) -> Branch | None:
-    """Close a branch whose time is over; ``None`` if another one was faster."""
+    """Close an overdue branch; return ``None`` if another worker was faster."""
     try:
         branch = ledger.expire(branch_id)
     except UnknownBranchError:

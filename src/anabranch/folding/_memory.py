@@ -1,4 +1,4 @@
-"""The ports of folding, and the memory behind one of them: injected into branches, it never fails a branch."""
+"""The port of memories for branches, and its safe use: a failing or slow memory never fails a branch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.folding._branch_store import Branch
 from anabranch.folding._settings import FoldingSettings
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns a text without its secrets. What it raises keeps the text from leaving its branch."""
+"""Returns a text without its secrets. If it raises, the text does not leave its branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +22,12 @@ class InjectedItem:
 
     Attributes:
         type: ``memory``.
-        id: its id, by which feedback on it can be given.
-        title: its title.
-        content: its text.
-        scope: with whom it is shared, such as ``person`` or ``org``; empty if that is not known.
-        recorded: the day on which it was recorded, such as ``2026-11-29``; empty if that is not known.
-        tokens: what it takes of the branch's budget, its title included.
+        id: the id, for feedback on the memory.
+        title: the title.
+        content: the text.
+        scope: the audience of the memory, such as ``person`` or ``org``; empty if unknown.
+        recorded: the day of recording, such as ``2026-11-29``; empty if unknown.
+        tokens: the tokens that the memory takes of the branch's budget, its title included.
     """
 
     type: str = "memory"
@@ -40,32 +40,32 @@ class InjectedItem:
 
 
 class BranchMemory(Protocol):
-    """Where branches find what others have learned, and leave what they have.
+    """A memory that gives branches earlier lessons, and learns from them.
 
-    One that has a method ``of``, as :class:`MemoryOfCallers`, is asked for the memory of each caller.
-    One that has not is one memory for all.
+    A memory with a method ``of`` (:class:`MemoryOfCallers`) has a separate memory for each caller.
+    Any other serves all callers together.
     """
 
     async def recall(
         self, text: str, *, allowance: int, limit: int, min_confidence: float
     ) -> Sequence[InjectedItem]:
-        """Return the memories that help most with ``text``, the best first.
+        """Return the most helpful memories for ``text``, the best first.
 
-        Together they are at most ``allowance`` tokens: one that is too large is skipped.
+        Together they have at most ``allowance`` tokens; a memory that is too large is skipped.
         """
         ...
 
     async def queue(self, branch: Branch, transcript: str) -> bool:
         """Queue a closed branch to be distilled; return whether it was queued.
 
-        ``transcript`` is what is known of what was done in it, with whatever secrets that has.
+        ``transcript`` is the branch's transcript, possibly with secrets.
         """
         ...
 
 
 @runtime_checkable
 class MemoryOfCallers(Protocol):
-    """A memory in which each caller has their own."""
+    """A memory with a separate memory for each caller."""
 
     def of(self, principal: str | None) -> BranchMemory:
         """Return the memory of a principal, or of everyone where callers are not distinguished."""
@@ -77,18 +77,18 @@ logger: logging.Logger = logging.getLogger("anabranch.folding")
 T = TypeVar("T")
 
 LEARNING = 30.0
-"""Seconds that a memory has to queue a branch, whose transcript it may have to search for secrets."""
+"""Maximum seconds for queueing a branch, including the search of its transcript for secrets."""
 
 HANGING = 20
-"""How many tasks of a memory may be left behind at a time."""
+"""Maximum abandoned tasks of a memory at a time."""
 
 
 class Injection:
-    """A memory as branches use it.
+    """The use of a memory by branches.
 
     Args:
-        settings: say how much a branch may begin with, and how long it waits for that.
-        memory: has it; ``None`` has nothing, and learns nothing.
+        settings: limit the memories of a branch, and the wait for them.
+        memory: the memory; ``None`` recalls nothing, and learns nothing.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Injection:
         self._hanging: set[asyncio.Task[Any]] = set()
 
     def of(self, principal: str | None) -> Injection:
-        """Return the memory for the branches of one caller, where callers have their own."""
+        """Return the memory for the branches of one caller, if callers have separate memories."""
         view = copy(self)
         view._principal = principal or None  # noqa: SLF001 - of this class
         return view
@@ -111,7 +111,7 @@ class Injection:
         return self._memory is not None
 
     async def recall(self, branch: Branch, tokens: int) -> Sequence[InjectedItem]:
-        """Return what the memory has for a branch whose texts have ``tokens``."""
+        """Return the memories for a branch whose texts have ``tokens``."""
         settings = self._settings
         share = int(branch.budget_total * settings.injection_budget_ratio)
         allowance = min(share, branch.budget_total - tokens - 1)
@@ -147,11 +147,11 @@ class Injection:
         return memory.of(self._principal) if isinstance(memory, MemoryOfCallers) else memory
 
     async def _in_time(self, asking: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Return what the memory answers.
+        """Return the answer of the memory.
 
         Raises:
-            TimeoutError: it does not answer in time.
-            Exception: what it raises.
+            TimeoutError: if the memory does not answer in time.
+            Exception: if the memory raises.
         """
         task = asyncio.ensure_future(asking)
         try:
@@ -168,11 +168,11 @@ class Injection:
     def _left(self, task: asyncio.Task[Any]) -> None:
         self._hanging.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not report it as forgotten
+            task.exception()  # retrieve it, so that asyncio does not report it
 
 
 def _within(items: Sequence[InjectedItem], allowance: int, limit: int) -> Sequence[InjectedItem]:
-    """Return the items that fit, in order, whatever a memory returns."""
+    """Return the items that fit, in order; a memory may return too many."""
     fitting: list[InjectedItem] = []
     for item in items:
         if item.tokens <= allowance and len(fitting) < limit:

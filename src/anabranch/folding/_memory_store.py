@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class MemoryBranches:
-    """Branches in this process, for one event loop. What each method promises is said at the port."""
+    """Branches in this process, for one event loop; see the port for the methods."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
@@ -77,7 +77,7 @@ class MemoryBranches:
 
 
 class _Rows:
-    """What one transaction sees: the records, and before them what it has written itself."""
+    """The records that one transaction sees, with its own writes first."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """``BranchService``: branches as the tools of every host use them, over one store.
 
-It checks what it is given, hands it to the ledger in one transaction, and reports afterwards what has
-happened. Any number of processes may have a service over one store. A service starts no task: a branch
-whose time is over is closed when it is next looked at, when another one needs its place, or while
-:meth:`BranchService.run` does so in its host.
+The service checks its arguments, passes them to the ledger in one transaction, and then reports
+events. Any number of processes may have a service over one store. A service starts no task. An
+overdue branch is closed at the next look at it, when another branch needs its place, or by
+:meth:`BranchService.run` in the host.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from anabranch.folding._texts import BranchTexts, checked_id
 T = TypeVar("T")
 
 EXPIRE_EVERY = 1.0
-"""Seconds from one look for branches whose time is over to the next, where that is done always."""
+"""Seconds between two looks of :meth:`BranchService.run` for overdue branches."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedBranch:
-    """What the creation of a branch returns.
+    """The result of creating a branch.
 
     Attributes:
-        branch: its record.
-        injected: the memories that it begins with.
-        parent_budget_remaining: what its parent has left, ``None`` for no limit.
+        branch: the record of the branch.
+        injected: the memories that the branch begins with.
+        parent_budget_remaining: the parent's remaining tokens; ``None`` for no limit.
     """
 
     branch: Branch
@@ -60,7 +60,7 @@ class CreatedBranch:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedBranch:
-    """What the return of a branch leaves: its record, and whether it was queued for distillation."""
+    """The result of ending a branch: its record, and whether it was queued for distillation."""
 
     branch: Branch
     memory_queued: bool
@@ -70,18 +70,18 @@ class BranchService:
     """Creates branches, accounts for them and closes them.
 
     Args:
-        store: stores them; by default, the memory of this process.
-        settings: their defaults and limits.
-        memory: what they begin with, and what learns from them; by default, nothing.
+        store: stores the branches; by default, the memory of this process.
+        settings: the defaults and limits.
+        memory: gives memories to branches, and learns from them; by default, none.
         scrub: removes secrets from every text that is stored or leaves a branch; by default, texts
-            stay as they are.
-        clock: gives the time; by default, the system's.
-        listener: receives each event once it is stored; what it raises is logged.
+            stay unchanged.
+        clock: the time; by default, the system's.
+        listener: receives each event once it is stored; its errors are logged.
 
     Attributes:
-        store: where branches are.
+        store: the store of the branches.
         settings: the limits of this service.
-        principal: whose view this is; ``None`` for the host's own, which finds everything.
+        principal: the caller of this view; ``None`` for the host's view, which finds everything.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class BranchService:
         self.principal: str | None = None
 
     def of(self, principal: str) -> BranchService:
-        """Return this service for one of its callers, who finds its own sessions and branches alone.
+        """Return this service for one caller, who finds only its own sessions and branches.
 
-        Its branches begin with the caller's memories. ``principal`` is empty for callers that are not
-        distinguished.
+        The caller's branches begin with the caller's memories. ``principal`` is empty for callers
+        that are not distinguished.
         """
         view = copy(self)
         view.principal = principal
@@ -127,25 +127,26 @@ class BranchService:
         parent_reserved: int = 0,
         extract_memory: bool = False,
     ) -> CreatedBranch:
-        """Create a branch, and let it begin with what the memory has for it.
+        """Create a branch, with the memories that help with its subtask.
 
         Args:
-            description: what the subtask is.
-            prompt: what it has to do.
-            budget: its tokens; by default, those of the settings, or half of what its parent has
-                left where that is less.
-            inject_memories: begin with memories.
-            timeout_seconds: its time; by default, that of the settings.
-            parent_branch_id: the branch that encloses it, or ``root``; by default, the innermost
-                active branch of the session.
-            session_id: its session; by default, that of the parent, or a new one.
-            is_metered: whether a session that is new has the budget of the settings; otherwise
-                the tokens of its branches are limited elsewhere.
+            description: a description of the subtask.
+            prompt: the instructions of the subtask.
+            budget: the tokens of the branch; by default, those of the settings, or half of the
+                parent's remaining tokens if that is less.
+            inject_memories: whether the branch begins with memories.
+            timeout_seconds: the time of the branch; by default, that of the settings.
+            parent_branch_id: the enclosing branch, or ``root``; by default, the innermost active
+                branch of the session.
+            session_id: the session; by default, the parent's, or a new one.
+            is_metered: whether a new session has the budget of the settings; otherwise another
+                account limits its tokens.
             parent_reserved: tokens of the parent that its open requests may still take.
-            extract_memory: let the memory learn from it, however it ends.
+            extract_memory: let the memory learn from the branch, however it ends.
 
         Raises:
-            FoldingError: it is invalid, or a limit does not allow it; nothing was created.
+            FoldingError: if an argument is invalid, or a limit refuses the branch; nothing was
+                created.
         """
         recalls = inject_memories and self._injection.is_possible
         timeout = self._checked_numbers(budget, timeout_seconds)
@@ -203,12 +204,13 @@ class BranchService:
         """Close a branch with the message that it returns; its open children are forced first.
 
         Args:
-            message: what it returns, stored without its secrets.
-            branch_id: the branch; by default, the innermost active one of the session.
-            session_id: its session.
-            extract_memory: let the memory learn from it.
-            transcript: what was done in it, for the memory; by default, what it has reported last.
-            tokens: what the message has used; by default, an estimate.
+            message: the message to return, stored without its secrets.
+            branch_id: the branch; by default, the innermost active branch of the session.
+            session_id: the session of the branch.
+            extract_memory: let the memory learn from the branch.
+            transcript: the transcript of the branch, for the memory; by default, its last partial
+                result.
+            tokens: the tokens of the message; by default, an estimate.
 
         Raises:
             FoldingError: if the message is invalid, or there is no such active branch.
@@ -237,11 +239,11 @@ class BranchService:
         """Charge tokens to a branch; return its record, which is closed if its budget is used up.
 
         Args:
-            tokens: what it has used since the last time.
-            branch_id: the branch; by default, the innermost active one of the session.
-            session_id: its session.
-            partial: what it has so far, which is its result if it is forced to return.
-            forces: whether it is closed then; otherwise the caller sees to it.
+            tokens: the tokens that the branch has used since the last charge.
+            branch_id: the branch; by default, the innermost active branch of the session.
+            session_id: the session of the branch.
+            partial: the partial result, which becomes the result if the branch is forced to return.
+            forces: whether a used-up budget closes the branch here; otherwise the caller closes it.
 
         Raises:
             FoldingError: if there is no such active branch, or ``tokens`` is negative.
@@ -263,14 +265,15 @@ class BranchService:
         extract_memory: bool = False,
         transcript: str = "",
     ) -> Branch:
-        """Close a branch with what it has so far; one that is closed stays as it is.
+        """Close a branch with its last partial result; a closed branch stays unchanged.
 
         Args:
             branch_id: the branch.
-            reason: why.
-            partial: what it has so far; by default, what it has reported last.
-            extract_memory: let the memory learn from it, also if that was not asked for before.
-            transcript: as in :meth:`complete`.
+            reason: the reason, which becomes the branch's error.
+            partial: the partial result; by default, the last reported one.
+            extract_memory: let the memory learn from the branch, even if that was not asked for
+                before.
+            transcript: as for :meth:`complete`.
 
         Raises:
             UnknownBranchError: if there is no such branch.
@@ -284,7 +287,7 @@ class BranchService:
     async def status(
         self, *, branch_id: str | None = None, session_id: str | None = None
     ) -> Branch | None:
-        """Return a branch, or the innermost active one of a session, ``None`` if it has none.
+        """Return a branch, or the innermost active branch of a session; ``None`` if it has none.
 
         Raises:
             FoldingError: if there is no such branch, or it belongs to another session.
@@ -300,24 +303,24 @@ class BranchService:
         return checked_branch(found, found.id, stored)
 
     async def branches(self, session_id: str) -> list[Branch]:
-        """Return the branches of a session, the oldest first, without those that are archived."""
+        """Return the branches of a session, the oldest first, without archived ones."""
         since = self._clock.now() - self.settings.archive_after_seconds
         found = await self._ledgers.branches(self._owner, session_id)
         return [each for each in found if each.completed_at is None or each.completed_at > since]
 
     def seconds_left(self, branch: Branch) -> float:
-        """Return the time that a branch has left, by the clock that its deadline is of."""
+        """Return the remaining time of a branch, by the service's clock."""
         return max(0.0, branch.deadline - self._clock.now())
 
     async def time_out(
         self, branch_id: str, partial: str | None = None, *, transcript: str = ""
     ) -> Branch:
-        """Close a branch if its time is over, with what it has so far; return its record.
+        """Close a branch if its time is over, with its partial result; return its record.
 
         Args:
             branch_id: the branch.
-            partial: what it has so far.
-            transcript: as in :meth:`complete`.
+            partial: the partial result.
+            transcript: as for :meth:`complete`.
 
         Raises:
             UnknownBranchError: if there is no such branch.
@@ -326,9 +329,10 @@ class BranchService:
         return await self._do(lambda ledger: ledger.expire(branch_id, draft), transcript)
 
     async def expire(self) -> int:
-        """Close all branches whose time is over, and delete old ones; return how many were closed.
+        """Close all overdue branches, and delete old branches; return the number of closed branches.
 
-        The view of a caller counts its own. The memory has then learned from them.
+        A caller's view counts only its own branches. The memory has learned from them before this
+        returns.
         """
         closed = await self._ledgers.expire()
         await self._ledgers.all_learned()
@@ -337,12 +341,12 @@ class BranchService:
     async def run(self, engine: Engine) -> NoReturn:
         """Close each branch soon after its time is over, until cancelled.
 
-        Of all processes with this ``engine``, one does.
+        One of all processes with this ``engine`` does the work.
         """
         await engine.every("branches out of time", EXPIRE_EVERY, self.expire)
 
     async def close_session(self, session_id: str, reason: str = "the session has ended") -> int:
-        """Force all open branches of a session to return, the innermost first; return how many."""
+        """Force all open branches of a session to return, the innermost first; return their number."""
         closed, stored = 0, self._owner.stored_name(session_id)
         while branch := await self._do(lambda ledger: ledger.innermost(stored)):
             await self.force(branch.id, reason)
@@ -357,7 +361,7 @@ class BranchService:
         return (await self._ledgers.do(self._owner, operation, transcript)).value
 
     async def _learn(self, branch: Branch, transcript: str) -> bool:
-        """Let the memory of its owner learn from a branch, also when another has ended it."""
+        """Let the memory of a branch's owner learn from it, even if another caller has ended it."""
         view = self if branch.owner is None else self.of(branch.owner)
         return await view._injection.queue(branch, transcript)  # noqa: SLF001 - of this class
 
@@ -367,7 +371,7 @@ class BranchService:
         """Return the timeout of a branch.
 
         Raises:
-            FoldingError: if its budget or its timeout is out of range.
+            FoldingError: if the budget or the timeout is out of range.
         """
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout
@@ -378,11 +382,11 @@ class BranchService:
         return timeout
 
     def _session(self, session_id: str | None) -> str | None:
-        """Return the name under which a session is stored that a caller names."""
+        """Return the stored name of a session that a caller names."""
         checked = checked_id("session_id", session_id)
         return None if checked is None else self._owner.stored_name(checked)
 
     def _finding(self, branch_id: str | None, session_id: str | None) -> Callable[[Ledger], str]:
-        """Return what finds the id of a branch that a caller names."""
+        """Return a function that finds the id of a branch that a caller names."""
         this, stored = checked_id("branch_id", branch_id), self._session(session_id)
         return lambda ledger: ledger.find(this, stored)

@@ -1,8 +1,8 @@
-"""The settings of context folding, as code, YAML or environment variables give them.
+"""The settings of context folding, from code, YAML or environment variables.
 
-``FoldingSettings.read(text)`` takes the section ``context_folding:`` of a YAML or JSON file,
-``FoldingSettings.from_environment()`` variables such as ``ANABRANCH_FOLDING_MAX_DEPTH``. All three
-ways are validated by the same model, and an unknown name is refused.
+``FoldingSettings.read(text)`` reads the section ``context_folding:`` of a YAML or JSON file,
+``FoldingSettings.from_environment()`` reads variables such as ``ANABRANCH_FOLDING_MAX_DEPTH``. One
+model validates all three sources, and refuses unknown names.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from anabranch.elicitation import reason_of
 from anabranch.errors import needs_extra
 
 ENVIRONMENT = "ANABRANCH_FOLDING_"
-"""What the name of a variable begins with; the setting's name follows, in capitals."""
+"""The beginning of a variable's name; the setting's name follows, in capitals."""
 FILE = "ANABRANCH_FOLDING_FILE"
-"""The one variable that is no setting: it names a file of settings."""
+"""The only variable that is not a setting: it names a file of settings."""
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -33,27 +33,28 @@ class FoldingSettings(BaseModel):
     """Defaults and limits of branches.
 
     Attributes:
-        default_budget: tokens of a branch that asks for none in particular.
-        max_budget: the most that one may ask for.
+        default_budget: default tokens of a branch.
+        max_budget: maximum tokens that a branch may ask for.
         session_budget: tokens of all branches of a session; ``None`` for no limit.
-        max_depth: how deeply branches may be nested; the first is at depth 1.
-        default_timeout_seconds: time of a branch that asks for none in particular.
-        max_timeout_seconds: the most that one may ask for.
-        max_concurrent_per_session: branches of one session that may be open at the same time.
-        max_concurrent_per_caller: the same for all sessions of one caller, where callers are
-            distinguished: none of them takes all places of the store.
-        max_concurrent_per_instance: the same for all sessions of one store.
-        max_created_per_minute: branches that one session may create in a minute.
-        max_description_length: characters of a description.
-        max_prompt_length: characters of a prompt.
-        max_message_length: characters of a returned message.
+        max_depth: maximum depth of nested branches; the first is at depth 1.
+        default_timeout_seconds: default time of a branch.
+        max_timeout_seconds: maximum time that a branch may ask for.
+        max_concurrent_per_session: maximum open branches of one session.
+        max_concurrent_per_caller: maximum open branches of one caller, if callers are
+            distinguished, so that no caller takes all places of the store.
+        max_concurrent_per_instance: maximum open branches in one store.
+        max_created_per_minute: maximum branches that one session may create in a minute.
+        max_description_length: maximum characters of a description.
+        max_prompt_length: maximum characters of a prompt.
+        max_message_length: maximum characters of a returned message.
         injection_budget_ratio: the share of a budget that memories may take at the beginning.
-        memory_min_confidence: how reliable a memory must be to be used.
-        memory_max_items: how many are used at most.
-        memory_timeout_seconds: how long a branch waits for them, before it begins without any.
-        summary_budget_ratio: the share of a budget that is held back for a last summary.
-        archive_after_seconds: when a closed branch is no longer listed with its session.
-        delete_after_seconds: when it is deleted.
+        memory_min_confidence: the minimum confidence of a memory that is used.
+        memory_max_items: the maximum number of memories.
+        memory_timeout_seconds: the maximum wait for memories; then the branch begins without them.
+        summary_budget_ratio: the share of a budget that is reserved for a last summary.
+        archive_after_seconds: seconds after which a closed branch is no longer listed with its
+            session.
+        delete_after_seconds: seconds after which a closed branch is deleted.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -96,16 +97,16 @@ class FoldingSettings(BaseModel):
         """Return the settings in the section ``context_folding`` of a YAML (or JSON) text.
 
         Raises:
-            ValueError: it is no such text, or a setting is unknown or out of range; the message
-                names it.
+            ValueError: if the text is not YAML or JSON, or a setting is unknown or out of range;
+                the message names the setting.
         """
         return cls._validated(_section(text))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Return the settings that variables give; an empty variable counts as unset.
+        """Return the settings in environment variables; an empty variable counts as unset.
 
-        ``ANABRANCH_FOLDING_FILE`` names a file as for :meth:`read`, whose settings the others change.
+        ``ANABRANCH_FOLDING_FILE`` names a file as for :meth:`read`; the other variables override it.
 
         Raises:
             ValueError: if a setting is unknown or out of range; the message names it.
@@ -133,21 +134,21 @@ class FoldingSettings(BaseModel):
 
 
 def _section(text: str) -> dict[str, Any]:
-    """Return the settings in a text, as they are written there."""
+    """Return the settings in a text, before validation."""
     document = _parsed(text)
     if document is None:
         return {}
     section = document.get("context_folding") if len(document) == 1 else None
     if "context_folding" not in document or not isinstance(section, dict | None):
-        raise ValueError("The settings need one section, context_folding:, and nothing besides.")
+        raise ValueError("The settings need exactly one section, context_folding:.")
     return cast("dict[str, Any]", section or {})
 
 
 def _parsed(text: str) -> dict[Any, Any] | None:
-    """Return the object in a YAML text, an empty one if it is none, ``None`` without any content.
+    """Return the object in a YAML text; empty if it has another type, ``None`` without content.
 
     Raises:
-        ValueError: it is not YAML; or there is no parser of YAML, and it is not JSON.
+        ValueError: if the text is not YAML or, without a YAML parser, not JSON.
     """
     if not text.strip():
         return None
@@ -163,5 +164,7 @@ def _parsed(text: str) -> dict[Any, Any] | None:
             raise ValueError(f"The settings are not YAML: {reason}.") from None
     if document is None:
         return None
-    is_mapping = isinstance(document, dict)  # not narrowed: the two type checkers disagree
+    is_mapping = isinstance(
+        document, dict
+    )  # a name of its own, since the two type checkers narrow differently
     return cast("dict[Any, Any]", document) if is_mapping else {}

@@ -1,4 +1,4 @@
-"""The texts of branches on their way in and out: checked, without control characters and secrets."""
+"""Checks the texts of branches, and removes control characters and secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.folding._settings import FoldingSettings
 logger: logging.Logger = logging.getLogger("anabranch.folding")
 
 MAX_ID = 200
-"""Characters of an id that a caller gives."""
+"""Maximum characters of an id that a caller gives."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
@@ -20,8 +20,8 @@ class BranchTexts:
     """Checks and cleans texts.
 
     Args:
-        settings: have the lengths.
-        scrub: removes secrets; ``None`` leaves texts as they are.
+        settings: the maximum lengths.
+        scrub: removes secrets; ``None`` leaves texts unchanged.
     """
 
     def __init__(self, settings: FoldingSettings, scrub: Scrubber | None) -> None:
@@ -32,7 +32,7 @@ class BranchTexts:
         """Return a text without control characters and secrets.
 
         Raises:
-            FoldingError: it is blank, or too long, or cannot be searched.
+            FoldingError: if the text is blank or too long, or the search for secrets failed.
         """
         clean = _CONTROL.sub("", text)
         if not clean.strip() or len(clean) > limit:
@@ -40,10 +40,10 @@ class BranchTexts:
         return await self.scrubbed(field, clean)
 
     async def draft(self, partial: str | None) -> str | None:
-        """Return what a branch has so far as it may leave it, ``None`` if that is nothing new.
+        """Return a branch's partial result without secrets, or ``None`` if it is blank.
 
         Raises:
-            ScrubbingError: it cannot be searched.
+            ScrubbingError: if the search for secrets failed.
         """
         clean = _CONTROL.sub("", partial or "")[: self._settings.max_message_length]
         return await self.scrubbed("partial", clean) if clean.strip() else None
@@ -52,7 +52,7 @@ class BranchTexts:
         """Return a text without secrets.
 
         Raises:
-            ScrubbingError: it cannot be searched.
+            ScrubbingError: if the search for secrets failed.
         """
         if self._scrub is None:
             return text
@@ -64,10 +64,10 @@ class BranchTexts:
 
 
 def checked_id(field: str, given: str | None) -> str | None:
-    """Return an id that a caller gives.
+    """Return an id that a caller gives, or ``None``.
 
     Raises:
-        InvalidTextError: it is blank, or too long.
+        InvalidTextError: if the id is blank or too long.
     """
     if given is None:
         return None

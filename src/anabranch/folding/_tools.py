@@ -1,9 +1,9 @@
-"""The tools by which an agent of any host uses branches, over MCP for instance.
+"""The tools with which an agent of any host uses branches, for example over MCP.
 
-They depend on no connection: ids carry everything, and a session begins with the first branch. A
-session and its branches belong to the principal that has created them, where callers have one. Such a
-host shows its model whatever it likes; what its model uses is known here only from what passes through
-these tools, and from ``branch_report``.
+The tools depend on no connection: ids carry all state, and the first branch begins a session. A
+session and its branches belong to the principal that has created them, if callers are
+distinguished. Such a host shows its model any context it likes. So this package counts only the
+tokens that pass through these tools, and those that ``branch_report`` reports.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InjectedContext(BaseModel):
 
 
 class BranchCreated(BaseModel):
-    """A new branch, and what it may use."""
+    """A new branch, with its budget and its time."""
 
     branch_id: str
     session_id: str
@@ -55,7 +55,7 @@ class BranchCreated(BaseModel):
 
 
 class BranchReturned(BaseModel):
-    """How a branch has ended."""
+    """The end of a branch."""
 
     success: bool
     tokens_used: int
@@ -65,7 +65,7 @@ class BranchReturned(BaseModel):
 
 
 class BranchRecord(BaseModel):
-    """A branch as it is now; ``status`` is ``none`` where a session has no active branch."""
+    """The present record of a branch; ``status`` is ``none`` if a session has no active branch."""
 
     id: str | None = None
     branch_id: str | None = None
@@ -110,7 +110,7 @@ _SAME = (
 
 
 def warning_of(branch: Branch) -> str | None:
-    """Return what a model is to hear of a branch that has used most of its budget."""
+    """Return the warning to a model whose branch has used most of its budget, or ``None``."""
     if not (branch.is_open and branch.warned):
         return None
     used = f"{branch.budget_used} of {branch.budget_total} tokens are used"
@@ -121,7 +121,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
     """Return ``branch_create``, ``branch_return``, ``branch_status`` and ``branch_report``.
 
     Args:
-        branches: where branches are; by default, in the memory of this process.
+        branches: the service of the branches; by default, one in the memory of this process.
     """
     service = branches or BranchService()
 
@@ -242,7 +242,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
 
 
 def _show(shown: Tool[Any], name: str, default: float, most: float) -> None:
-    """Show what the settings say of a number, which only the service checks, with a code."""
+    """Add the default and maximum of a number to a tool's schema; the service checks the number."""
     schema = shown.input_schema["properties"][name]
     schema["default"] = default
     schema["description"] += f" At most {most:g}; by default {default:g}."

@@ -1,11 +1,11 @@
-"""Tools that talk back: one linear async function that can ask the model and the person.
+"""Human-in-the-loop MCP tools as linear async functions that can ask the model and the user.
 
 Inside the function a tool asks with ``ctx.sample`` and ``ctx.elicit``, opens isolated
 sub-conversations with ``ctx.branch``, performs recorded effects with ``ctx.step``, and returns one
-value. The same function runs unchanged over every way of calling it. The public modules:
+value. The same function runs unchanged over every edge. The public modules:
 
-    anabranch                 what the author of a tool needs
-    anabranch.adapters        tools in agents of other makers, a module for each framework
+    anabranch                 the names that the author of a tool needs
+    anabranch.adapters        tools in agents of other projects, a module for each framework
     anabranch.adapters.agent_framework  Microsoft's Agent Framework
     anabranch.adapters.google_adk  Google's Agent Development Kit
     anabranch.adapters.langchain  LangChain and LangGraph
@@ -15,16 +15,16 @@ value. The same function runs unchanged over every way of calling it. The public
     anabranch.chat            the chat: sessions, commands and plugins
     anabranch.cli             the command line
     anabranch.context         the context, the author's view of a branch
-    anabranch.elicitation     typed questions to the person, and their answers
-    anabranch.engines         what wakes calls on some worker, and runs periodic work
+    anabranch.elicitation     typed questions to the user, and their answers
+    anabranch.engines         engines that wake calls on a worker, and run periodic work
     anabranch.errors          the hierarchy of errors
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
     anabranch.inprocess       run a tool in this process
     anabranch.mcp             serve and call tools over the Model Context Protocol
-    anabranch.memory          what was learned from earlier work
+    anabranch.memory          lessons from earlier work
     anabranch.messages        messages, requests and replies
     anabranch.models          provider models and scripted ones
-    anabranch.replay_check    find what in a tool is not safe to replay
+    anabranch.replay_check    checks that a tool is safe to replay
     anabranch.rounds          one round of a tool from a state, for adapters to other agents
     anabranch.stores          SQLite and Postgres stores
     anabranch.testing         a mock client, a mock model, manual time
@@ -152,11 +152,11 @@ _HOMES = (
     "tool",
     "inprocess",
 )
-"""The modules that define the names above, those that import the least first."""
+"""The modules that define the names above, those with the fewest imports first."""
 
 
 class _Package(ModuleType):
-    """This package, whose names are loaded when they are first used.
+    """This package, which loads its names when they are first used.
 
     So the command line can print its help without loading pydantic, asyncio and the engine.
     """

@@ -1,6 +1,7 @@
-"""``/healthz`` and ``/readyz``: whether a server lives, and whether it should be sent requests.
+"""``/healthz`` and ``/readyz``: whether a server is alive, and whether it can take requests.
 
-Anyone may ask, under any ``Host``, as load balancers do; the replies say nothing of the server but that.
+Load balancers ask under any ``Host``, so anyone may ask. The replies reveal nothing else about the
+server.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ ALIVE = "/healthz"
 READY = "/readyz"
 
 PATIENCE = 2.0
-"""Seconds within which the stores must answer."""
+"""Maximum seconds until the stores must answer."""
 
 Check = Callable[[], Awaitable[object]]
-"""Reads something of a store, and so connects, and makes its tables; raises :class:`StoreError`."""
+"""Reads from a store, which connects and makes its tables; raises :class:`StoreError`."""
 
 
 class OffersRoutes(Protocol):
@@ -38,11 +39,11 @@ class OffersRoutes(Protocol):
 
 
 class Health:
-    """Answers for one server.
+    """The health of one server, and its replies.
 
     Args:
-        checks: all must succeed.
-        patience: seconds for them.
+        checks: checks that must all succeed.
+        patience: maximum seconds for all checks.
 
     Attributes:
         stopping: whether the server takes no more requests.
@@ -57,7 +58,7 @@ class Health:
 
     @classmethod
     def of(cls, server: OffersRoutes, *checks: Check) -> Health:
-        """Return the one of ``server``, with these checks as well; its routes are added if need be."""
+        """Return the health of ``server`` with these additional checks; add the routes if needed."""
         health = _OF_SERVERS.get(server)
         if health is None:
             health = _OF_SERVERS[server] = cls()
@@ -76,7 +77,7 @@ class Health:
         return JSONResponse({"status": problem or "ready"}, 503 if problem else 200)
 
     async def _unreachable(self) -> str:
-        """Return what is wrong with the stores, if anything is. One check runs at a time, for all."""
+        """Return the problem of the stores, or "". One check runs at a time, for all requests."""
         if self._checking is None:
             self._checking = asyncio.gather(*(check() for check in self._checks))
             self._checking.add_done_callback(self._checked)
@@ -87,7 +88,7 @@ class Health:
 
     def _checked(self, checking: asyncio.Future[Any]) -> None:
         self._checking = None
-        if checking.cancelled():  # with the loop that it ran in
+        if checking.cancelled():  # the loop of the check has ended
             return
         error = checking.exception()
         if isinstance(error, StoreError) or error is None:
@@ -109,14 +110,14 @@ _OF_SERVERS: WeakKeyDictionary[OffersRoutes, Health] = WeakKeyDictionary()
 
 
 class Watched:
-    """ASGI middleware that answers for the application before anything else sees the request."""
+    """ASGI middleware that answers before the application sees the request."""
 
     def __init__(self, app: ASGIApp, health: Health) -> None:
         self._app = app
         self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or have the application answer."""
+        """Answer the request, or pass it to the application."""
         if asks_for_health(scope):
             response = await self._health.answer(Request(scope))
             await response(scope, receive, send)
@@ -137,6 +138,6 @@ def asks_for_health(scope: Scope) -> bool:
 
 
 def _path(scope: Scope) -> str:
-    """Return the path of a request below where the application is mounted."""
+    """Return the path of a request, relative to the mount point of the application."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

@@ -1,4 +1,7 @@
-"""Reads the type of a file from its first bytes: servers declare a JPEG as PNG, providers refuse that."""
+"""Reads the type of a file from its first bytes: servers declare wrong types, and providers refuse them.
+
+The module also reads base64 and texts, and words sizes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that providers take."""
 AUDIO = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/flac"})
-"""The types of sound that are recognised."""
+"""The types of sound that :func:`media_type` recognises."""
 PDF, TEXT = "application/pdf", "text/plain"
 
 _BEGINNINGS = (
@@ -35,7 +38,7 @@ _MPEG_LAYERS = {0xF2, 0xF3, 0xFA, 0xFB}
 
 
 def media_type(data: bytes) -> str | None:
-    """Return the type of the file that ``data`` is, ``None`` for one that is not recognised."""
+    """Return the type of the file with the bytes ``data``, or ``None`` if it is not recognised."""
     if data[:4] == b"RIFF":
         return _RIFF.get(data[8:12])
     if data[:1] == b"\xff" and len(data) > 1 and data[1] in _MPEG_LAYERS:
@@ -44,26 +47,26 @@ def media_type(data: bytes) -> str | None:
 
 
 def file_type(data: bytes) -> str | None:
-    """Return the type of the file that ``data`` is, also of a text; ``None`` for any other."""
+    """Return the type of the file with the bytes ``data``, also of a text; ``None`` for any other."""
     return media_type(data) or (None if read_text(data) is None else TEXT)
 
 
 def read_base64(encoded: str) -> bytes:
-    """Return the bytes of base64 in any of its forms: with line breaks, URL-safe, as a data URL.
+    """Return the bytes of base64 in any form: with line breaks, URL-safe, or as a data URL.
 
     Raises:
-        ValueError: if the text is no base64.
+        ValueError: if the text is not base64.
     """
     plain = "".join(encoded.rpartition(";base64,")[2].split()).translate(_URL_SAFE).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
 def read_text(data: bytes, encoding: str = "utf-8") -> str | None:
-    """Return the text that ``data`` is, ``None`` if it is none.
+    """Return ``data`` as text, or ``None`` if it is not a text.
 
     Args:
         data: the file.
-        encoding: that of a text without a byte order mark.
+        encoding: the encoding of a text without a byte order mark.
     """
     marked = next((name for mark, name in _MARKS if data.startswith(mark)), encoding)
     try:

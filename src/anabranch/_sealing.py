@@ -1,8 +1,8 @@
 """Tokens that carry the state of a call: sealed, so that no client reads, changes or misuses them.
 
-A token carries claims around the state of a call: what it belongs to, when it expires, and what was
-answered before. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error
-for the client; its reason is one line in the server's log.
+A token carries claims around the state of a call: its tool and caller, its expiry, and the earlier
+answers. The cryptography is the SDK's AES-256-GCM codec. Every refusal is the same error for the
+client, with the reason in one line of the server's log.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SAGAS = "anabranch/saga/v1"
 HANDLES = "anabranch/handle/v1"
 ASKS = "anabranch/ask/v1"
 ROUNDS = "anabranch/round/v1"
-"""What tokens are for. It is part of the key: a token of another kind cannot be opened."""
+"""The purposes of tokens. A purpose is part of the key: a token of another kind cannot be opened."""
 
 SKEW = 60.0
-"""Seconds by which another server's clock may be ahead."""
+"""Maximum seconds by which another server's clock may be ahead."""
 
 SHORTEST = 32
 
@@ -39,10 +39,10 @@ class Claims(BaseModel):
 
     Attributes:
         tool: the tool's name.
-        state: the journal's text, or the reference to it.
+        state: the journal's text, or a reference to it.
         issued, expires: seconds since the epoch.
-        audience: the server that it is for.
-        principal: who may present it; empty without authentication.
+        audience: the server that the token is for.
+        principal: the caller who may present the token; empty without authentication.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -59,9 +59,9 @@ class SagaClaims(Claims):
     """The content of a saga's token, of a handle, or of a link to a question.
 
     Attributes:
-        arguments: the tool's arguments, as they were given.
-        question: the step id of the question that a link is to.
-        answered: step id to digest of the result that was given for it.
+        arguments: the tool's arguments, as given.
+        question: the step id of the linked question.
+        answered: step id to digest of its given result.
     """
 
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -76,11 +76,11 @@ class Sealer:
     """Seals and opens the tokens of one server.
 
     Args:
-        keys: at least 32 bytes each; the first seals, all open.
+        keys: at least 32 bytes each; the first seals, all can open.
         audience: the server's name: a token of another service with the same keys is refused.
         ttl: seconds for which a token is valid.
-        clock: time.
-        purpose: what the tokens are for.
+        clock: the time.
+        purpose: the purpose of the tokens.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Sealer:
         clock: Clock,
         purpose: str = SAGAS,
     ) -> None:
-        # Each purpose has a key of its own, so that no other token of these keys is valid here.
+        # Each purpose derives its own key, so that no token of another purpose is valid here.
         self._codec = AESGCMRequestStateCodec([_derived(key, purpose) for key in keys])
         self._kind = purpose.split("/")[1]
         self._audience = audience
@@ -102,7 +102,8 @@ class Sealer:
     def seal(self, claims: Claims, principal: str, *, until: float | None = None) -> str:
         """Return the token of ``claims``, valid from now on.
 
-        It is valid for as long as any other after ``until``, when a call that sleeps continues.
+        With ``until``, the time when a sleeping call continues, the token is valid for ``ttl``
+        seconds after it.
         """
         now = self._clock.now()
         head = {
@@ -112,22 +113,22 @@ class Sealer:
             "audience": self._audience,
             "principal": principal,
         }
-        # Beside the JSON, since a state can be large, and JSON would escape it.
+        # Outside of the JSON, since a state can be large, and JSON would escape it.
         state = head.pop("state")
         head = {name: value for name, value in head.items() if value not in ("", {})}
-        # Not the canonical spelling: arguments stay in their order, which may matter to the tool.
+        # Not canonical JSON: arguments stay in their order, which may matter to the tool.
         text = f"{json.dumps(head, separators=(',', ':'))}\n{state}"
         return self._codec.seal(text.encode("utf-8", "surrogatepass"))
 
     def open(self, token: str, principal: str) -> SagaClaims:
-        """Return the claims of ``token``; raises as :meth:`open_as`."""
+        """Return the claims of ``token``; raises like :meth:`open_as`."""
         return self.open_as(SagaClaims, token, principal)
 
     def open_as(self, shape: type[C], token: str, principal: str) -> C:
         """Return the claims of ``token``, which have this ``shape``.
 
         Raises:
-            InvalidTokenError: it is malformed, expired, or for another server or caller.
+            InvalidTokenError: if the token is malformed, expired, or for another server or caller.
         """
         try:
             opened = self._codec.unseal(token).decode("utf-8", "surrogatepass")
@@ -148,18 +149,18 @@ class Sealer:
         return claims
 
     def refused(self, reason: str) -> InvalidTokenError:
-        """Log why a token is refused, and return the one error for it."""
+        """Log the reason of a refusal, and return the one error for all refusals."""
         logger.warning("a %s token was refused: %s", self._kind, reason)
         return InvalidTokenError()
 
 
 def has_expired(error: InvalidTokenError) -> bool:
-    """Return whether a token was refused only since its time is over: its own caller has shown it."""
+    """Return whether a token was refused only for its age; its own caller has shown it."""
     return isinstance(error.__cause__, TimeoutError)
 
 
 def _derived(key: bytes | str, purpose: str) -> bytes:
     secret = key.encode() if isinstance(key, str) else bytes(key)
     if len(secret) < SHORTEST:
-        return secret  # refused by the codec, with its explanation
+        return secret  # the codec refuses it, with an explanation
     return hmac.digest(secret, purpose.encode(), hashlib.sha256)

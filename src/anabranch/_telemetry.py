@@ -1,9 +1,9 @@
-"""Traces and metrics of calls and turns, by the API of OpenTelemetry; without its SDK they cost little.
+"""Traces and metrics of calls and turns, by the OpenTelemetry API; without its SDK they cost little.
 
-Nothing that a call handles is in them: no argument, value, answer or prompt, and of an error its type
-alone. A span cannot be longer than its process lives, so the span of a call that runs by rounds ends
-with the first of them; the others name it as their parent, whatever process they run in. What they
-need to know of it is in ``Journal.trace``, which travels in the sealed state.
+Spans and metrics show no data of a call: no argument, value, answer or prompt, and only the type of
+an error. A span cannot outlive its process, so the span of a call that runs by rounds ends with the
+first round. Later rounds name it as their parent, in whatever process they run. ``Journal.trace``,
+which travels in the sealed state, identifies it. Log records carry the call and the span as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _tracer = trace.get_tracer("anabranch")
 
 
 class Instruments:
-    """What is counted and measured."""
+    """The counters and gauges."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         self.rounds = meter.create_histogram(
@@ -68,13 +68,13 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 _ASKS = {"sample", "elicit", "url"}
 
 _in_logs: ContextVar[str] = ContextVar("call", default="")
-"""The call that runs here, for the records of a log."""
+"""The call that runs in this context, for log records."""
 
 CALL, STEP, TOOL = "anabranch.call.id", "anabranch.step.id", "gen_ai.tool.name"
 
 
 def observe(kind: str, step_id: str) -> AbstractContextManager[object]:
-    """Return what surrounds one operation of a call: a span, where its round has one."""
+    """Return a context manager for one operation of a call: a span, if its round has one."""
     if kind != "undo" and not trace.get_current_span().is_recording():
         return _NOTHING
     return _operation(kind, step_id)
@@ -88,7 +88,7 @@ def _operation(kind: str, step_id: str) -> Generator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            if kind in _ASKS:  # the round that gets the answer reports the ask, if one does
+            if kind in _ASKS:  # the round that gets the answer reports the ask
                 raise
             span.set_attribute("anabranch.cut_off", value=True)
             span.end()
@@ -103,28 +103,28 @@ def _operation(kind: str, step_id: str) -> Generator[None]:
 
 
 class ObservedRound:
-    """What is reported of a round: ``outcome`` is how it ends, unless it raises."""
+    """The report of a round: ``outcome`` is its end, unless it raises."""
 
     def __init__(self, call: trace.SpanContext) -> None:
         self.outcome: str = "returned"
         self._call = call
 
     def asks(self, journal: Journal) -> None:
-        """Take note that the round ends with open questions, before the journal is written."""
+        """Note that the round ends with open questions, before the journal is written."""
         self.outcome = "asked"
         if self._call.is_valid:
             journal.trace = f"{_written(self._call)} {time.time_ns()}"
 
 
 def observe_call(tool: str, journal: Journal) -> AbstractContextManager[ObservedRound]:
-    """Return what surrounds a call that runs live."""
+    """Return a context manager for a call that runs live."""
     return _observed(tool, journal, (), is_live=True)
 
 
 def observe_round(
     tool: str, journal: Journal, answered: Collection[str]
 ) -> AbstractContextManager[ObservedRound]:
-    """Return what surrounds a round, which gets the answers to the questions ``answered``."""
+    """Return a context manager for a round that gets answers to the questions ``answered``."""
     return _observed(tool, journal, answered, is_live=False)
 
 
@@ -140,7 +140,7 @@ def _observed(
         else:
             request = trace.get_current_span().get_span_context()
             opened = spans.enter_context(_span("anabranch.call", attributes)).get_span_context()
-            # Without an SDK it is the request's own: nothing is traced, and nothing travels.
+            # Without an SDK this is the request's context: there is no trace, and nothing to carry.
             call = trace.INVALID_SPAN_CONTEXT if opened == request else opened
         if not is_live:
             attributes["anabranch.round"] = str(journal.rounds)
@@ -160,7 +160,7 @@ def _observed(
 
 
 def _carried(journal: Journal, answered: Collection[str]) -> trace.SpanContext:
-    """Return the call's span as an earlier round has written it; report the asks that are answered."""
+    """Return the call's span that an earlier round has stored; report the answered asks."""
     traceparent, _, asked_at = journal.trace.partition(" ")
     context = _read(traceparent)
     for step_id in answered:
@@ -179,7 +179,7 @@ def _named(kind: str, step_id: str) -> tuple[str, Attributes]:
 def _span(
     name: str, attributes: Attributes, parent: trace.SpanContext | None = None
 ) -> Generator[trace.Span]:
-    """Open a span, below ``parent`` if that is not the current one, which it is then linked to."""
+    """Open a span below ``parent``; if that is not the current span, link the current one."""
     context, links = None, []
     around = trace.get_current_span().get_span_context()
     if parent is not None and parent.is_valid and parent != around:
@@ -192,7 +192,7 @@ def _span(
 
 @contextmanager
 def _ending(span: trace.Span) -> Generator[None]:
-    """End a span with the block, and report what ends it."""
+    """End a span with the block, and report the error that ends it."""
     try:
         yield
     except Exception as error:
@@ -203,7 +203,7 @@ def _ending(span: trace.Span) -> Generator[None]:
 
 
 def _current(span: trace.Span) -> AbstractContextManager[trace.Span]:
-    """Make ``span`` the current one; what is raised in it may say what is not to be known."""
+    """Make ``span`` the current span, without recording exceptions, whose texts may hold secrets."""
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
@@ -213,14 +213,14 @@ def _fail(span: trace.Span, error: Exception) -> None:
 
 
 class ObservedTurn:
-    """What is reported of a turn: ``outcome`` is how it ends, unless it raises."""
+    """The report of a turn: ``outcome`` is its end, unless it raises."""
 
     outcome = "returned"
 
 
 @contextmanager
 def observe_turn(thread: str) -> Generator[ObservedTurn]:
-    """Surround a turn of an agent in a thread, as far as it goes without an answer."""
+    """Observe a turn of an agent in a thread, until it ends or waits for an answer."""
     with _span("anabranch.turn", {"anabranch.thread.id": thread}) as span:
         seen = ObservedTurn()
         try:
@@ -234,18 +234,18 @@ def observe_turn(thread: str) -> Generator[ObservedTurn]:
 
 @contextmanager
 def observe_wake(call: str, turn: str, tool: str, woken_by: str) -> Generator[None]:
-    """Surround what a wake does: a trace of its own, linked to ``woken_by``."""
+    """Observe the work of a wake: a separate trace, linked to ``woken_by``."""
     attributes = {TOOL: tool, "anabranch.wake.call": call, "anabranch.wake.turn": turn}
     waker = trace.get_current_span(_read(woken_by)).get_span_context()
     links = [trace.Link(waker)] if waker.is_valid else []
-    # Whatever runs around it has nothing to do with it, such as what happened to start its worker.
+    # The surrounding span is unrelated: it may be the one that started the worker.
     span = _tracer.start_span("anabranch.wake", Context(), attributes=attributes, links=links)
     with _current(span), _ending(span):
         yield
 
 
 def trace_here() -> str:
-    """Return the current span as text, for a wake to be linked to; empty if there is none."""
+    """Return the current span as text, for a link from a wake; empty without a span."""
     here = trace.get_current_span().get_span_context()
     return _written(here) if here.is_valid else ""
 
@@ -262,19 +262,19 @@ def _read(traceparent: str) -> Context:
 
 
 def report_turn_tokens(sent: int, received: int) -> None:
-    """Count what a request of a turn has used."""
+    """Count the tokens of a turn's request."""
     for kind, tokens in (("input", sent), ("output", received)):
         _instruments.turn_tokens.add(tokens, {"gen_ai.token.type": kind})
 
 
 def report_backlog(waiting: int, running: int) -> None:
-    """Report how many runs of a store wait for a worker, and how many are in progress."""
+    """Report the number of a store's runs that wait for a worker, and of those in progress."""
     _instruments.backlog["waiting"].set(waiting)
     _instruments.backlog["running"].set(running)
 
 
 def report_open_calls(number: int, oldest: float, asked: float) -> None:
-    """Report how many calls of a store are open, and how many seconds ago the first began, and asked."""
+    """Report a store's open calls, the age of the oldest, and the age of the oldest question."""
     _instruments.open_calls.set(number)
     _instruments.oldest_call.set(oldest)
     _instruments.oldest_question.set(asked)
@@ -282,7 +282,7 @@ def report_open_calls(number: int, oldest: float, asked: float) -> None:
 
 @contextmanager
 def call_in_logs(line: str) -> Generator[None]:
-    """Have what is logged within the block, by whatever code, carry the id of the call."""
+    """Add the id of the call to log records within the block, from any code."""
     before = _in_logs.set(line)
     try:
         yield
@@ -291,7 +291,7 @@ def call_in_logs(line: str) -> Generator[None]:
 
 
 def log_fields() -> dict[str, str]:
-    """Return what a log record that is written here carries: the call, and the trace and span."""
+    """Return the fields of a log record that is written here: the call, and the trace and span."""
     found = {"call": _in_logs.get()}
     context = trace.get_current_span().get_span_context()
     if context.is_valid:

@@ -1,7 +1,8 @@
-"""Typed questions to the person: how a tool declares them, and the three possible results.
+"""Typed questions to the user: their declaration, their forms, and the three possible results.
 
 An MCP form can show a flat object of strings, numbers, booleans, enums and multi-selects. A model
-is checked for this when the question is defined, not when it is asked.
+is checked for this when the question is defined, not when it is asked. ``describe`` words
+validation errors.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Generic[T]):
-    """The person accepted, and answered with ``content``.
+    """The user accepted, and answered with ``content``.
 
-    ``make_exchange`` builds ``exchange`` when it is read, which few tools do.
+    Reading ``exchange`` builds it with ``make_exchange``, since few tools read it.
     """
 
     content: T
@@ -44,24 +45,24 @@ class Accepted(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The person declined to answer."""
+    """The user declined to answer."""
 
     action: Literal["decline"] = field(default="decline", init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The person dismissed the question without an answer."""
+    """The user dismissed the question without an answer."""
 
     action: Literal["cancel"] = field(default="cancel", init=False)
 
 
 ElicitResult: TypeAlias = Accepted[T] | Declined | Cancelled
-"""What ``ctx.elicit`` returns."""
+"""The result of ``ctx.elicit``."""
 
 
 class Elicitation(Generic[M]):
-    """A question that a tool can ask: a ``key`` and the model that the answer must fit.
+    """A question that a tool can ask: a ``key``, and the model of the answer.
 
     Raises:
         TypeError: if ``model`` is not a pydantic model, or has a field that an MCP form cannot
@@ -81,15 +82,15 @@ class Elicitation(Generic[M]):
 class _FormSchema(GenerateJsonSchema):
     """The JSON Schema of MCP forms.
 
-    It has no null type, since an optional field is one that is not ``required``, and a title only
-    where the author gave one.
+    Such a schema has no null type, since an optional field is one that is not ``required``. It has
+    a title only if the author gave one.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
         return False
 
     def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:  # noqa: ARG002
-        return {}  # refused by _problem, with the name of the field
+        return {}  # _problem refuses it, with the name of the field
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         variants = super().decimal_schema(schema)["anyOf"]  # a number, or a text
@@ -110,11 +111,12 @@ class _FormSchema(GenerateJsonSchema):
 def form_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of the form for ``model``.
 
-    It has the keys that MCP 2026-07-28 allows in ``ElicitRequestFormParams.requestedSchema``. The
-    description of a field says in words what other keys of the model require.
+    The schema has only keys that MCP 2026-07-28 allows in
+    ``ElicitRequestFormParams.requestedSchema``. The description of a field says in words what other
+    keys of the model require.
 
     Raises:
-        TypeError: see :class:`Elicitation`.
+        TypeError: if a form cannot show ``model``; see :class:`Elicitation`.
     """
     try:
         return _form_schema(_checked(model))
@@ -172,11 +174,11 @@ _SCALARS = ("string", "number", "integer", "boolean")
 
 
 def _problem(schema: dict[str, Any]) -> str | None:
-    """Return what a form cannot show in this field, ``None`` if it can show it."""
+    """Return the problem of a field that a form cannot show, or ``None``."""
     kind = schema.get("type")
     if kind == "array":
         items: dict[str, Any] = schema.get("items", {})
-        # Enum values with titles are written without a type.
+        # Titled enum values have no type.
         titled = "anyOf" in items and all("const" in item for item in items["anyOf"])
         if titled or (items.get("type") == "string" and "enum" in items):
             return None
@@ -187,7 +189,7 @@ def _problem(schema: dict[str, Any]) -> str | None:
 
 
 def describe(error: ValidationError) -> str:
-    """Return one line that names each field and what is wrong with it, without the input."""
+    """Return one line that names each field and its problem, without the input."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {reason_of(problem)}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)
@@ -195,7 +197,7 @@ def describe(error: ValidationError) -> str:
 
 
 def reason_of(problem: ErrorDetails) -> str:
-    """Return why a value does not fit: what a validator of the model's author says, as it says it."""
+    """Return the reason why a value does not fit; the text of an author's validator stays unchanged."""
     match problem["type"]:
         case "value_error" | "assertion_error":
             return problem["msg"].partition(", ")[2]

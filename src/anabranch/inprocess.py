@@ -1,8 +1,7 @@
 """The in-process edge: ``run_tool`` calls a tool in this process, and an ``Answerer`` answers it.
 
-By default the body is discarded after every round and replayed from the journal's text, exactly as
-a stateless server does it, so that a tool which is not safe to replay fails here and not in
-production.
+By default, each round discards the body and replays it from the journal's text, like a stateless
+server. So a tool that is not safe to replay fails here, and not in production.
 """
 
 from __future__ import annotations
@@ -44,25 +43,25 @@ async def run_tool(  # noqa: PLR0913 - all that may enclose a call, by keyword
     """Call ``tool`` with ``arguments`` and return its value.
 
     Args:
-        tool: what to run.
-        arguments: its arguments, as a caller would give them.
-        client: who answers; without one, nothing can be asked.
-        limits: enclose the call, in addition to the tool's own.
-        patience: seconds that work outside of steps may hold back an open question in a round
-            (2 by default); the tool's own may be less.
+        tool: the tool to run.
+        arguments: the tool's arguments, as a caller would give them.
+        client: answers the questions; without one, the tool cannot ask.
+        limits: limits on the call, in addition to the tool's.
+        patience: seconds that work outside of steps may hold back an open question in a round (2 by
+            default); the tool's value may be less.
         replay: replay every round from the journal; ``False`` runs the body once, live.
-        sampler: answers the tool's samples instead of the client.
-        parent_messages: the conversation that the call comes from.
-        parent_system_prompt: the system prompt there.
-        clock: time; the system's by default.
+        sampler: answers the tool's samples in place of the client.
+        parent_messages: the conversation from which the tool is called.
+        parent_system_prompt: the system prompt of that conversation.
+        clock: the time; the system's by default.
         ids: call ids; random by default.
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.
         TypeError: if ``tool`` is not a tool.
-        ValueError: if ``patience`` is no positive, finite number.
-        Exception: what the tool raises, after its compensations have run; or what the client
-            raises other than ``AnswerError``.
+        ValueError: if ``patience`` is not a positive, finite number.
+        Exception: if the tool raises, after its compensations have run; or if the client raises
+            anything but an ``AnswerError``.
     """
     require_tool("run_tool()", tool)
     answerer: Answerer = client if client is not None else Absent()
@@ -106,7 +105,7 @@ async def _run_cold(
         journal = Journal.loads(journal.dumps())
         try:
             given = await answer_all(answerer, outcome.asks, clock, wakes_at(journal))
-        except BaseException as error:  # the open questions will have no answers
+        except BaseException as error:  # the open questions will get no answers
             with anyio.CancelScope(shield=True):
                 async with opened(journal) as call:
                     await call.unwind(error)

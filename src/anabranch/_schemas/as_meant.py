@@ -34,9 +34,9 @@ def as_meant(
 
 
 def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
-    """Return the container, the key and the value where a problem is.
+    """Return the container, the key and the value at the place of a problem.
 
-    A union adds a tag to the place of a problem, which is no key of the arguments.
+    A union adds a tag to the place, which is not a key of the value.
     """
     holder: Any = None
     place: Any = None
@@ -54,7 +54,7 @@ def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
 
 
 def _decoded(text: str) -> object:
-    """Return the list, object or null that a text says in JSON; anything else as it is."""
+    """Return the list, object or null that a text holds as JSON; any other text unchanged."""
     try:
         decoded: object = read_json(text)
     except ValueError:

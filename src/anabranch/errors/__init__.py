@@ -2,8 +2,8 @@
 
     AnabranchError
     ├── ToolError                     the tool refuses the call, in a message for the caller
-    │   ├── UnreachableError          the store of calls does not answer just now
-    │   ├── agents.QuestionAnsweredError  the question has another answer already
+    │   ├── UnreachableError          the store of calls does not answer now
+    │   ├── agents.QuestionAnsweredError  the question already has another answer
     │   └── agents.QuestionExpiredError   the time for an answer to the question is over
     ├── InvalidArgumentsError         the arguments do not fit the tool's parameters
     ├── CapabilityError               neither client nor server offers what the tool needs
@@ -12,62 +12,62 @@
     │   ├── BranchTokenError
     │   └── BranchTimeoutError
     ├── StepFailed                    a step or an ask ended in an error
-    ├── SampleValidationError         the model's replies did not fit what was asked for
+    ├── SampleValidationError         the model's replies did not fit the schema
     ├── ConverseRoundsError           the model still calls tools after the last round
-    ├── ElicitValidationError         the person's answers did not fit the schema
+    ├── ElicitValidationError         the user's answers did not fit the schema
     ├── ConcurrentElicitError         this host shows one question at a time
-    ├── ElicitInBranchError           this host lets only the tool itself ask the person
+    ├── ElicitInBranchError           this host lets only the tool itself ask the user
     ├── SerializationError            a value cannot be written to the journal
-    ├── NonDeterminismError           a replay asked for something else than was recorded
+    ├── NonDeterminismError           a replay differs from the record
     ├── SuspensionError               the body swallowed the cancellation that ends its round
-    ├── NoProgressError               the call's rounds are cut off again and again
+    ├── NoProgressError               the call's rounds are cut off repeatedly
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
-    ├── InvalidTokenError             a token is not valid, or no longer
-    ├── CallExpiredError              the call has expired, and what it had done is undone
-    ├── OtherVersionError             the call waits for a server with the code that has begun it
+    ├── InvalidTokenError             a token is invalid or expired
+    ├── CallExpiredError              the call has expired, and its effects are undone
+    ├── OtherVersionError             the call waits for a server with the code that began it
     ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
-    │   ├── stores.MissedEventsError  a reader comes back for events that are not stored any more
+    │   ├── stores.MissedEventsError  a reader asks for events that the store has deleted
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
     ├── rounds.InvalidAnswerError     an answer to an open question is refused, before anything runs
-    ├── tree.AmbiguousIdError         several ids begin like the one that was typed
-    ├── models.ModelError             a model cannot be opened, or cannot answer this
-    │   └── models.ProviderError      a provider was asked and did not give a whole answer
-    ├── chat.SessionError             a line of a chat cannot be carried out
+    ├── tree.AmbiguousIdError         several ids begin with the typed text
+    ├── models.ModelError             a model cannot be opened, or cannot answer a request
+    │   └── models.ProviderError      a provider was asked and gave no complete answer
+    ├── chat.SessionError             a line of a chat cannot be executed
     ├── chat.ChatClientError          a chat's server cannot be reached, refuses, or fails
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
     ├── memory.LevelError             the caller may not change memories of a level
     ├── memory.UnknownMemoryError     the caller sees no such memory
     ├── memory.WithheldError          a text could not be searched for secrets
-    ├── folding.FoldingError          what is asked of a branch of an agent cannot be done
+    ├── folding.FoldingError          an operation on an agent's branch is refused
     │   ├── folding.UnknownBranchError      there is no such branch
     │   ├── folding.BranchNotActiveError    the branch has ended
-    │   ├── folding.FoldingDepthError       it would be nested too deeply
-    │   ├── folding.TransitionError         a state does not follow another
+    │   ├── folding.FoldingDepthError       the branch would be nested too deeply
+    │   ├── folding.TransitionError         one state may not follow another
     │   ├── folding.NoActiveBranchError     there is no branch to return from
-    │   ├── folding.BudgetExhaustedError    what encloses it has not that many tokens left
+    │   ├── folding.BudgetExhaustedError    the parent has fewer tokens left
     │   ├── folding.InvalidBudgetError      a number of tokens is out of range
     │   ├── folding.CreationRateError       branches are created too fast
     │   ├── folding.TooManyBranchesError    too many branches are open
     │   ├── folding.ScrubbingError          a text could not be searched for secrets
     │   ├── folding.InvalidTextError        a text is empty, or too long
-    │   ├── folding.SessionMismatchError    it is a branch of another session
+    │   ├── folding.SessionMismatchError    the branch belongs to another session
     │   └── folding.InvalidTimeoutError     a timeout is out of range
-    ├── AnswerError                   raised by an answerer: it answers with an error
+    ├── AnswerError                   an answerer answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
     ├── replay_check.NoSourceError    the source of a tool cannot be checked
     └── testing.MockExhausted         a mock client has no answer left
 
-Names with a dot are defined in that public module; the others in this one. An error's fields are
-facts, and its message is made of them: what happened, then what to do about it. The facts are
-plain JSON, so that an error can be written to the journal and raised again, with the same type
-and the same message, in a later round or another process (:func:`error_to_json`).
+Names with a dot are defined in that public module, all others here. An error's fields are its facts, and
+its message is made of them: the problem first, then the remedy. The facts are plain JSON, so that an error
+can be written to the journal and raised again, with the same type and the same message, in a later round or
+another process (:func:`error_to_json`).
 
-The message of every error in this module but ``StoreError``, which is about the server's database,
-may be shown to the caller. It therefore never quotes the text of a foreign exception, which may
-hold secrets; that text is in ``StepFailed.detail``, for the author's code and the server's log.
-A client's own error is no secret to the client, and is quoted.
+The caller may see the message of every error in this module, except for ``StoreError``, which is about the
+server's database. A message therefore never quotes the text of a foreign exception, which may hold secrets.
+That text is in ``StepFailed.detail``, for the author's code and the server's log. A message quotes a
+client's own error, which is no secret to the client.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ __all__ = [
 
 
 class ToolError(AnabranchError):
-    """Raised by a tool to refuse a call; the caller is shown the message unchanged."""
+    """Raised by a tool to refuse a call; the caller sees the message unchanged."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, message=message)
 
 
-class UnreachableError(ToolError, recordable=False):  # what a call comes to is not known yet
+class UnreachableError(ToolError, recordable=False):  # the outcome of the call is not known yet
     """The store of calls does not answer; nothing is lost, and the call can be continued later."""
 
 
@@ -152,7 +152,7 @@ class InvalidArgumentsError(AnabranchError):
 class CapabilityError(AnabranchError):
     """Neither the client nor the server offers ``capability`` (``sampling``, ``elicitation``, …).
 
-    ``unreachable`` says that the connection carries no questions, whatever the client supports.
+    ``unreachable`` means that the connection carries no questions, whatever the client supports.
     """
 
     capability: str
@@ -180,7 +180,7 @@ _OWN_SAMPLER = ", or give the server a sampler of its own, or the chat a model (
 
 
 class BranchLimitError(AnabranchError):
-    """A limit that encloses a branch was reached; nothing further is spent on its behalf."""
+    """A limit that encloses a branch was reached; the branch spends nothing more."""
 
 
 @dataclass(eq=False, repr=False)
@@ -230,11 +230,12 @@ class BranchTimeoutError(BranchLimitError):
 class StepFailed(AnabranchError):
     """A step's function raised, or an ask was answered with an error.
 
-    ``step_id`` names the step, ``error`` is the type name of the original exception (or the code
-    of the client's error), ``detail`` its text, ``data`` the JSON that the client's error had besides. The
-    text is part of the message if ``from_client``: what the client has said may be shown to it.
-    Catch this error to continue without the step; the same type is raised in the round that ran
-    the step (there with the original exception as ``__cause__``) and in every replay.
+    ``step_id`` names the step. ``error`` is the type name of the original exception, or the code of
+    the client's error. ``detail`` is its text, ``data`` the JSON of the client's error. With
+    ``from_client``, the message includes the text, since the client wrote it.
+
+    Catch this error to continue without the step. The round that ran the step raises it, with the
+    original exception as ``__cause__``; every replay raises the same type.
     """
 
     step_id: str
@@ -246,7 +247,7 @@ class StepFailed(AnabranchError):
 
     @property
     def refused(self) -> bool:
-        """Whether a person, or a rule of theirs, has refused the sample: error -1 in MCP."""
+        """Whether the user, or the client's policy, has refused the sample: error -1 in MCP."""
         return self.from_client and self.error == str(REFUSED)
 
     def __str__(self) -> str:
@@ -263,14 +264,14 @@ class StepFailed(AnabranchError):
 
 
 REFUSED = -1
-"""The code of an error by which a person refuses, in MCP."""
+"""The code of the error with which a user refuses, in MCP."""
 _SHOWN = 500
-"""Characters that a message shows of a client's text."""
+"""Maximum characters of a client's text in a message."""
 
 
 @dataclass(eq=False, repr=False)
 class SampleValidationError(AnabranchError):
-    """None of ``attempts`` replies of the model fitted; ``last_text`` is the text of the last."""
+    """None of ``attempts`` replies of the model fitted; ``last_text`` is the text of the last reply."""
 
     step_id: str
     attempts: int
@@ -300,7 +301,7 @@ class ConverseRoundsError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class ElicitValidationError(AnabranchError):
-    """None of ``attempts`` answers of the person fitted the schema that was asked for."""
+    """None of the user's ``attempts`` answers fitted the schema of the question."""
 
     step_id: str
     attempts: int
@@ -329,7 +330,7 @@ class ConcurrentElicitError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class ElicitInBranchError(AnabranchError):
-    """A sub-branch asked the person, on a host that allows this at depth 0 only."""
+    """A sub-branch asked the user, on a host that allows this at depth 0 only."""
 
     step_id: str
     depth: int
@@ -337,12 +338,12 @@ class ElicitInBranchError(AnabranchError):
     def __str__(self) -> str:
         return (
             f"Question {self.step_id!r} was asked at depth {self.depth}, and this host lets only"
-            " the tool itself (depth 0) ask the person. Return from the branch and ask there."
+            " the tool itself (depth 0) ask the user. Return from the branch and ask there."
         )
 
 
 class InvalidTokenError(AnabranchError):
-    """A token was refused; the reason is in the server's log and nowhere else."""
+    """A token was refused; only the server's log has the reason."""
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired token. Call the tool again.")
@@ -350,22 +351,22 @@ class InvalidTokenError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class CallExpiredError(AnabranchError):
-    """The call was not continued in time: its effects have been undone, or are being undone."""
+    """The call was not continued in time: its effects are undone, now or soon."""
 
     call: str
 
     def __str__(self) -> str:
         return (
-            f"The call {self.call!r} has expired: it was not continued in time, so what it had done"
-            " is undone. Call the tool again."
+            f"The call {self.call!r} has expired: it was not continued in time, so its effects are"
+            " undone. Call the tool again."
         )
 
 
 @dataclass(eq=False, repr=False)
 class OtherVersionError(AnabranchError):
-    """Code of ``version`` has begun the call, and it would take another way with the code here.
+    """Code of ``version`` began the call, and the code here would continue it differently.
 
-    Nothing was done or undone: it waits for a server of that version.
+    Nothing was done or undone: the call waits for a server of that version.
     """
 
     call: str
@@ -381,7 +382,7 @@ class OtherVersionError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class IdempotencyKeyError(AnabranchError):
-    """A first request cannot be carried out under its idempotency key, and nothing was run."""
+    """A first request cannot use its idempotency key, and nothing was run."""
 
     problem: str
 
@@ -390,11 +391,11 @@ class IdempotencyKeyError(AnabranchError):
 
 
 class StoreError(AnabranchError):
-    """A store cannot do its work; the message says why, and what to do.
+    """A store cannot do its work; the message names the reason and the remedy.
 
-    The store is unreachable, locked for too long, damaged, of a newer version, or closed, or was
-    asked to write to a call that it does not have. If a connection broke during a request, the
-    write may have happened nevertheless; every method of a store but ``finish`` can be retried.
+    The store is unreachable, locked for too long, damaged, of a newer version, or closed, or it
+    does not have the call to write to. If a connection broke during a request, the write may have
+    happened; every method of a store but ``finish`` can be retried.
     """
 
 
@@ -410,7 +411,7 @@ class UnknownCallError(StoreError, recordable=False):  # never the outcome of a 
 
 @dataclass(eq=False, repr=False)
 class SerializationError(AnabranchError):
-    """The value of ``step_id`` is of a type that cannot be carried to another round."""
+    """The value of ``step_id`` has a type that cannot be carried to another round."""
 
     step_id: str
     type_name: str
@@ -427,10 +428,10 @@ class SerializationError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class NonDeterminismError(AnabranchError):
-    """A replay did something else than the recorded run.
+    """A replay differs from the recorded run.
 
-    ``expected`` and ``found`` name what was recorded at ``step_id`` and what the body did there.
-    The call has ended; no effect was run after the difference was found.
+    ``expected`` and ``found`` name the record at ``step_id`` and the action of the body there. The
+    call has ended; no effect was run after the difference was found.
     """
 
     step_id: str
@@ -447,7 +448,7 @@ class NonDeterminismError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class SuspensionError(AnabranchError):
-    """The body swallowed the cancellation that ends its round, and went on."""
+    """The body swallowed the cancellation that ends its round, and continued."""
 
     step_ids: Sequence[str]
     found: str
@@ -461,7 +462,7 @@ class SuspensionError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class NoProgressError(AnabranchError):
-    """``rounds`` rounds in a row were cut off at ``place`` and brought nothing new.
+    """``rounds`` consecutive rounds were cut off at ``place`` without progress.
 
     ``step_ids`` are the questions that were open meanwhile.
     """
@@ -484,10 +485,10 @@ def _quoted(step_ids: Sequence[str]) -> str:
 
 @dataclass(eq=False, repr=False)
 class UnsupportedRuntimeError(AnabranchError, RuntimeError):
-    """Calls cannot run here: what a task waits for cannot be read, or is misread.
+    """Calls cannot run here: the library cannot read what a task waits for, or misreads it.
 
-    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` says
-    what was found.
+    ``runtime`` names the versions of Python, of the event loop and of anyio; ``problems`` are the
+    findings.
     """
 
     runtime: str

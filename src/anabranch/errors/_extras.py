@@ -1,8 +1,8 @@
-"""Packages that are installed with an extra: what to say if one is missing, and how to add it.
+"""Packages that are installed with an extra: messages for a missing package, and commands to install it.
 
-The message begins with what the user did: the command that was typed, or the name that was
-imported. The command fits the way in which anabranch was installed: by pip or by uv, from an index,
-or from a checkout. Standard library only.
+The message begins with the user's action: the typed command, or the imported name. The command fits
+the way in which anabranch was installed: by pip or by uv, from an index, or from a checkout.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from urllib.request import url2pathname
 NAME = "anabranch"
 
 typed_command: ContextVar[str] = ContextVar("typed_command", default="")
-"""The command that runs, as it was typed, without its arguments."""
+"""The running command, as the user typed it, without its arguments."""
 
 
 class MissingExtraError(ImportError):
-    """A package is missing; the message says what needs it, and how to install it."""
+    """A package is missing; the message names the feature that needs it, and how to install it."""
 
 
 @contextmanager
@@ -43,20 +43,20 @@ def needs_extra(
     """Import packages of ``extra`` inside; if one is missing, say what needs it and how to get it.
 
     Args:
-        extra: its name.
-        what: what needs it, as the subject of a sentence, where no command does.
+        extra: the name of the extra.
+        what: the feature that needs the package, as the subject of a sentence, if no command does.
         error: makes the exception to raise.
-        instead: a sentence about what can be done without it.
-        is_named: the user has named ``what``, to a command or in its session.
+        instead: a sentence about an alternative without the package.
+        is_named: whether the user has named ``what``, to a command or in a session.
 
     Raises:
-        Exception: what ``error`` makes.
+        Exception: if a package is missing; made by ``error``.
     """
     try:
         yield
     except ModuleNotFoundError as missing:
         package = (missing.name or NAME).partition(".")[0]
-        if package == NAME:  # no extra has a module of ours
+        if package == NAME:  # no extra has a module of this library
             raise
         command = typed_command.get()
         subject = f"`{command}`" if command and not is_named else what
@@ -72,7 +72,7 @@ def install_command(extra: str) -> str:
     """Return a shell command that adds ``extra`` to the environment of this process."""
     try:
         installed = metadata.distribution(NAME)
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
         return join([*_installer(""), f"{NAME}[{extra}]"])
     installer = (installed.read_text("INSTALLER") or "").strip()
     return join([*_installer(installer), *_source(installed, extra)])
@@ -88,7 +88,7 @@ def _installer(name: str) -> list[str]:
 
 
 def _source(installed: metadata.Distribution, extra: str) -> list[str]:
-    """Return what to install: again from where it was installed, a folder or another URL."""
+    """Return the arguments that install ``extra`` from the present source, a folder or another URL."""
     origin = cast("dict[str, Any]", json.loads(installed.read_text("direct_url.json") or "{}"))
     url = str(origin.get("url", ""))
     if url.startswith("file:"):
@@ -99,16 +99,16 @@ def _source(installed: metadata.Distribution, extra: str) -> list[str]:
 
 
 def find_framework(module: str, package: str, floor: str, what: str) -> Any:  # noqa: ANN401
-    """Return ``module`` of a framework that is the application's own dependency.
+    """Return ``module`` of a framework that the application itself depends on.
 
     Args:
-        module: what to import.
-        package: has it.
-        floor: the oldest release that will do, as ``1.2``.
-        what: what needs it, as the subject of a sentence.
+        module: the module to import.
+        package: the package that has the module.
+        floor: the oldest suitable release, such as ``1.2``.
+        what: the feature that needs the package, as the subject of a sentence.
 
     Raises:
-        MissingExtraError: it is missing, or too old; the message says how to install it.
+        MissingExtraError: if the package is missing or too old; the message says how to install it.
     """
     try:
         version = metadata.version(package)

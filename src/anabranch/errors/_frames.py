@@ -1,8 +1,8 @@
-"""A traceback as the author of a tool needs it: their own lines, without those of libraries.
+"""Tracebacks for the author of a tool: the author's lines, without those of libraries.
 
-An exception in a tool passes dozens of frames of this library and the server's on its way out. Shown
-are the frames of code that is installed neither with Python nor as a package, and the last one, where
-the exception was raised. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
+An exception in a tool passes through dozens of frames of this library and the server. The traceback
+shows the frames of code that belongs neither to Python nor to an installed package, and the last
+frame, which raised the exception. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traceback import FrameSummary, StackSummary, TracebackException
 from types import TracebackType
 
 FULL = "ANABRANCH_TRACEBACK"
-"""Environment variable: with the value ``full``, no frame is left out."""
+"""Environment variable: with the value ``full``, a traceback shows all frames."""
 
 _LIBRARIES = (
     str(Path(__file__).parents[1]),
@@ -26,9 +26,9 @@ _LIBRARIES = (
 def format_for_author(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> str:
-    """Return the traceback of ``error``, and of what caused it, in the usual form.
+    """Return the traceback of ``error`` and of its causes, in the usual form.
 
-    If none of the frames is an author's, all of them are returned.
+    If no frame is an author's, all frames are returned.
     """
     whole = TracebackException(kind, error, traceback)
     chain = list(_chained(whole))
@@ -44,7 +44,7 @@ def format_for_author(
 
 
 def _chained(top: TracebackException) -> Iterator[TracebackException]:
-    """Yield ``top``, what caused it, and the members of groups."""
+    """Yield ``top``, its causes, and the members of groups."""
     seen: set[int] = set()
     left = [top]
     while left:
@@ -61,29 +61,29 @@ def _frames(chain: list[TracebackException]) -> Iterator[FrameSummary]:
 
 
 def is_authors(filename: str) -> bool:
-    """Return whether code is an author's: in a file that comes neither with Python nor with a package."""
+    """Return whether a file is an author's: neither Python's nor an installed package's."""
     return not filename.startswith((*_LIBRARIES, "<"))
 
 
 def author_line(error: BaseException) -> str:
-    """Return where ``error`` has left the author's code, as ``line N of FILE``; empty if nowhere."""
+    """Return the last line of the author's code in ``error``, as ``line N of FILE``, or ""."""
     frames = TracebackException.from_exception(error, lookup_lines=False).stack
     own = [frame for frame in frames if is_authors(frame.filename)]
     return f"line {own[-1].lineno} of {own[-1].filename}" if own else ""
 
 
 def _has_authors_line(error: TracebackException) -> bool:
-    """Return whether a frame is an author's, or what the compiler has refused."""
+    """Return whether a frame is an author's, or the compiler has refused an author's code."""
     return any(is_authors(frame.filename) for frame in error.stack) or _is_refused_code(error)
 
 
 def _is_refused_code(error: TracebackException) -> bool:
-    """Return whether the compiler has refused an author's code; the error names the line by itself."""
+    """Return whether the compiler has refused an author's code; the error itself names the line."""
     return is_authors(getattr(error, "filename", None) or "<")
 
 
 def _of_author(error: TracebackException) -> StackSummary:
-    """Return the author's frames, and the last one if it follows one of them and says where."""
+    """Return the author's frames, and the last frame if it follows one of them and raised the error."""
     shown = [frame for frame in error.stack if is_authors(frame.filename)]
     if shown and shown[-1] is not error.stack[-1] and not _is_refused_code(error):
         shown.append(error.stack[-1])

@@ -1,6 +1,6 @@
-"""Ids of unexpected errors: a caller is shown the id in place of the error's text, and the log has both.
+"""Ids of unexpected errors: the caller sees the id in place of the error's text, and the log has both.
 
-An error has one id, however often it is asked for. Standard library only.
+An error keeps its id. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def with_error_id(error: E, known: str) -> E:
 
 
 def masked(what: str, error: BaseException) -> str:
-    """Return what a caller is shown of an unexpected error: ``what`` happened, and the id."""
+    """Return the text for the caller of an unexpected error: ``what`` happened, and the id."""
     return f"{what} (error {error_id(error)})"
 
 
 def _named(error: BaseException, name: str) -> str:
-    with suppress(AttributeError, TypeError):  # an error of slots has another id each time
+    with suppress(AttributeError, TypeError):  # an error with slots gets another id each time
         setattr(error, _NAME, name)
     return name

@@ -1,4 +1,4 @@
-"""The root of all errors, and how an error is written to the journal and raised again."""
+"""The root of all errors, which the journal records as JSON and raises again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _rebuilders: dict[str, Callable[..., AnabranchError]] = {}
 
 
 class AnabranchError(Exception):
-    """The root of all errors; ``facts`` holds what the message was built from, as plain JSON."""
+    """The root of all errors; ``facts`` are the values of the message, as plain JSON."""
 
     def __init_subclass__(cls, *, recordable: bool = True) -> None:
         super().__init_subclass__()
-        # A subclass of an author's cannot be rebuilt by its name, nor one without named facts.
+        # An author's subclass cannot be rebuilt by its name, nor can one without named facts.
         named = cls.__dict__.keys() & {"__init__", "__annotations__"}
         if recordable and named and cls.__module__ == _MODULE:
             _rebuilders[cls.__name__] = cls
@@ -25,13 +25,13 @@ class AnabranchError(Exception):
         self.facts: dict[str, Any] = facts
 
     def __post_init__(self) -> None:
-        """Take the fields of a dataclass as facts, without those that have their default."""
+        """Take the fields of a dataclass as facts, except those with their default value."""
         cls, fields = type(self), vars(self).items()
         facts = {name: fact for name, fact in fields if fact != getattr(cls, name, _REQUIRED)}
         AnabranchError.__init__(self, str(self), **facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An author's subclass may have any constructor; the state is all that is needed.
+        # An author's subclass may have any constructor, so only its state is used.
         return (_blank, (type(self), self.args), self.__dict__)
 
 
@@ -48,10 +48,10 @@ def error_to_json(error: BaseException) -> dict[str, Any] | None:
 
 
 def error_from_json(data: Mapping[str, Any]) -> AnabranchError:
-    """Return the error that :func:`error_to_json` was given.
+    """Return the error from which :func:`error_to_json` made ``data``.
 
     Raises:
-        KeyError: if its type is not defined in ``anabranch.errors``.
+        KeyError: if the error's type is not defined in ``anabranch.errors``.
     """
     facts = dict(data)
     return _rebuilders[facts.pop("type")](**facts)

@@ -140,7 +140,7 @@ def _section(text: str) -> dict[str, Any]:
         return {}
     section = document.get("context_folding") if len(document) == 1 else None
     if "context_folding" not in document or not isinstance(section, dict | None):
-        raise ValueError("The settings need exactly one section, context_folding:.")
+        raise ValueError("The settings need one section, context_folding:, and no other key.")
     return cast("dict[str, Any]", section or {})
 
 

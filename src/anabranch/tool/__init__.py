@@ -1,6 +1,7 @@
 """Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
 
-Names without an entry in ``__all__`` serve the other rooms: the opening of a call, and checks of what is given.
+Names outside of ``__all__`` serve other packages: the opening of a call, the version of a tool's
+code, and checks of arguments.
 """
 
 from anabranch.tool._code_version import checked_version as checked_version

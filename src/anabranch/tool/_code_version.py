@@ -1,9 +1,9 @@
-"""The version of the code of some tools: what a call is begun under, and may have to wait for.
+"""The version of a tool's code. A stored call records it, and may wait for a process with that version.
 
-By default it is a digest of the source files in which the tools are defined, with their names and
-parameters: the same on every machine that has the same files. A tool whose source cannot be read
-counts by its name and its parameters. What those files import does not count; who wants that, or
-names of releases, gives versions of their own.
+By default, the version is a digest of the source files that define the tools, with the tools' names
+and parameters: it is the same on every machine with the same files. A tool without readable source
+counts by its name and its parameters. Imports of those files do not count; an author who wants
+that, or names of releases, sets versions explicitly.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 
 def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
-    """Return the version that was ``given``, else a digest of the code of ``tools``.
+    """Return the ``given`` version, or else a digest of the code of ``tools``.
 
     Raises:
-        ValueError: if the one given cannot be used.
+        ValueError: if the given version is invalid.
     """
     if given is not None:
         return checked_version(given)
@@ -35,10 +35,10 @@ def code_version(tools: Iterable[Tool[Any]], given: str | None = None) -> str:
 
 
 def checked_version(version: str) -> str:
-    """Return ``version``, if it can name a version of code.
+    """Return ``version``, if it is a valid version of code.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: if ``version`` is invalid.
     """
     if not _WELL_FORMED.fullmatch(version):
         raise ValueError(
@@ -49,13 +49,13 @@ def checked_version(version: str) -> str:
 
 
 def _sources(tool: Tool[Any]) -> Iterable[str]:
-    """Yield the text of each file that defines a part of ``tool``, as far as it can be read."""
+    """Yield the text of each readable file that defines a part of ``tool``."""
     kinds: tuple[type[Any], ...] = type(tool).__mro__
     modules = [each.__module__ for each in kinds]
     classes = kinds[: modules.index(Tool.__module__)]
     for defined in (inspect.unwrap(tool.returned_by), *classes):
         try:
-            lines, _ = inspect.findsource(defined)  # of the whole file
-        except (OSError, TypeError):  # made at a prompt, by exec(), or in another language
+            lines, _ = inspect.findsource(defined)  # the lines of the whole file
+        except (OSError, TypeError):  # defined at a prompt, by exec(), or in another language
             continue
         yield "".join(lines)

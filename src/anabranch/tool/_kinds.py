@@ -1,6 +1,6 @@
-"""Arguments of the wrong kind: refused at once, in one sentence that names what was given.
+"""Refuses arguments of the wrong kind, in one sentence that names the given value.
 
-For what a caller without a type checker mixes up.
+These checks help callers without a type checker.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SHOWN = (str, int, float, bool, list, tuple, set, dict, type(None))
 
 
 def wrong_kind(where: str, wanted: str, given: object) -> TypeError:
-    """Return the error of ``where``, which takes something else than it was ``given``."""
+    """Return the error of ``where``, which takes ``wanted`` and was ``given`` another kind of value."""
     return TypeError(f"{where} takes {wanted}; it was given {_in_words(given)}.")
 
 
 def has_methods(given: object, *names: str) -> bool:
-    """Whether ``given`` is an instance with these methods: enough to recognise a port's object."""
+    """Return whether ``given`` is an instance with these methods, which identify an object of a port."""
     return not isinstance(given, type) and all(
         callable(getattr(given, name, None)) for name in names
     )
@@ -35,21 +35,21 @@ def require_tool(where: str, given: object) -> None:
     """Check that ``given``, an argument of ``where``, is a tool.
 
     Raises:
-        TypeError: it is not.
+        TypeError: if ``given`` is not a tool.
     """
     if not isinstance(given, Tool):
         raise wrong_kind(where, f"a tool, {_A_TOOL}", given)
 
 
 def require_tools(where: str, given: Iterable[T], *others: type) -> tuple[T, ...]:
-    """Return what ``given``, an argument of ``where``, has: tools, or instances of ``others``.
+    """Return the items of ``given``, an argument of ``where``: tools, or instances of ``others``.
 
-    It may be something that can be read only once.
+    ``given`` may be an iterator, which is read once.
 
     Raises:
-        TypeError: it has something else, or is no list.
+        TypeError: if ``given`` is not a list, or an item is something else.
     """
-    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - of one without types
+    if isinstance(given, Tool) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
         raise wrong_kind(where, "a list of tools", given)
     tools = tuple(given)
     for each in tools:

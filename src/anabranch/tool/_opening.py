@@ -1,4 +1,4 @@
-"""The opening of a call, the same for every edge: from a tool, its arguments and a journal."""
+"""Opens a call, the same for every edge: from a tool, its arguments and a journal."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("anabranch")
 
 WARN_AT_ROUND = 8
-"""Known clients give up a call after its tenth round (Python, TypeScript, C#, Go)."""
+"""The round that logs a warning: known clients (Python, TypeScript, C#, Go) stop after ten rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What encloses every call of an edge: policy, time, identity, the calling conversation.
+    """The environment of every call at an edge: policy, time, identity, and the calling conversation.
 
-    ``version`` is that of the tools' code; it is empty where that does not matter.
+    ``version`` is the version of the tools' code; empty if it does not matter.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -44,19 +44,19 @@ class Runtime:
         checked_patience(self.patience)
 
     def is_other(self, version: str) -> bool:
-        """Whether ``version`` is known to be that of other code than this."""
+        """Return whether ``version`` is known to be another version of the code."""
         return bool(version and self.version) and version != self.version
 
 
 def new_journal(runtime: Runtime, call_id: str = "") -> Journal:
-    """Return the journal of a call that begins now, named ``call_id`` if that is given."""
-    # To the millisecond: the rest would travel in every state, and is of no use.
+    """Return the journal of a call that begins now, named ``call_id`` if given."""
+    # Rounded to milliseconds, since every state carries the number.
     started = round(runtime.clock.now(), 3)
     return Journal(call_id or runtime.ids.call_id(), started, secret=runtime.ids.secret())
 
 
 def patience_of(runtime: Runtime, tool: Tool[Any]) -> float | None:
-    """Return for how many seconds a round of ``tool`` goes on beside an ask, if that is said."""
+    """Return the seconds that a round of ``tool`` continues during an open ask, or ``None`` if unset."""
     return min(filter(None, (runtime.patience, tool.patience)), default=None)
 
 
@@ -73,8 +73,8 @@ def open_call(
 ) -> Call[T]:
     """Return the call of ``tool`` with ``arguments`` that its ``validate`` has returned.
 
-    What the tool requires is checked before its body starts; the error is then the call's.
-    ``make`` builds it: ``Call``, maybe with options of its own.
+    The tool's requirements are checked before its body starts; a failure is the call's error.
+    ``make`` builds the call: ``Call``, or a partial with options.
     """
 
     async def body(branch: Branch) -> T:
@@ -106,9 +106,9 @@ def open_call(
 
 
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
-    """Warn, once per call, that it is near the number of rounds that clients allow.
+    """Warn, once per call, that the call approaches the number of rounds that clients allow.
 
-    Returns whether it has warned.
+    Returns whether the function has warned.
     """
     near = journal.rounds == WARN_AT_ROUND
     if near:

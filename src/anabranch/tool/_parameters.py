@@ -1,8 +1,8 @@
-"""The parameters of a tool: read from its function, described as JSON Schema, validated.
+"""The parameters of a tool: read from its function, described as JSON Schema, and used to validate.
 
-Every edge reads arguments here. What does not fit as it is may fit as what it plainly means: a list or an
-object written as JSON in a text, and a null where a parameter has a default and no null. Arguments that a
-tool does not have are ignored, because hosts add some of their own, unless its author forbids them.
+Every edge reads arguments here. Arguments that do not fit are read again for their plain meaning: a
+list or an object written as JSON in a text, or a null for a parameter that has a default and takes
+no null. Unknown arguments are ignored, because hosts add some, unless the author forbids them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Parameters:
     Args:
         tool_name: used in error messages.
         function: the function that has the parameters.
-        skip: parameters of the function that the library passes, not the caller.
+        skip: parameters of the function that the library passes, and the caller does not.
         extra: whether arguments without a parameter are ignored or forbidden.
 
     Attributes:
@@ -44,7 +44,7 @@ class Parameters:
 
     Raises:
         TypeError: if a parameter cannot be given by name, or not as JSON.
-        ValueError: if ``extra`` is neither.
+        ValueError: if ``extra`` is neither ``"ignore"`` nor ``"forbid"``.
     """
 
     def __init__(
@@ -78,10 +78,11 @@ class Parameters:
 
     @EXIT_AS_ERROR
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the body takes them, with defaults.
+        """Return the arguments in the types of the body, with defaults.
 
         Raises:
-            InvalidArgumentsError: it names every field that is wrong, missing or forbidden.
+            InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
+                such field.
         """
         wrong = {name: number_problem(value) for name, value in arguments.items()}
         if problems := {name: problem for name, problem in wrong.items() if problem}:
@@ -100,11 +101,11 @@ class Parameters:
         }
 
     def _read(self, given: dict[str, Any]) -> BaseModel:
-        """Return the arguments as they are, or else as what they plainly mean.
+        """Return the arguments as given, or else in their plain meaning.
 
         Raises:
-            ValidationError: if neither fits; of the first reading where a null was left out in
-                vain.
+            ValidationError: if neither reading fits; the first reading's error if leaving out a
+                null did not help.
         """
         try:
             return self._validated(given)
@@ -140,7 +141,7 @@ class Parameters:
 
 
 def _field_name(parameter: str) -> str:
-    """Return the name of the model's field: another one where pydantic uses the name itself."""
+    """Return the name of the model's field, changed if pydantic uses the name itself."""
     taken = hasattr(BaseModel, parameter) or parameter.startswith(("_", "model_"))
     return f"parameter_{parameter}" if taken else parameter
 

@@ -1,7 +1,7 @@
 """Tools: the class ``Tool``, the decorator ``@tool``, and ``HandoffTool``.
 
-A tool is a name, a description, parameters, declared questions, limits and a body. It does not run
-by itself: ``run_tool`` and the servers of ``anabranch.mcp`` open a call and run the body in it.
+A tool is a name, a description, parameters, declared questions, limits and a body. ``run_tool`` and
+the servers of ``anabranch.mcp`` open a call and run the body in it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotations:
-    """What a tool does to the world, as a hint for clients; ``None`` says nothing.
+    """The effects of a tool on its environment, as a hint for clients; ``None`` means unknown.
 
     Attributes:
-        read_only: it changes nothing.
-        destructive: what it changes may be lost, and is not only added to.
-        idempotent: calling it again with the same arguments changes nothing more.
-        open_world: it deals with others than a closed set of things, the web for instance.
+        read_only: the tool changes nothing.
+        destructive: the tool may destroy data, and does not only add to it.
+        idempotent: a second call with the same arguments has no further effect.
+        open_world: the tool interacts with an open set of things, for example the web.
     """
 
     read_only: bool | None = None
@@ -43,20 +43,20 @@ class ToolAnnotations:
 
 
 class Tool(ABC, Generic[T]):
-    """A tool that can ask the model and the person while it runs.
+    """A tool that can ask the model and the user while it runs.
 
     Attributes:
-        name: the name by which it is called.
-        description: the description that a model is given.
-        parameters: the parameters that a caller gives; the context is not among them.
+        name: the name for calls.
+        description: the description for a model.
+        parameters: the parameters that a caller gives, without the context.
         input_schema: the JSON Schema of the arguments.
         elicits: the declared questions.
-        requires: the capabilities without which the body is not started.
-        limits: the limits of every call.
-        patience: seconds that work outside of steps may hold back an open question in a round,
-            ``None`` for the server's.
-        title: the name that people read.
-        annotations: what it does to the world.
+        requires: the capabilities that the body needs to start.
+        limits: the limits on every call.
+        patience: seconds that work outside of steps may hold back an open question in a round;
+            ``None`` for the server's value.
+        title: the name for users.
+        annotations: hints about the tool's effects.
         extra: whether arguments without a parameter are ignored or forbidden.
         returns: the annotation of the value, ``inspect.Signature.empty`` without one.
         returned_by: the function that has this annotation.
@@ -85,7 +85,7 @@ class Tool(ABC, Generic[T]):
         skip: Iterable[str],
         returned_by: Callable[..., Any],
     ) -> None:
-        """Set the attributes; ``function`` has the parameters, of which ``skip`` are not given."""
+        """Set the attributes; ``function`` has the parameters, and the caller does not give ``skip``."""
         self.name = name
         self.description = description
         self.returned_by = returned_by
@@ -95,10 +95,11 @@ class Tool(ABC, Generic[T]):
         self.input_schema = self._parameters.schema
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the body takes them, with defaults.
+        """Return the arguments in the types of the body, with defaults.
 
         Raises:
-            InvalidArgumentsError: it names every field that is wrong, missing or forbidden.
+            InvalidArgumentsError: if a field is wrong, missing or forbidden; the error names every
+                such field.
         """
         return self._parameters.validate(arguments)
 
@@ -182,7 +183,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         self.__wrapped__ = fn
 
     def __call__(self, ctx: BranchContext, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Call the function, for instance in another tool's body, without a branch of its own."""
+        """Call the function, for example in another tool's body, without a separate branch."""
         return self.fn(ctx, *args, **kwargs)
 
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
@@ -211,19 +212,19 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
 
     Args:
         fn: the function.
-        **options: ``name`` (default: that of the function); ``description`` for the model
-            (default: the docstring); ``elicits``, the questions that can be asked by key;
-            ``requires``, the capabilities that the client must have (``sampling``,
-            ``elicitation``, …); ``limits`` of every call; ``patience``, the seconds that work
-            outside of steps may hold back an open question in a round; ``title`` and
-            ``annotations``, which clients show to people; ``extra``: arguments without a
-            parameter are ignored, since hosts add some, or with ``"forbid"`` refused.
+        **options: ``name`` (default: the function's name); ``description`` for the model (default:
+            the docstring); ``elicits``, the questions that can be asked by key; ``requires``, the
+            capabilities that the client must have (``sampling``, ``elicitation``, …); ``limits`` of
+            every call; ``patience``, the seconds that work outside of steps may hold back an open
+            question in a round; ``title`` and ``annotations``, which clients show to users;
+            ``extra``: unknown arguments are ignored, since hosts add some, or refused with
+            ``"forbid"``.
 
     Raises:
         TypeError: if ``fn`` is not such a function, or has a parameter that cannot be given by
             name.
-        ValueError: if an unknown capability, an elicitation declared twice, or a ``patience`` that
-            is not positive and finite.
+        ValueError: if a capability is unknown, an elicitation is declared twice, or ``patience`` is
+            not positive and finite.
     """
     if fn is not None:
         return FunctionTool(fn)
@@ -235,15 +236,16 @@ class HandoffTool(Tool[Any]):
 
     ``before(**parameters)`` and ``after(handoff, picked)`` are steps: they run once per call and
     may use the resources on ``self``, such as a database. ``client(handoff, ctx)`` asks: it
-    receives what ``before`` returned, after the round trip through JSON. Either of the two steps
-    may take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
+    receives the value of ``before``, after the round trip through JSON. Each of the two steps may
+    take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
-    Subclasses define the three methods and may set ``name`` (default: the class name in
+    Subclasses define the three methods. They may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
-    ``requires``, ``limits``, ``patience`` and ``extra``. Elicitations in the class body are declared.
+    ``requires``, ``limits``, ``patience`` and ``extra``. Elicitations in the class body are
+    declared.
 
     Raises:
-        TypeError: when the class is defined, if a phase is missing.
+        TypeError: if a phase is missing; raised by the definition of the class.
     """
 
     requires: frozenset[str] = frozenset()
@@ -256,7 +258,7 @@ class HandoffTool(Tool[Any]):
             raise TypeError(f"HandoffTool {cls.__name__} lacks {', '.join(missing)}")
 
     def __new__(cls, *_args: Any, **_options: Any) -> Self:  # noqa: ANN401 - the subclass has its own
-        """Read the phases; not in ``__init__``, which subclasses define without calling ours."""
+        """Read the phases; not in ``__init__``, since subclasses define that without calling ours."""
         made = super().__new__(cls)
         before: Any = made._phase("before")
         after: Any = made._phase("after")
@@ -303,7 +305,7 @@ def _declared(cls: type) -> list[Elicitation[Any]]:
     for attribute in dir(cls):
         value = inspect.getattr_static(cls, attribute, None)
         if isinstance(value, Elicitation) and value not in found:
-            found.append(value)  # pyright: ignore[reportUnknownArgumentType] - of whatever model
+            found.append(value)  # pyright: ignore[reportUnknownArgumentType] - of any model
     return found
 
 

@@ -15,7 +15,7 @@ from anabranch.tool import Tool
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, connected, text_of
 from tests.sagas.harness import raw
 
-FULL = "This server runs 1 calls already"
+FULL = "This server already runs 1 calls"
 META = "anabranch/idempotency-key"
 
 

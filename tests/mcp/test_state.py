@@ -279,7 +279,7 @@ async def test_what_a_state_may_hold_is_bounded(store: str | None) -> None:
         reply = await call_once(client, "talk", **words(reply, 60_000))
         refused = await call_once(client, "talk", **words(reply, 60_000))
         assert refused["isError"]
-        assert "longer than 100000 bytes together" in refused["content"][0]["text"]
+        assert "limit of 100000 bytes" in refused["content"][0]["text"]
         reply = await call_once(client, "talk", **words(reply, 20_000))
         reply = await call_once(client, "talk", **words(reply, 10))
     assert reply["structuredContent"] == {"result": 80_010}

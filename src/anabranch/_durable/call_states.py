@@ -1,19 +1,20 @@
 """The states of a call, and the table of the events between them.
 
-Every rule about states is in this module: stores make their statements from the table, and the model
-that real stores are compared with reads it as well. A call has a lease while it is ``running``, and
-while a worker runs its compensations; in every other state it has none. No other worker moves a call
-whose lease has not run out. Answers move none: they are in its inbox until its next round takes them.
+This module has every rule about states: stores make their statements from the table, and the model
+that tests compare with real stores reads it. A call has a lease while it is ``running``, and while
+a worker runs its compensations; in every other state it has none. No other worker moves a call
+before its lease has run out. Answers move no call: they stay in its inbox until its next round
+takes them.
 
     state      on                                                   to
     ready      a worker opens the next round                        running
     running    the round ends with open questions, or a sleep       waiting
-    running    the tool returns; it raises, and nothing is to undo  done; failed
+    running    the tool returns; it raises with nothing to undo     done; failed
     running    the tool raises, and compensations are left          undoing
     running    its worker leaves, or its lease has run out          ready
     waiting    its client repeats the request, with answers         running
     any open   its time is over; it is stopped                      undoing
-    undoing    all is undone; some of it could not be, yet          failed, expired, stopped; undoing
+    undoing    all is undone; some compensation has failed          failed, expired, stopped; undoing
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from enum import StrEnum
 
 
 class CallState(StrEnum):
-    """What a call is doing.
+    """The state of a call.
 
-    ``ready``: a worker may go on with it. ``waiting``: for answers, or for a time. ``undoing``: it has
-    failed, expired or been stopped, and compensations are left. The last four are ends.
+    ``ready``: a worker may continue it. ``waiting``: for answers, or for a time. ``undoing``: it
+    has failed, expired or been stopped, and compensations are left. The last four states are ends.
     """
 
     READY = "ready"
@@ -45,22 +46,22 @@ class CallState(StrEnum):
 
 
 class CallEvent(StrEnum):
-    """What moves a call; the names are those of the table."""
+    """The events that move a call, named as in the table."""
 
     OPEN = "open"
-    """A worker takes the lease, and opens a round; or goes on with compensations, if they are left."""
+    """A worker takes the lease, and opens a round or continues with the remaining compensations."""
     ASK = "ask"
     RETURN = "return"
     RAISE = "raise"
-    """The call has failed, and there is nothing (more) to undo."""
+    """The call has failed, and no compensation is left."""
     FAIL = "fail"
     """The call has failed, and its compensations are run next, under the same lease."""
     RETRY = "retry"
-    """Compensations were tried in vain; they are tried again when the deadline has passed."""
+    """Compensations have failed; a worker tries them again after the deadline."""
     LEAVE = "leave"
-    """Its worker leaves before the round has ended, or is dead."""
+    """The worker leaves before the end of the round, or is dead."""
     UNDO = "undo"
-    """A worker takes the lease to undo what the call has done: its time is over, or it is stopped."""
+    """A worker takes the lease to undo the call's effects: its time is over, or it is stopped."""
     EXPIRE = "expire"
     STOP = "stop"
 
@@ -74,24 +75,24 @@ _READY, _RUNNING, _WAITING, _UNDOING = (
 
 OPEN: frozenset[CallState] = frozenset({_READY, _RUNNING, _WAITING, _UNDOING})
 UNDONE: frozenset[CallState] = frozenset({CallState.EXPIRED, CallState.STOPPED})
-"""In which all that the call had done is undone, since no one wanted it to go on."""
+"""The end states in which all effects of the call are undone, although it has not failed."""
 TAKES_ANSWERS: frozenset[CallState] = frozenset({_READY, _RUNNING, _WAITING})
-"""In which an answer is put into the inbox: a round may still take it."""
+"""The states in which the inbox accepts an answer, since a round may still take it."""
 
 ENDS_ROUND: frozenset[CallEvent] = frozenset(
     {CallEvent.ASK, CallEvent.RETURN, CallEvent.RAISE, CallEvent.RETRY}
 )
-"""With which a round ends, and the lease with it."""
+"""The events that end a round, and its lease."""
 ENDS_LEASE: frozenset[CallEvent] = frozenset(
     {CallEvent.RAISE, CallEvent.RETRY, CallEvent.LEAVE, CallEvent.EXPIRE, CallEvent.STOP}
 )
-"""By which the owner of a lease moves the call and releases it, without the end of a round."""
+"""The events with which a lease's owner moves the call and releases the lease, without ending a round."""
 
 NAMED: Mapping[str, frozenset[CallState]] = {
     "open": OPEN,
     **{str(state): frozenset({state}) for state in CallState},
 }
-"""What a person calls states: each by its name, and all that are no end together."""
+"""The names of states for users: each state's name, and ``open`` for all but the ends."""
 
 TRANSITIONS: Mapping[CallEvent, Mapping[CallState, CallState]] = {
     CallEvent.OPEN: {
@@ -115,4 +116,4 @@ TRANSITIONS: Mapping[CallEvent, Mapping[CallState, CallState]] = {
     CallEvent.EXPIRE: {_UNDOING: CallState.EXPIRED},
     CallEvent.STOP: {_UNDOING: CallState.STOPPED},
 }
-"""Where each event takes a call, by its state; an event does nothing in a state that is not named."""
+"""The next state for each event and state; an event does nothing in any other state."""

@@ -1,4 +1,4 @@
-"""The ports of engines, which wake what waits, and of processes: which of those that share a store live."""
+"""The ports of engines, which wake waiting calls, and of processes, which show who is alive."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Processes(Protocol):
 
     @property
     def name(self) -> str:
-        """This process, as the others know it: hexadecimal digits, and no other process has them."""
+        """The name of this process for the others: hexadecimal digits, unique among the processes."""
         ...
 
     async def enter(self) -> None:
-        """Be seen to live from now on, and until the store is closed; entering again does nothing.
+        """Appear alive from now on, until the store is closed; a second call does nothing.
 
         Raises:
             StoreError: if the store failed, and this process would be taken for dead.
@@ -30,8 +30,8 @@ class Processes(Protocol):
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """Return those of ``names`` that have entered and are dead.
 
-        One that lives may be taken for dead if it has lost its connection for a second or more: what
-        it writes then under its leases must not count, as :class:`CallStore` says.
+        A living process may be taken for dead if it has lost its connection for a second or more.
+        Its later writes under its leases must then not count, as :class:`CallStore` says.
 
         Raises:
             StoreError: if the store failed.
@@ -40,48 +40,48 @@ class Processes(Protocol):
 
 
 class UnknownProcesses:
-    """The processes of a store that cannot tell which of them live."""
+    """The processes of a store that cannot tell which of them are alive."""
 
     def __init__(self) -> None:
         self.name: str = secrets.token_hex(6)
 
     async def enter(self) -> None:
-        """Do nothing: who looks has no way to see it."""
+        """Do nothing: no other process could see it."""
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
-        """Return nothing."""
+        """Return no name."""
         del names
         return ()
 
 
 def new_owner(what: str, processes: Processes) -> str:
-    """Return the name of a new owner of leases, in this process; ``what`` begins it.
+    """Return the name of a new owner of leases in this process; the name begins with ``what``.
 
-    Two leases of one process exclude each other, so each has an owner of its own. A process that is
-    forked has its parent's name, and the random part is its own.
+    Two leases of one process exclude each other, so each has a separate owner. A forked process has
+    its parent's name, but draws a different random part.
     """
     return f"{what}.{processes.name}-{secrets.token_hex(4)}"
 
 
 def process_of(owner: str) -> str:
-    """Return the process of an owner that :func:`new_owner` has named; empty for any other."""
+    """Return the process of an owner that :func:`new_owner` has named, or "" for any other owner."""
     found = _OF_PROCESS.search(owner)
     return "" if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A call that is to be taken one round further.
+    """A request to continue a call for one round.
 
     Attributes:
-        call: its name in the store.
-        turn: names this wake among those of its call: the same one again is the same wake, which
-            may be done already. To wake a call again, give it another turn, or another time.
-        tool: what it runs; only workers that have it take the wake.
-        version: only workers that have this version of the tool take it; empty for any version.
-        share: whose fair share of the workers it uses, such as a tenant or a person.
-        not_before: the time from which it may be taken, in seconds since the epoch.
-        trace: the span in which it was woken, as a ``traceparent``, if there was one.
+        call: the name of the call in the store.
+        turn: the name of this wake among those of its call. The same name means the same wake,
+            which may be done already. To wake a call again, choose another turn, or another time.
+        tool: the tool of the call; only workers that have it take the wake.
+        version: the required version of the tool; empty for any version.
+        share: the user or tenant whose fair share of the workers the wake uses.
+        not_before: the time from which a worker may take the wake, in seconds since the epoch.
+        trace: the span in which the call was woken, as a ``traceparent``; empty without one.
     """
 
     call: str
@@ -94,7 +94,7 @@ class Wake:
 
 
 Advance: TypeAlias = Callable[[Wake], Awaitable[None]]
-"""Takes a call one round further from the store, under its lease.
+"""Continues a call from the store for one round, under its lease.
 
 It may be cancelled, and may raise: then the same wake comes again, later.
 """
@@ -102,13 +102,13 @@ It may be cancelled, and may raise: then the same wake comes again, later.
 
 @dataclass(frozen=True, slots=True)
 class WorkLimits:
-    """How much is done at the same time.
+    """The maximum work at the same time.
 
     Attributes:
         concurrency: calls that one worker advances.
         per_share: calls of one share that all workers advance together, for all versions of a tool;
-            ``None`` for no limit. Then one share may hold up the others: an engine need not take
-            from all in turn.
+            ``None`` for no limit. Without a limit, one share may delay the others: an engine need
+            not take turns.
 
     Raises:
         ValueError: if a number is not positive.
@@ -121,15 +121,15 @@ class WorkLimits:
         given = {"concurrency": self.concurrency, "per_share": self.per_share}
         for name, number in given.items():
             if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, not {number}.")
+                raise ValueError(f"{name} must be at least 1, got {number}.")
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What an engine has to do.
+    """The open work of an engine.
 
     Attributes:
-        waiting: wakes that no worker has taken, those before their time included.
+        waiting: wakes that no worker has taken, including those before their time.
         running: wakes that a worker has taken.
     """
 
@@ -141,39 +141,39 @@ class Engine(Protocol):
     """Wakes calls. Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached."""
 
     async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        """Have some worker advance the call, at least once, after this returns.
+        """Let some worker advance the call, at least once, after this returns.
 
         A call that is being advanced is advanced again afterwards, unless that advance began for
         this same wake. ``within`` is an open transaction of the store, for an engine in the same
-        database: the wake then counts if the transaction does. Other engines ignore it.
+        database: the wake then counts only if the transaction commits. Other engines ignore it.
         """
         ...
 
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits
     ) -> NoReturn:
-        """Advance calls until cancelled; then those in progress are cancelled, and come again.
+        """Advance calls until cancelled; then running advances are cancelled, and their wakes come again.
 
         Args:
             tools: the tools that this worker has, by name, each with its version.
-            advance: what is done with each wake.
-            limits: how much at the same time; all workers should agree on it.
+            advance: advances the call of a wake.
+            limits: the maximum work at the same time; all workers should have the same limits.
         """
         ...
 
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
     ) -> NoReturn:
-        """Run ``job`` every so many seconds on one of the workers that ask for it, until cancelled.
+        """Run ``job`` every ``seconds`` on one of the workers that ask for it, until cancelled.
 
-        A job that fails is logged, and runs again at its next time.
+        The failure of a job is logged, and the job runs again at its next time.
         """
         ...
 
     async def backlog(self) -> Backlog:
-        """Return what there is to do."""
+        """Return the open work of the engine."""
         ...
 
     async def close(self) -> None:
-        """Close connections; closing again does nothing. Other methods then raise."""
+        """Close connections; a second call does nothing. Afterwards, other methods raise."""
         ...

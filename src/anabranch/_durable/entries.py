@@ -1,6 +1,7 @@
-"""Entries and answers of a round as they are stored: their text forms, and how entries are merged into a journal.
+"""The stored forms of a round: its entries, answers and notes as text, and the answers from pages.
 
-A journal that travels between rounds has a text form of its own (``Journal.dumps``).
+``merge`` adds stored entries to a journal again. A journal that travels between rounds has a
+different text form (``Journal.dumps``).
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from anabranch._engine import Answer, Ask, Compensation, Entry, Journal, canonic
 from anabranch.messages import SampleRequest, text_of
 
 Deadlines = Mapping[str, float | None]
-"""Until when branches may run, by path; ``None`` for one that was done in time."""
+"""The deadlines of branches, by path; ``None`` for a branch that ended in time."""
 
 
 class StoredEntry(NamedTuple):
-    """What one text of a store stands for.
+    """The content of one stored entry.
 
     Attributes:
-        entry: what has happened at a step.
-        compensation: what its step has registered, without the step's id.
-        deadlines: of the branches that were begun, or done, since the entry before.
+        entry: the entry of a step.
+        compensation: the compensation that the step has registered, without the step's id.
+        deadlines: the deadlines of the branches that began or ended since the entry before.
     """
 
     entry: Entry
@@ -35,12 +36,12 @@ class StoredEntry(NamedTuple):
 
 
 def dump_answer(answer: Answer) -> str:
-    """Return an answer as text, the same for equal ones."""
+    """Return an answer as text; equal answers have equal texts."""
     return canonical([answer.value, answer.error])
 
 
 def load_answer(text: str) -> Answer:
-    """Return what :func:`dump_answer` was given."""
+    """Return the answer that :func:`dump_answer` has written."""
     return Answer(*json.loads(text))
 
 
@@ -50,39 +51,39 @@ def dump_answers(answers: Mapping[str, Answer]) -> dict[str, str]:
 
 
 def load_answers(texts: Mapping[str, str]) -> dict[str, Answer]:
-    """Return what :func:`dump_answers` was given."""
+    """Return the answers that :func:`dump_answers` has written."""
     return {step_id: load_answer(text) for step_id, text in texts.items()}
 
 
 def dump_entry(
     entry: Entry, compensation: Compensation | None = None, deadlines: Deadlines | None = None
 ) -> str:
-    """Return as text what :class:`StoredEntry` has."""
+    """Return the fields of a :class:`StoredEntry` as text."""
     undo = None if compensation is None else [compensation.undo, compensation.step]
     said = [entry.kind, entry.fingerprint, entry.value, entry.error, entry.tokens, undo]
     return canonical([*said, deadlines or {}])
 
 
 def load_entry(text: str) -> StoredEntry:
-    """Return what :func:`dump_entry` was given."""
+    """Return the entry that :func:`dump_entry` has written."""
     kind, asked, value, error, tokens, undo, deadlines = json.loads(text)
     compensation = None if undo is None else Compensation("", *undo)
     return StoredEntry(Entry(kind, asked, value, error, tokens), compensation, deadlines)
 
 
 def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = ()) -> None:
-    """Add to ``journal`` what its round had recorded when it was interrupted.
+    """Add the entries that an interrupted round has stored to ``journal``.
 
-    It may have a part of that already, if it was stored elsewhere in the middle of the round. The
-    compensations of steps that are ``undone`` are not due any more, and a branch has the time that it
-    was given when it began.
+    The journal may have a part of them already, if it was stored elsewhere in the middle of the
+    round. The compensations of ``undone`` steps are no longer due. A branch keeps the deadline from
+    its beginning.
     """
     for step_id, text in stored.items():
         if _is_known(journal, step_id):
             continue
         entry, compensation, deadlines = load_entry(text)
         journal.deadlines.update(deadlines)
-        if entry.kind == "branch":  # it stands for all that was recorded inside
+        if entry.kind == "branch":  # it replaces all entries inside the branch
             _fold(journal, step_id)
         journal.entries[step_id] = entry
         journal.pending.pop(step_id, None)
@@ -92,7 +93,7 @@ def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = 
 
 
 def _is_known(journal: Journal, step_id: str) -> bool:
-    """Return whether the journal has the step, or a branch that was folded around it."""
+    """Return whether the journal has the step, or a folded branch around it."""
     if step_id in journal.entries:
         return True
     path = step_id.rpartition("/")[0]
@@ -113,18 +114,18 @@ def _fold(journal: Journal, path: str) -> None:
 
 
 MAX_PROMPT = 2_000
-"""Characters of a prompt that are noted: each sample of a call repeats the conversation before it."""
+"""Maximum characters of a prompt in the notes, since each sample repeats the conversation before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is noted of one round.
+    """The notes on one round.
 
     Attributes:
-        at: when it ended, if that was noted.
-        worker: in which process; empty if that was not noted.
-        asked: what each open question asks: the request, of a sample the end of its prompt.
-        entries: what was recorded after its last effect, as ``dump_entry`` writes it.
+        at: the end of the round, if known.
+        worker: the process of the round; empty if unknown.
+        asked: the request of each open question; of a sample, the end of its prompt.
+        entries: the entries after the last effect, as ``dump_entry`` writes them.
     """
 
     at: float | None = None
@@ -153,7 +154,7 @@ def notes_text(
 
 
 def load_notes(text: str) -> Notes:
-    """Return the notes again; none for a round with which a line of a call begins."""
+    """Return the notes in a text; empty for the round with which a line of a call begins."""
     if not text:
         return Notes()
     noted: dict[str, Any] = json.loads(text)
@@ -170,11 +171,11 @@ def _request(ask: Ask) -> JsonValue:
 
 
 PAGE = "page"
-"""By whom an answer was given that was entered on a page of the server."""
+"""The author (``by``) of an answer that was entered on a page of the server."""
 
 
 async def waiting_round(store: CallStore, journal: Journal, now: float) -> RoundRecord | None:
-    """Return the round with whose questions the call of ``journal`` waits, if it does.
+    """Return the round with whose questions the call of ``journal`` waits, or ``None``.
 
     Raises:
         StoreError: if the store failed.
@@ -188,12 +189,12 @@ async def waiting_round(store: CallStore, journal: Journal, now: float) -> Round
 async def enter(
     store: CallStore, journal: Journal, step_id: str, answer: Answer, deadline: float
 ) -> bool:
-    """Store the answer to an open question, and until when its client may come for it.
+    """Store the answer to an open question, and the deadline of the client's next request.
 
-    False if another answer is stored already, or the call takes none any more.
+    Returns false if another answer is stored already, or the call takes no answers any more.
 
     Raises:
-        StoreError: if the store failed, or the call is not there any more.
+        StoreError: if the store failed, or no longer has the call.
     """
     text = dump_answer(Answer(answer.value))
     stored = await store.answer(journal.line, {step_id: text}, by=PAGE, deadline=deadline)
@@ -201,7 +202,7 @@ async def enter(
 
 
 async def entered(store: CallStore, journal: Journal) -> dict[str, Answer]:
-    """Return what was entered for the open questions, by step.
+    """Return the answers to open questions that were entered on pages, by step.
 
     Raises:
         StoreError: if the store failed.

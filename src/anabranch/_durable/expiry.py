@@ -1,8 +1,8 @@
-"""The reaper: it ends calls that were not continued before their deadline, and deletes old ones.
+"""The reaper: it ends calls that were not continued before their deadline, and deletes old calls.
 
-An expired call is compensated: its undos are run, in reverse order, and it cannot be continued. The
-call knows what it has to undo, and how; this module only decides when. Any number of processes may
-run a reaper over one store; an engine has one of them do so (:meth:`Engine.every`).
+An expired call is compensated: its undos run in reverse order, and it cannot be continued. The call
+knows its undos; this module only decides when they run. Any number of processes may run a reaper
+over one store; an engine lets one of them do so (:meth:`Engine.every`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from anabranch.tool import Runtime, Tool, open_call
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 INTERVAL = 30.0
-"""Seconds from one pass to the next."""
+"""Seconds between two passes."""
 
 BATCH = 100
-"""Calls that are read, or ended, at the same time."""
+"""Maximum calls that are read, or ended, at the same time."""
 
 PATIENCE = 60.0
-"""Seconds that a pass waits for compensations. One that takes longer continues in the background."""
+"""Seconds that a pass waits for compensations; a slower compensation continues in the background."""
 
 
 class Reaper:
@@ -47,11 +47,11 @@ class Reaper:
 
     Args:
         calls: has the store, and the clock.
-        tools: by name; calls of other tools are left to the servers that have them.
+        tools: the tools by name; calls of other tools are left to servers that have these.
         patience: seconds that a pass waits for compensations.
-        runtime_of: returns what encloses a call; by default, what encloses all of ``calls``.
-        not_before: returns the time before which a call does not expire, even after its deadline: then
-            it waits for no one who could be late. By default, its deadline alone counts.
+        runtime_of: returns the environment of a call; by default, that of ``calls``.
+        not_before: returns the time before which a call does not expire, even after its deadline,
+            because it waits for nobody who could be late. By default, only the deadline counts.
 
     Raises:
         ValueError: if ``calls`` has no store.
@@ -67,7 +67,7 @@ class Reaper:
         not_before: Callable[[CallRecord], Awaitable[float]] | None = None,
     ) -> None:
         if calls.durability is None:
-            raise ValueError("Without a store no call expires.")
+            raise ValueError("A Reaper needs calls with a store.")
         self._calls = calls
         self._policy: Durability = calls.durability
         self._tools = tools
@@ -79,17 +79,18 @@ class Reaper:
     async def run(self, engine: Engine) -> NoReturn:
         """Make a pass every :data:`INTERVAL` seconds, until cancelled.
 
-        Of all processes with these same tools, in this same version, and this ``engine``, one does.
+        With an ``engine``, one of all processes with these tools, in this version, makes the
+        passes.
         """
         name = f"expired calls of {', '.join(sorted(self._tools))}"
-        if version := self._calls.runtime.version:  # others cannot undo all that this can
+        if version := self._calls.runtime.version:  # another version may lack some undos
             name = f"{name}, version {version}"
         await engine.every(name, INTERVAL, self.expire)
 
     async def expire(self) -> int:
-        """Make one pass; return how many calls were ended in it.
+        """Make one pass; return the number of calls that it has ended.
 
-        What fails for one call is logged; the others are ended all the same.
+        A failure with one call is logged, and the other calls are ended.
 
         Raises:
             StoreError: if the store does not answer.
@@ -105,7 +106,7 @@ class Reaper:
                 ended += await self._end_all(ours[start : start + BATCH])
             if len(overdue) < limit:
                 break
-            # Calls that others run, or of tools that others have, come first again: read past them.
+            # Calls of other workers or other tools stay at the front: read past them.
             limit *= 2
         number, *times = await store.open_calls()
         report_open_calls(number, *(0.0 if each is None else now - each for each in times))
@@ -114,9 +115,9 @@ class Reaper:
         return ended
 
     async def end(self, line: str) -> bool:
-        """End a call now, whatever its deadline. If that fails, the next pass tries it again.
+        """End a call now, whatever its deadline; after a failure, the next pass tries again.
 
-        False if another worker runs it; then nothing is changed.
+        Returns false, without any change, if another worker runs the call.
 
         Raises:
             StoreError: if the store does not answer.
@@ -131,7 +132,7 @@ class Reaper:
         return left is None or not left.state.is_open
 
     async def _end_all(self, records: Sequence[CallRecord]) -> int:
-        """End calls at the same time; return how many were ended within ``patience``."""
+        """End calls concurrently; return the number that ended within ``patience``."""
         running = [asyncio.ensure_future(self._try_to_end(record)) for record in records]
         for record, task in zip(records, running, strict=True):
             self._ending[record.call_id] = task
@@ -163,7 +164,7 @@ class Reaper:
         return Lease(store, line, clock, worker=self._calls.worker, seconds=seconds)
 
     async def _try_to_end(self, record: CallRecord, lease: Lease | None = None) -> bool:
-        """End a call that is stopped, under a lease that is held; or else one that is due, if no one runs it."""
+        """End a stopped call under a lease that is held, or else a due call that no worker runs."""
         try:
             with call_in_logs(record.call_id):
                 if lease is not None:
@@ -176,12 +177,12 @@ class Reaper:
         except StoreError as error:
             logger.warning("call %r was not ended this time: %s", record.call_id, error)
         except Exception:
-            # A tool's validation is its author's code: it must not stop the others.
+            # A tool's validation is author code: its failure must not stop the other calls.
             logger.exception("call %r was not ended this time", record.call_id)
         return False
 
     async def _end(self, record: CallRecord, lease: Lease) -> bool:
-        """Undo what a call has done, under ``lease``; return whether it is ended."""
+        """Undo the effects of a call, under ``lease``; return whether it has ended."""
         clock, policy = self._calls.runtime.clock, self._policy
         if await self._compensate(record, self._tools[record.tool], lease):
             return await lease.move(_end_of(record), deadline=clock.now() + policy.retain)
@@ -189,7 +190,7 @@ class Reaper:
         return False
 
     async def _has_time(self, record: CallRecord) -> bool:
-        """Return whether an overdue call must not expire yet; then its deadline moves on."""
+        """Return whether an overdue call must not expire yet; if so, move its deadline."""
         now = self._calls.runtime.clock.now()
         until = 0.0 if self._not_before is None else await self._not_before(record)
         if until <= now:
@@ -198,7 +199,7 @@ class Reaper:
         return True
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
-        """Run the compensations of a call; return whether none is left."""
+        """Run the compensations of a call; return whether all have succeeded."""
         store, line = self._policy.store, record.call_id
         try:
             journal = await latest_journal(store, record)
@@ -235,7 +236,7 @@ class Reaper:
 
 
 def _end_of(record: CallRecord) -> CallEvent:
-    """Return by what a call ends, all of which is undone, whichever worker has undone it."""
+    """Return the event that ends a compensated call, whichever worker has compensated it."""
     if record.failure is not None:
         return CallEvent.RAISE
     return CallEvent.STOP if record.is_stopped else CallEvent.EXPIRE

@@ -1,4 +1,8 @@
-"""One request to run a call: a tool, its arguments, and who is on the other side."""
+"""One request to run a call, the policy of its store, and the calls that run in this process.
+
+``Job`` is the request: a tool, its arguments, and the other side. ``Durability`` is the policy.
+``RunningCalls`` tracks the tasks that a stopping server must end.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,21 @@ RETAIN = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """How a store is used.
+    """The policy of a server's store.
 
     Attributes:
-        store: where calls are stored.
-        forks: what happens when a round is answered again, differently: the answer is refused
-            (``reject``), or a line of its own begins there (``fork``).
-        spill: a state of more bytes, uncompressed, stays in the store, and the client gets a reference to it.
-        lease: seconds until the call of a worker that has died can be run by another.
+        store: stores the calls.
+        forks: the reaction to a different answer for an answered round: refuse it (``reject``), or
+            begin a new line of the call there (``fork``).
+        spill: maximum bytes, uncompressed, of a state that travels; a larger state stays in the
+            store, and the client gets a reference.
+        lease: seconds after which another worker may run the call of a dead worker.
         expire_after: seconds without a request from the client after which a call expires: its
-            compensations are run, and it cannot be continued. Of an agent's call, seconds for which
-            a question is open: one that is answered in time goes on however late a worker comes.
-        retry_undo_after: seconds until compensations that have failed are tried again.
-        retain: seconds for which a call that has ended stays in the store, to repeat its replies.
+            compensations run, and it cannot be continued. For an agent's call, seconds for which a
+            question is open; after an answer in time, the call continues however late a worker
+            comes.
+        retry_undo_after: seconds until failed compensations are tried again.
+        retain: seconds for which an ended call stays in the store, to repeat its replies.
     """
 
     store: CallStore
@@ -46,23 +52,24 @@ class Durability:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one request asks for.
+    """One request to run a call.
 
     Attributes:
-        tool: what is called.
-        arguments: as its ``validate`` has returned them.
-        host: what the client, or this server, can answer.
-        sink: where notices go.
-        principal: who calls, if that is known.
-        cuts_effects: says of a recorded round that is cancelled whether its effects are cancelled,
-            too, instead of awaited and recorded.
+        tool: the tool.
+        arguments: the arguments that the tool's ``validate`` has returned.
+        host: the capabilities of the client, or of this server.
+        sink: receives notices.
+        principal: the caller, if known.
+        cuts_effects: whether the cancellation of a recorded round also cancels its effects, in
+            place of awaiting and recording them.
         watch: reports the branches of the call.
-        wakes: whether a call that sleeps goes on without its client, and does not expire meanwhile.
-        begins_lines: whether a later round begins a line that the store does not have, from its
-            state: a conversation has stored that.
+        wakes: whether a sleeping call continues without its client, and does not expire meanwhile.
+        begins_lines: whether a later round may begin a line that the store does not have, from a
+            state that a conversation has stored.
         answers_first: whether a round's answers came before the ends of its sleeps, however late
-            the round is run: who stored them has decided that.
-        max_request: bytes that the client's next request may have, if it carries the state of the call.
+            the round runs; the caller that stored them has decided so.
+        max_request: maximum bytes of the client's next request, if it carries the state of the
+            call.
         seals_arguments: whether that request carries the arguments in the token of the state.
     """
 
@@ -84,7 +91,7 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 
 class RunningCalls:
-    """The calls, and rounds of calls, that a server runs just now."""
+    """The calls, and rounds of calls, that run in a server now."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Future[None], asyncio.Task[Any]] = {}
@@ -94,10 +101,10 @@ class RunningCalls:
 
     @contextmanager
     def track(self) -> Generator[None]:
-        """Count the current task among them, within the block."""
+        """Count the current task as running, within the block."""
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("A call runs in a task of asyncio.")
+            raise RuntimeError("A call must run in an asyncio task.")
         ended: asyncio.Future[None] = task.get_loop().create_future()
         self._tasks[ended] = task
         try:
@@ -107,10 +114,10 @@ class RunningCalls:
             ended.set_result(None)
 
     async def end(self, grace: float) -> None:
-        """Cancel those of this loop, and wait until they have run their compensations.
+        """Cancel the running calls of this event loop, and wait for their compensations.
 
         Args:
-            grace: seconds to wait; what takes longer goes on for as long as the process does.
+            grace: maximum seconds to wait; slower calls continue as long as the process does.
         """
         loop = asyncio.get_running_loop()
         here = {ended: task for ended, task in self._tasks.items() if task.get_loop() is loop}

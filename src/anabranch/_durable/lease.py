@@ -1,8 +1,8 @@
-"""Leases: one worker at a time runs something, and its lease is renewed while it does.
+"""Leases: one worker at a time runs a call or another job, and renews its lease meanwhile.
 
-The holder decides what is done under a lease, and what follows when it is lost. The lease on a call
-is also taken with the opening of a round, and released with its end. Its holder may be suspended
-after any check that it makes here: what no other may write, the store writes for its owner only.
+The holder decides what it does under a lease, and what follows a loss. Opening a round also takes
+the lease on the call, and ending the round releases it. A holder may be suspended after any check
+of its lease. So writes that only the holder may make go through the store, which checks the owner.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ T = TypeVar("T")
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
 """Seconds until the store is asked again: for a call that another worker runs, or after a failure.
 
-They double up to the longest.
+The pause doubles up to the longest.
 """
 
 
 class Leases(Protocol):
-    """Where leases are stored, each under the name of what is run."""
+    """A store of leases, each under the name of a job."""
 
     @property
     def processes(self) -> Processes:
@@ -39,29 +39,29 @@ class Leases(Protocol):
         ...
 
     async def renew(self, name: str, owner: str, until: float, /) -> bool:
-        """Have a lease last until ``until``, also one that has run out; false if it is not the owner's."""
+        """Extend a lease to ``until``, even after its end; return false if ``owner`` does not have it."""
         ...
 
     async def release(self, name: str, owner: str, /) -> None:
-        """Release a lease; nothing happens if ``owner`` does not hold it."""
+        """Release a lease; do nothing if ``owner`` does not hold it."""
         ...
 
 
 class RenewedLease:
-    """The right to run something, for one piece of work; released when the context is left.
+    """The right to run one job; released when the context is left.
 
     Args:
-        store: where leases are stored.
-        name: what is run.
+        store: stores the lease.
+        name: the name of the job.
         clock: the time, the same for all workers.
-        worker: this process; no other worker has its name.
-        seconds: until the lease of a worker that has died runs out.
-        kind: what it is, for the log.
-        on_lost: called when another worker has taken it over.
+        worker: the name of this process; no other worker has it.
+        seconds: seconds after which the lease of a dead worker runs out.
+        kind: the kind of job, for the log.
+        on_lost: called when another worker has taken the lease over.
 
     Attributes:
-        owner: who holds it, as the store knows them.
-        is_lost: whether another worker has taken it over, or has to.
+        owner: the holder, as the store knows it.
+        is_lost: whether another worker has taken the lease over, or must do so.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class RenewedLease:
         await run_shielded(self._release())
 
     async def take_by(self, ask: Callable[[float], Awaitable[T]]) -> T:
-        """Take the lease, and renew it from then on; return what ``ask`` does, true if it was taken.
+        """Take the lease, and renew it from then on; return the result of ``ask``, true if it was taken.
 
-        ``ask`` asks the store for it, until the given time.
+        ``ask`` asks the store for the lease, until the given time.
 
         Raises:
             StoreError: if the store failed.
@@ -113,11 +113,11 @@ class RenewedLease:
         return taken
 
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``work`` returns; try it again while the store fails and the lease is held.
+        """Run ``work``, again if the store fails while the lease is held; return its result.
 
         Raises:
-            StoreError: if the store failed until the lease had run out, or for as long as a lease
-                lasts; or it does not have the call.
+            StoreError: if the store failed until the lease ran out, or for as long as a lease
+                lasts; or if the store does not have the call.
         """
         wait, last = FIRST_RETRY, self._clock.now() + self._seconds
         while True:
@@ -137,19 +137,19 @@ class RenewedLease:
         """Check that the lease is still held.
 
         Raises:
-            StoreError: it has run out, because this process was suspended or the store did not
-                answer; another worker may run the call by now.
+            StoreError: if the lease has run out, because this process was suspended or the store
+                did not answer. Another worker may run the call by now.
         """
         if self.is_over:
             raise StoreError(f"The lease on {self._what} has run out. Try again.")
 
     @property
     def is_over(self) -> bool:
-        """Whether it has run out, so that another worker may have it by now."""
+        """Whether the lease has run out, so that another worker may have it by now."""
         return self.is_lost or self._clock.now() >= self._until
 
     def lose(self) -> None:
-        """Have another worker go on: something was not done, because it was over."""
+        """Let another worker continue, because something was not done in time."""
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()
@@ -172,7 +172,7 @@ class RenewedLease:
                 self._until = until
 
     async def give_up(self) -> None:
-        """Renew it no more: what is written last releases it, or it runs out."""
+        """Stop renewing the lease: the last write releases it, or it runs out."""
         await self._stop_renewing()
         self._may_be_held = False
 
@@ -189,7 +189,7 @@ class RenewedLease:
             return
         try:
             await self._leases.release(self._name, self.owner)
-        except StoreError as error:  # then it runs out by itself
+        except StoreError as error:  # the lease then runs out
             logger.warning("%s: its lease could not be released: %s", self._what, error)
 
 
@@ -197,11 +197,11 @@ class Lease(RenewedLease):
     """The right to run the call ``line``.
 
     Args:
-        store: where the call is.
-        line: the call's name there.
+        store: the store of the call.
+        line: the name of the call in the store.
         clock: the time, the same for all workers.
-        worker: this process; no other worker has its name.
-        seconds: until the lease of a worker that has died runs out.
+        worker: the name of this process; no other worker has it.
+        seconds: seconds after which the lease of a dead worker runs out.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class Lease(RenewedLease):
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound:
-        """Wait until the lease is free and take it, with a round; return what is recorded of that.
+        """Wait until the lease is free and take it, with a round; return the round's record.
 
-        It is free as soon as its owner's process is dead. The lease is renewed from then on. What
-        cannot be opened is returned at once, and nothing is taken, as by :meth:`CallStore.open_round`,
-        which says what is given.
+        The lease is free as soon as its owner's process is dead, and is renewed from then on. If
+        the round cannot be opened, its record is returned immediately, and nothing is taken; see
+        :meth:`CallStore.open_round`.
 
         Raises:
             UnknownCallError: if the store does not have the call, and there is no ``new``.
@@ -233,7 +233,7 @@ class Lease(RenewedLease):
         while True:
             now = self._clock.now()
             until = now + self._seconds
-            self._may_be_held = True  # also if the store fails: its answer may have been lost
+            self._may_be_held = True  # even if the store fails: its answer may have been lost
             opened = await self._store.open_round(
                 self._line, number, self.owner, now, until, asks=asks, answers=answers, new=new
             )
@@ -248,9 +248,10 @@ class Lease(RenewedLease):
                 wait = min(2 * wait, LONGEST_RETRY)
 
     async def take_to_undo(self, *, is_due: bool) -> CallRecord | None:
-        """Take the lease, if it is free, to undo what the call has done; return the call.
+        """Take the lease, if it is free, to undo the call's effects; return the call.
 
-        Where its owner's process is seen to be dead, it is free; over Postgres that takes several looks.
+        The lease is free if its owner's process is seen to be dead; over Postgres that takes
+        several looks.
 
         Raises:
             StoreError: if the store failed.
@@ -276,7 +277,7 @@ class Lease(RenewedLease):
     async def end_round(
         self, record: RoundRecord, event: CallEvent, *, deadline: float
     ) -> RoundRecord:
-        """Write how the round ended, move the call, and release the lease, as one; return what is written.
+        """Write the round's end, move the call, and release the lease, atomically; return the record.
 
         Raises:
             StoreError: if the store failed, or another worker has taken the lease over, and the
@@ -290,7 +291,7 @@ class Lease(RenewedLease):
         return ended
 
     async def move(self, event: CallEvent, *, deadline: float | None = None) -> bool:
-        """Move the call by an event that ends the lease, as :meth:`CallStore.move` does.
+        """Move the call by an event that ends the lease; see :meth:`CallStore.move`.
 
         Raises:
             StoreError: if the store failed.
@@ -301,7 +302,7 @@ class Lease(RenewedLease):
         return moved
 
     async def adopt(self, version: str) -> bool:
-        """Make the call that of this version of the code, as :meth:`CallStore.adopt` does.
+        """Change the version of the call's code to this one; see :meth:`CallStore.adopt`.
 
         Raises:
             StoreError: if the store failed.

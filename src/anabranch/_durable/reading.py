@@ -1,7 +1,7 @@
-"""The reading side of stored calls: states, open questions, answers that wait.
+"""Reads stored calls: states, open questions, and waiting answers.
 
-Reading changes nothing, takes no lease and runs no code of an author. Without a store, a call is what
-the state says that its client sends.
+Reading changes nothing, takes no lease and runs no author code. Without a store, the state that the
+client sends is the whole call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch._engine import Answer, Journal
 from anabranch.errors import InvalidTokenError, StoreError, UnreachableError
 
 MAX_STATE = 8 * 2**20
-"""Bytes that the answers of a call may take together: a small token may hold much when inflated."""
+"""Maximum bytes of all answers of a call, since a small token may inflate to a large state."""
 
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
@@ -28,11 +28,11 @@ R = TypeVar("R")
 
 
 class StoredCalls:
-    """The calls of one server, as far as they are stored.
+    """The stored calls of one server.
 
     Args:
-        policy: how a store is used; without it, nothing is stored.
-        max_state: bytes that the answers of a call may take together.
+        policy: the policy of the store; without it, nothing is stored.
+        max_state: maximum bytes of all answers of a call.
     """
 
     def __init__(self, policy: Durability | None, max_state: int = MAX_STATE) -> None:
@@ -43,21 +43,23 @@ class StoredCalls:
         """Return the journal of a state that a round has handed out.
 
         Raises:
-            InvalidTokenError: it refers to something that the store does not have, or another
-                release has written it.
+            InvalidTokenError: if the state refers to a record that the store does not have, or
+                another release has written it.
             ToolError: if the store does not answer.
         """
         try:
             if is_reference(state) and self._policy is not None:
                 with store_errors_mapped():
                     state = await load_reference(self._policy.store, state)
-            return Journal.loads(state, 2 * self._max_state)  # names and forms are beside answers
+            return Journal.loads(
+                state, 2 * self._max_state
+            )  # twice: a journal also has names and forms
         except ValueError as problem:
             logger.warning("a state was refused: %s", problem)
             raise InvalidTokenError from problem
 
     async def shortened(self, state: str) -> str:
-        """Return a reference to a state that a round has handed out, if it is stored.
+        """Return a reference to a state that a round has handed out, if the state is stored.
 
         Raises:
             ToolError: if the store does not answer.
@@ -68,7 +70,7 @@ class StoredCalls:
         return refer(journal.line, journal.rounds - 1, state)
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
-        """Return the call of that name, if it is stored here and ``principal`` has made it.
+        """Return the call of that name, if it is stored here and belongs to ``principal``.
 
         Raises:
             ToolError: if the store does not answer.
@@ -80,9 +82,9 @@ class StoredCalls:
         return record if record is not None and record.principal == principal else None
 
     async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
-        """Return the reply with which a stored call waits for answers.
+        """Return the reply with which a stored call waits for answers, and its round.
 
-        ``None`` if it does not, or if it waits at another edge.
+        ``None`` if the call does not wait, or waits at another edge.
 
         Raises:
             ToolError: if the store does not answer.
@@ -97,12 +99,12 @@ class StoredCalls:
         return None if reply is None else (reply, last)
 
     def repeated(self, replies: Replies[R], line: str, record: RoundRecord) -> R | None:
-        """Return the reply of a stored round; ``None`` if it is another edge's."""
+        """Return the reply of a stored round, or ``None`` if it belongs to another edge."""
         policy = self._policy
         return None if policy is None else repeat_reply(policy, replies, line, record)
 
     async def entered(self, journal: Journal) -> dict[str, Answer]:
-        """Return what persons have entered on pages for the questions that are open, by step.
+        """Return the answers that users have entered on pages for the open questions, by step.
 
         Raises:
             ToolError: if the store does not answer.
@@ -115,7 +117,7 @@ class StoredCalls:
 
 @contextmanager
 def store_errors_mapped() -> Generator[None]:
-    """Report to the client that the store failed, without the details."""
+    """Report a failure of the store to the client, without details."""
     try:
         yield
     except StoreError as error:

@@ -1,6 +1,7 @@
-"""The recorder of one round: it writes each effect to the store before its value is seen.
+"""The recorder of one round: it writes each effect to the store before the body sees its value.
 
-It implements the engine's port ``Recorder``. The texts that it writes are those of ``entries.py``.
+``StoreRecorder`` implements the engine's port ``Recorder``, with the texts of ``entries.py``. The
+other functions write the end of a round as text, and repeat a stored reply, value or error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ R = TypeVar("R")
 
 
 class Replies(Protocol[R]):
-    """How an edge asks open questions: the reply that it makes, and that reply in a store."""
+    """An edge's replies with open questions: made, and converted to and from JSON for the store."""
 
     @property
     def kind(self) -> str:
@@ -45,27 +46,27 @@ class Replies(Protocol[R]):
         ...
 
     def make(self, asks: tuple[Ask, ...], state: str, /) -> R:
-        """Return the reply that asks ``asks`` and hands out ``state``."""
+        """Return the reply with the questions ``asks``, which hands out ``state``."""
         ...
 
     def dump(self, reply: R, /) -> dict[str, Any]:
-        """Return the reply as JSON; what the state says need not be in it."""
+        """Return the reply as JSON; it may omit everything that the state has."""
         ...
 
     def load(self, stored: dict[str, Any], state: str, /) -> R:
-        """Return the reply again."""
+        """Return the reply that :meth:`dump` has written."""
         ...
 
 
 class ForeignErrors(Protocol):
-    """Errors that are not this library's, and that a client is nevertheless shown as they are."""
+    """Errors of other libraries that a client may see unchanged."""
 
     def dump(self, error: Exception, /) -> dict[str, Any] | None:
-        """Return the error as JSON, ``None`` if it is not one of these."""
+        """Return the error as JSON, or ``None`` if it is not such an error."""
         ...
 
     def load(self, stored: dict[str, Any], /) -> Exception:
-        """Return the error again."""
+        """Return the error that :meth:`dump` has written."""
         ...
 
 
@@ -97,7 +98,7 @@ def error_text(error: Exception, foreign: ForeignErrors | None) -> str:
 def repeat_reply(
     policy: Durability, replies: Replies[R], line: str, record: RoundRecord
 ) -> R | None:
-    """Return the reply of a round that ended with open questions, ``None`` for another edge's."""
+    """Return the reply of a round that ended with open questions, or ``None`` for another edge's."""
     stored = json.loads(record.reply)
     if stored.get("kind") != replies.kind:
         return None
@@ -107,19 +108,21 @@ def repeat_reply(
 def repeat_value(
     tool: Tool[Any], line: str, record: RoundRecord, foreign: ForeignErrors | None
 ) -> Finished[Any]:
-    """Return the value of a call that has ended.
+    """Return the value of an ended call.
 
     Raises:
-        InvalidTokenError: if the round has ended with questions, which are asked at another edge.
-        IdempotencyKeyError: if the same, of a first request.
+        InvalidTokenError: if the round ended with questions at another edge.
+        IdempotencyKeyError: if a first request repeats such a round.
         ToolError: if the value could not be written down.
-        Exception: what the call has raised.
+        Exception: if the call has failed; raises its error.
     """
     stored = json.loads(record.reply)
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
-        if record.number == 0:  # it came with a key, not with a token
-            raise IdempotencyKeyError("its call was begun in another way; repeat it in that way")
+        if record.number == 0:  # the request has a key, and no token
+            raise IdempotencyKeyError(
+                "its call began as another kind of request; send that one again"
+            )
         raise InvalidTokenError
     if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])
@@ -131,14 +134,14 @@ def repeat_value(
 
 
 def load_error(error: dict[str, Any] | None) -> Exception:
-    """Return the error that a call has failed with before; one that is masked again if it was."""
+    """Return the error with which a call has failed; an error that was masked stays masked."""
     if error is None:
         return RuntimeError("the tool failed when it was first run")
     return error_from_json(error)
 
 
 def _dumps(reply: dict[str, Any]) -> str:
-    # Not the canonical spelling: a form's fields come again in the order in which they came.
+    # Not canonical JSON: the fields of a form keep their order.
     return json.dumps(reply, separators=(",", ":"))
 
 
@@ -152,14 +155,14 @@ T = TypeVar("T")
 
 
 class StoreRecorder:
-    """Writes what one round does to a store.
+    """Writes the actions of one round to a store.
 
     Args:
-        store: where.
-        journal: of the call, whose branches begin and end while the round goes on.
-        lease: under which the call runs. While it is held, what has happened is written again and
-            again until the store takes it.
-        given: stands for the answers with which the round was opened, if one was.
+        store: the store.
+        journal: the journal of the call, whose branches begin and end during the round.
+        lease: the lease on the call. While it is held, writes are repeated until the store takes
+            them.
+        given: stands for the answers with which the round was opened; empty without answers.
     """
 
     def __init__(self, store: CallStore, journal: Journal, lease: Lease, given: str = "") -> None:
@@ -175,11 +178,11 @@ class StoreRecorder:
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> dict[str, Entry]:
-        """Write ``entries``; return those that are stored now, the first for each id.
+        """Write ``entries``; return the stored entries, the first for each id.
 
         Raises:
-            StoreError: if the store failed; what has happened and is not recorded is then the fact
-                ``unrecorded``, and the message may be shown to the client.
+            StoreError: if the store failed; actions that happened without a record are the fact
+                ``unrecorded``, and the client may see the message.
         """
         if not entries:
             return {}
@@ -188,8 +191,8 @@ class StoreRecorder:
             for step_id, entry in entries.items()
             if entry.key
         }
-        # A branch's time counts from its beginning, also for who goes on from here. Nothing shows
-        # that it has begun but what was recorded since.
+        # A branch's time counts from its beginning, even if another worker continues. Only entries
+        # that were recorded since show that it has begun.
         now = dict(self._deadlines)
         news = dict(now.items() - self._written_deadlines.items())
         texts = {
@@ -199,7 +202,7 @@ class StoreRecorder:
         write = partial(self._store.record, self._line, self._number, texts, given=self._given)
         stored = await self._written(write, ", ".join(sorted(done)))
         first = next(iter(texts))
-        if stored[first] == texts[first]:  # and not another worker's, which does not have them
+        if stored[first] == texts[first]:  # another worker's entry lacks these deadlines
             self._written_deadlines = now
         return {step_id: load_entry(stored[step_id]).entry for step_id in entries}
 
@@ -207,19 +210,19 @@ class StoreRecorder:
         """Write that the call has failed.
 
         Raises:
-            StoreError: if the store failed, or another worker has taken the call over: what that
-                has done must not be undone.
+            StoreError: if the store failed, or another worker has taken the call over: its effects
+                must not be undone.
         """
         if not await self._store.fail(self._line, canonical(error), self._lease.owner):
-            raise StoreError(f"The lease on call {self._line!r} is another's by now. Try again.")
+            raise StoreError(f"Another worker has the lease on call {self._line!r}. Try again.")
 
     async def undone(self, step_id: str) -> None:
-        """Write that the compensation of ``step_id`` has been run."""
+        """Write that the compensation of ``step_id`` has run."""
         write = partial(self._store.undone, self._line, step_id)
         await self._written(write, f"the undo of step {step_id!r}")
 
     async def _written(self, write: Callable[[], Awaitable[T]], done: str) -> T:
-        """Return what ``write`` does; ``done`` says what has happened that only it knows of."""
+        """Return the result of ``write``; ``done`` names the action that only this process knows of."""
         try:
             return await (self._lease.while_held(write) if done else write())
         except UnknownCallError:

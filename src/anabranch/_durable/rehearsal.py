@@ -1,8 +1,8 @@
-"""The rehearsal of a recorded call: its tool run over the record, to see whether it takes that way.
+"""Runs a recorded call's tool over the record, to see whether this code takes the same way.
 
-The engine replays the call and does nothing new (``Call.replay``): no effect is run, nothing is asked,
-sampled, delivered, undone or written. What a tool does outside of steps, it does. So code of another
-version learns whether it can continue a call before it does anything.
+The engine replays the call and does nothing new (``Call.replay``): no effect, question, sample,
+notice, undo or write. Only code outside of steps has effects. So another version of the code learns
+whether it can continue a call, before it does anything.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ async def rehearse(
     runtime: Runtime,
     host: Host | None = None,
 ) -> Rehearsed:
-    """Return how ``tool`` ends, or where it stops, when it is run over ``journal``.
+    """Return the end of ``tool``, or the place where it stops, when it runs over ``journal``.
 
-    The journal is used up.
+    The function consumes the journal.
     """
 
     def abort(fault: Exception) -> None:
         call.abort(fault)
 
-    journal.compensations = []  # whatever happens here, there is nothing to undo
+    journal.compensations = []  # a rehearsal has nothing to undo
     call: Call[Any] = open_call(
         tool,
         arguments,
@@ -74,7 +74,7 @@ async def rehearse(
 async def fits(
     tool: Tool[Any], arguments: Mapping[str, Any], journal: Journal, runtime: Runtime, host: Host
 ) -> bool:
-    """Whether ``tool`` comes to all that ``journal`` has recorded, and reads it."""
+    """Return whether ``tool`` reaches and reads all entries of ``journal``."""
     copy = Journal.loads(journal.dumps())
     outcome = await rehearse(tool, arguments, copy, runtime, host)
     return not isinstance(outcome, NonDeterminismError | SerializationError)

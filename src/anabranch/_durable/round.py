@@ -1,8 +1,9 @@
 """One round of a call: opened, then repeated from its record, or played and recorded, and ended.
 
-With a store, a request that is repeated gets the outcome of the first, a round that was interrupted
-is continued where it stopped, and a round that was answered is not answered differently: a different
-answer is refused, or begins another line of the call. What a round does is the caller's::
+With a store, a repeated request gets the outcome of the first, and an interrupted round continues
+at the point of interruption. An answered round is not answered differently: a different answer is
+refused, or begins another *line* of the call, a copy from that round on. The caller plays the
+round::
 
     async with rounds.open(job, journal, answers) as opened:
         if isinstance(opened, RoundRecord):
@@ -61,7 +62,7 @@ R = TypeVar("R")
 
 
 class UnrecordedRound:
-    """A round that is played without a store: the state that it hands out is all there is."""
+    """A round without a store: the state that it hands out is the only record."""
 
     recorder: None = None
 
@@ -79,7 +80,7 @@ class UnrecordedRound:
         """End the round with open questions; return the reply.
 
         Raises:
-            StateSizeError: if the client could not send the state back.
+            StateSizeError: if the state is too large for the client to send back.
         """
         job, state = self._job, self._journal.dumps()
         if job.max_request is not None:
@@ -93,13 +94,13 @@ class UnrecordedRound:
 
 
 class StoredRound:
-    """A round that is to be played, under the lease on its call. :meth:`Rounds.open` makes it.
+    """A round to play, under the lease on its call. :meth:`Rounds.open` makes it.
 
     Attributes:
-        recorder: what the call must be run with.
-        failure: the error with which the call had failed when it was interrupted. Then the body
-            is not continued; the compensations that are left are run.
-        left: what was recorded in the journal after the last effect.
+        recorder: the recorder for the call.
+        failure: the error with which the call had failed when it was interrupted. If set, the body
+            does not continue; the remaining compensations run.
+        left: the entries of the journal after the last effect.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class StoredRound:
         """End the round and the call: the tool has returned ``value``.
 
         Returns:
-            How the round had ended before, if another worker was first.
+            the earlier end of the round, if another worker was first; otherwise the value.
 
         Raises:
             StoreError: if the store failed, or another worker has taken the call over.
@@ -129,7 +130,7 @@ class StoredRound:
         return Finished(value) if earlier is None else earlier
 
     async def asked(self, asks: tuple[Ask, ...], replies: Replies[R]) -> R | RoundRecord:
-        """End the round with open questions; return the reply, otherwise as :meth:`returned`."""
+        """End the round with open questions; return the reply, otherwise like :meth:`returned`."""
         journal, state = self._journal, self._journal.dumps()
         out = handed_out(self._rounds.policy, journal.line, self._number, state)
         reply = replies.make(asks, out)
@@ -137,14 +138,14 @@ class StoredRound:
         return reply if earlier is None else earlier
 
     async def failed(self, error: Exception) -> None:
-        """End the round: the call has failed with ``error``; raises as :meth:`returned` does."""
+        """End the round: the call has failed with ``error``; raises like :meth:`returned`."""
         await self._end(error_text(error, self._rounds.foreign), event=CallEvent.RAISE)
 
     async def given_up(self) -> None:
-        """End the call without a reply: its client is gone, and nothing of it is left to undo."""
+        """End the call without a reply: its client is gone, and no compensation is left."""
         try:
             await self._lease.move(CallEvent.RAISE)
-        except StoreError as error:  # then the reaper will find it, with nothing left to do
+        except StoreError as error:  # the reaper will find the call, with nothing left to undo
             logger.error("the store failed: %s", error)  # noqa: TRY400 - the sentence is all
 
     async def _end(
@@ -155,7 +156,7 @@ class StoredRound:
         if event == CallEvent.ASK:
             deadline = self._rounds.expires(self._job, self._journal)
         elif event == CallEvent.RAISE and self._journal.compensations:
-            event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # by the reaper
+            event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # the reaper retries
         notes = notes_text(now, self._rounds.worker, asks=asks, entries=self.left)
         asked = self._asked_since(asks, now)
         mine = RoundRecord(self._number, reply, state, notes, asked)
@@ -163,7 +164,7 @@ class StoredRound:
         return None if ended == mine else ended
 
     def _asked_since(self, asks: tuple[Ask, ...], now: float) -> float | None:
-        """Return since when the person is asked: now, unless a question was open before."""
+        """Return the time since which a user is asked: now, unless a question was open before."""
         asked = {ask.step_id for ask in asks if ask.kind in {"elicit", "url"}}
         if asked & self._open and self._asked is not None:
             return self._asked
@@ -175,10 +176,10 @@ class Rounds:
     """Opens the rounds of all calls of one server.
 
     Attributes:
-        policy: how the store is used.
-        runtime: what encloses the calls; its time is the same for all workers of the store.
+        policy: the policy of the store.
+        runtime: the environment of the calls; its time is the same for all workers of the store.
         worker: the name of this process; no other worker has it.
-        foreign: errors of the protocol, if it has any of its own.
+        foreign: errors of the protocol that a client may see; ``None`` without any.
     """
 
     policy: Durability
@@ -190,17 +191,17 @@ class Rounds:
     async def open(
         self, job: Job, journal: Journal, answers: Mapping[str, Answer]
     ) -> AsyncGenerator[RoundRecord | StoredRound]:
-        """Open the next round of ``journal``, which gets ``answers``.
+        """Open the next round of ``journal`` with ``answers``.
 
-        Waits while another worker runs the call. An exception that leaves the context is recorded
-        as the call's failure, unless the round has been recorded before; a ``StoreError`` and a
-        cancellation are not: the round can be tried again. If the round forks, ``journal`` is of
-        another line afterwards.
+        The method waits while another worker runs the call. An exception that leaves the context is
+        recorded as the call's failure, unless the round was recorded before. A ``StoreError`` and a
+        cancellation are not recorded: the round can be tried again. If the round forks, ``journal``
+        belongs to another line afterwards.
 
         Raises:
             InvalidTokenError: if the round was given other answers before, or the call has ended.
             CallExpiredError: if the call has expired.
-            OtherVersionError: it cannot be continued by the code that is here.
+            OtherVersionError: if the code of this server cannot continue the call.
             IdempotencyKeyError: if a first request has the key of another.
             StoreError: if the store failed.
         """
@@ -220,7 +221,7 @@ class Rounds:
                         await self._postpone_expiry(job, journal, opened.ended)
                         yield opened.ended
                         return
-                # What others have entered is said in every line that begins after it.
+                # Every line that begins later includes the answers of others.
                 entered = {step: opened.answers[step] for step in opened.entered}
                 answers = {**answers, **load_answers(entered)}
                 await self._fork(job, journal, answers)
@@ -255,7 +256,7 @@ class Rounds:
         )
 
     def record_of(self, job: Job, journal: Journal) -> CallRecord:
-        """Return how the line of ``journal`` is stored when it begins."""
+        """Return the record with which the line of ``journal`` is stored when it begins."""
         return CallRecord(
             journal.line,
             job.tool.name,
@@ -268,29 +269,29 @@ class Rounds:
 
     def _begin(self, job: Job, journal: Journal, lease: Lease, opened: OpenedRound) -> StoredRound:
         if not journal.rounds:
-            journal.started = opened.call.started  # when it was first asked for
+            journal.started = opened.call.started  # the time of its first request
         journal.answer(load_answers(opened.answers))
         merge(journal, opened.entries, opened.undone)
         return StoredRound(self, job, journal, lease, opened)
 
     def expires(self, job: Job, journal: Journal) -> float:
-        """Return when a call expires that waits from now on, or from the end of its sleep."""
+        """Return the expiry of a call that waits from now on, or from the end of its sleep."""
         until = wakes_at(journal) if job.wakes else None
         return max(self.runtime.clock.now(), until or 0.0) + self.policy.expire_after
 
     async def _postpone_expiry(self, job: Job, journal: Journal, ended: RoundRecord) -> None:
-        """Restart the time until a waiting call expires: its client has just repeated a request."""
+        """Restart the time until a waiting call expires, since its client has repeated a request."""
         store = self.policy.store
         if ended.state and ended == await store.last_round(journal.line):
             deadline, now = self.expires(job, Journal.loads(ended.state)), self.runtime.clock.now()
             await store.postpone(journal.line, deadline, CallState.WAITING, now=now)
 
     async def _take_over(self, job: Job, journal: Journal, call: CallRecord, lease: Lease) -> None:
-        """Make a call that other code has begun this code's, if this takes the same way.
+        """Change a call of other code to this version, if this code takes the same way.
 
         Raises:
-            OtherVersionError: it does not. The call is ready for other code, and its client has as
-                long to come again as after a reply.
+            OtherVersionError: if this code takes another way. The call is then ready for other
+                code, and its client has as long to come again as after a reply.
             StoreError: if another worker has taken the call over, or the store failed.
         """
         runtime = self.runtime
@@ -298,14 +299,14 @@ class Rounds:
             return
         if await fits(job.tool, job.arguments, journal, runtime, job.host):
             if not await lease.adopt(runtime.version):
-                raise StoreError(f"Call {journal.line!r} was taken over. Try again.")
+                raise StoreError(f"Another worker has taken over call {journal.line!r}. Try again.")
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
         await lease.move(CallEvent.LEAVE, deadline=self.expires(job, journal))
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
-        """Refuse another answer to a round that has been answered, or begin a line with it."""
+        """Refuse another answer to an answered round, or begin a line with it."""
         store = self.policy.store
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
@@ -318,14 +319,15 @@ class Rounds:
 
 
 def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord | None) -> None:
-    """Check that the call is that of this request, and not over, unless its end is recorded.
+    """Check that the call belongs to this request, and is open or has a recorded end.
 
     Raises:
         IdempotencyKeyError: if a first request came under the key of another, or of a call that
             ended without a reply.
         CallExpiredError: if the call has expired.
         InvalidTokenError: if the call has ended.
-        Exception: what it has failed with, if a reaper has undone what was left then.
+        Exception: if the call has failed, and a reaper has run its last compensations; raises its
+            error.
     """
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):
@@ -334,13 +336,13 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
     elif opened.ended is None and not call.state.is_open:
-        error = json.loads(call.failure or "null")  # null where its client had left
+        error = json.loads(call.failure or "null")  # null if its client was gone
         if error is not None:
             raise load_error(error)
         if new is None:
             raise _refused(journal, f"it is {call.state}")
         problem = (
-            "its call was cancelled, and what it had done is undone; to run it again, take another"
+            "its call was cancelled, and its effects are undone; to run it again, take another key"
         )
     if problem:
         logger.warning("an idempotency key was refused for call %r: %s", journal.line, problem)
@@ -348,9 +350,9 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 
 
 def _is_expired(call: CallRecord) -> bool:
-    """Return whether the call is ended since it was not continued in time, or was stopped.
+    """Return whether the call has ended because nobody continued it in time, or it was stopped.
 
-    A reaper undoes it then, or has died, and another will: no body goes on.
+    A reaper undoes such a call, or another reaper will. The body does not continue.
     """
     return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 

@@ -1,12 +1,12 @@
-"""The port of run events: what happens in a run, numbered and stored, for readers in any process.
+"""The port of run events: the numbered, stored events of a run, for readers in any process.
 
-What a run is, its writer decides: the web application has one for each conversation. ``stores/`` has
+The writer decides what a run is: the web application has one for each conversation. ``stores/`` has
 the implementations, ``tests/suites`` the checks that each must pass.
 
-Events are stored before they are read, wherever the reader is; they survive a crash of the process.
-Appending does not wait for the disk: if the machine or the database server crashes, the last events
-before may be lost, and their numbers are given to others. So an event has a mark beside its number:
-a reader who comes back with both learns whether what it has read is what is stored.
+Events are stored before any reader sees them, and survive a crash of the process. Appending does
+not wait for the disk: a crash of the machine or the database server may lose the last events, and
+new events get their numbers. So an event has a *mark* next to its number. A returning reader with
+both learns whether the stored event is the one that it has read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from anabranch.errors import StoreError
 
 
 class EventId(NamedTuple):
-    """What a reader comes back with: which event of a run was the last that it has read.
+    """The position of a reader in a run: the last event that it has read.
 
     Attributes:
-        number: its number; 0 before the first event.
-        mark: its mark, which is positive; 0 for an event that is not stored.
+        number: the event's number; 0 before the first event.
+        mark: the event's mark, which is positive; 0 for an event that is not stored.
     """
 
     number: int
@@ -35,12 +35,12 @@ class EventId(NamedTuple):
 
 
 class EventBatch(NamedTuple):
-    """Events that follow one another, at least one.
+    """Consecutive events, at least one.
 
     Attributes:
-        first: the number of the first.
-        events: all of them.
-        marks: the mark of each.
+        first: the number of the first event.
+        events: the events.
+        marks: the mark of each event.
     """
 
     first: int
@@ -49,11 +49,7 @@ class EventBatch(NamedTuple):
 
 
 class MissedEventsError(StoreError):
-    """A reader comes back for events that are not stored: pruned, lost in a crash, or never there.
-
-    Attributes:
-        last: the id of the run's last event.
-    """
+    """A reader asks for events that are not stored: pruned, lost in a crash, or never appended."""
 
     def __init__(self, run: str, after: int, last: EventId) -> None:
         self.last = last
@@ -65,15 +61,16 @@ class MissedEventsError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class NewEvents:
-    """Events to be appended to a run.
+    """Events to append to a run.
 
     Attributes:
         run: the run.
-        events: at least one.
-        key: names the first of them, for :meth:`RunEvents.find`.
-        release: the owner whose lease on the run is released with them, as one. Where it does not
-            hold that any more, they are not added: who holds it now reports how the run ends.
-        successor: to whom the lease passes then, and until when; by default, it is free.
+        events: at least one event.
+        key: the name of the first event, for :meth:`RunEvents.find`.
+        release: the owner whose lease on the run is released together with the append. If it no
+            longer holds the lease, the events are not added: the present holder reports how the run
+            ends.
+        successor: the next owner of the lease, and its end; by default, the lease is free.
     """
 
     run: str
@@ -85,7 +82,7 @@ class NewEvents:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
-    """Where the events of a run are whose lease was taken.
+    """The range of a run's events, at the time when its lease was taken.
 
     Attributes:
         begun: the number of the first event that was appended under the key, if it is stored.
@@ -97,17 +94,19 @@ class TakenRun:
 
 
 class RunEvents(Protocol):
-    """Where events are stored. Methods raise :class:`StoreError` and leave nothing half done.
+    """A store of run events. Methods raise :class:`StoreError` and leave no partial change.
 
-    Numbers count from 1 in each run, without gaps, in the order in which events were appended; none
-    is used again, except after a crash. A run needs no beginning: one without events has the number 0.
-    A store may delete the oldest events of a run that has grown long; but while its lease is not
-    released, none from the last :meth:`begin` on.
-    A crash of the machine, or of a server, may take the last events of a run, but none without
-    those that follow it; only their numbers are used again. Of two events that have a number, one
-    after the other, the marks differ, unless all events up to them are equal. A mark that is drawn
-    at random for each append will do; a digest of the event alone will not, since the other may be
-    equal to it where one before it is not.
+    Numbers count from 1 in each run, without gaps, in the order of appending. No number is used
+    twice, except after a crash. A run needs no creation: a run without events has the number 0. A
+    store may delete the oldest events of a long run; but before the lease is released, it deletes
+    none from the last :meth:`begin` on.
+
+    A crash of the machine, or of a server, may remove the last events of a run, but never an event
+    without those after it. Only their numbers are used again. If two events have the same number,
+    one after the other, their marks differ, unless all events up to them are equal. A random mark
+    for each append satisfies this. A digest of the event alone does not, since the other event may
+    be equal although an earlier one differs.
+
     Times are seconds since the epoch and come from the caller's clock.
     """
 
@@ -132,9 +131,9 @@ class RunEvents(Protocol):
         ...
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        """Add events to several runs, all or none, but for ends that come too late.
+        """Add events to several runs, all or none, except for runs whose lease was lost.
 
-        Each run is named once.
+        ``new`` has each run once.
         """
         ...
 
@@ -149,20 +148,20 @@ class RunEvents(Protocol):
         key: str,
         instead: str | None = None,
     ) -> int | None:
-        """Take the lease and add an event under a key, as one; return the event's number.
+        """Take the lease and add an event under a key, atomically; return the event's number.
 
-        Return ``None``, and change nothing, if the key has an event already, or if the lease was not
-        released, however long ago it ran out, by an owner other than ``instead``. Where another
-        client adds events meanwhile, that may be as well.
+        Return ``None``, without any change, if the key already has an event, or if an owner other
+        than ``instead`` has not released the lease, however long ago it ran out. ``None`` is also
+        possible if another client adds events meanwhile.
         """
         ...
 
     async def find(self, run: str, key: str) -> int | None:
-        """Return the number of the first event that was appended under ``key``, if it is stored."""
+        """Return the number of the first event that was appended under ``key``, or ``None``."""
         ...
 
     async def last(self, run: str) -> int:
-        """Return the number of the last event, 0 before the first."""
+        """Return the number of the last event; 0 before the first."""
         ...
 
     async def id_of(self, run: str, number: int | None = None) -> EventId:
@@ -170,72 +169,72 @@ class RunEvents(Protocol):
         ...
 
     def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events after ``after``, then further ones as they are appended, for ever.
+        """Yield the events after ``after``, then further ones as they are appended, without end.
 
-        A mere number is for who has just learnt it from the store. A reader that is slow holds up
-        no one: what it has not read stays in the store. One that goes on through a crash learns as
-        well what it has missed, with the next events at the latest.
+        A mere number is for a caller that has just read it from the store. A slow reader delays
+        nobody: unread events stay in the store. A reader that continues through a crash learns of
+        lost events with the next events at the latest.
 
         Raises:
-            MissedEventsError: if events after ``after`` are not stored any more; or no event has
-                that number, or none with that mark. At the number 0, no mark is looked at.
+            MissedEventsError: if events after ``after`` are no longer stored, or no event has that
+                number or that mark. At the number 0, the mark does not count.
         """
         ...
 
     async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        """Take, or renew, the right to run; as :meth:`CallStore.lease`, but a run need not exist.
+        """Take, or renew, the right to run; like a lease on a call, but the run need not exist.
 
-        A lease that was not released is not free at the time 0, however long ago it ran out.
+        At the time 0, a lease that was not released is not free, however long ago it ran out.
         """
         ...
 
     async def renew(self, run: str, owner: str, until: float, /) -> bool:
-        """Have the lease of ``owner`` last until ``until``, also one that has run out.
+        """Extend the lease of ``owner`` to ``until``, even after its end.
 
-        Return false if it is not the lease of ``owner`` any more: then it is not taken again.
+        Return false, without taking the lease, if ``owner`` no longer has it.
         """
         ...
 
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         """Pass the lease of ``owner`` on to another, if it has run out at ``now``.
 
-        Return false if it has not, or is not the lease of ``owner`` any more. At an infinite time
-        every lease has run out.
+        Return false if it has not, or if ``owner`` no longer has it. At an infinite time every
+        lease has run out.
         """
         ...
 
     async def take(
         self, run: str, owner: str, other: str, until: float, key: str
     ) -> TakenRun | None:
-        """Pass the lease of ``owner`` on to another, and return where the run's events are, as one.
+        """Pass the lease of ``owner`` on to another; return the range of the run's events, atomically.
 
-        Return ``None`` if it is not the lease of ``owner`` any more.
+        Return ``None`` if ``owner`` no longer has the lease.
         """
         ...
 
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
-        """Return runs whose lease has run out at ``now`` and was not released; the longest first.
+        """Return the runs with an unreleased lease that has run out at ``now``, the most overdue first.
 
-        Each with the owner of the lease, and the time at which it has run out.
+        Each run comes with the owner of the lease, and the time at which it ran out.
         """
         ...
 
     async def release(self, run: str, owner: str) -> None:
-        """Release the lease; nothing happens if ``owner`` does not hold it."""
+        """Release the lease; do nothing if ``owner`` does not hold it."""
         ...
 
     async def holder(self, run: str, now: float) -> str | None:
-        """Return who holds the lease at ``now``, ``None`` if it is free; at 0, as for :meth:`lease`."""
+        """Return the holder of the lease at ``now``, or ``None`` if free; at 0, as for :meth:`lease`."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete events of runs to which nothing was appended since ``before``; return how many.
+        """Delete events of runs without an append since ``before``; return the number of deleted events.
 
-        Those of a run whose lease was not released stay: someone goes on with it. At most ``limit``
-        events go, the oldest of a run first. A run's numbers go on.
+        Events of a run with an unreleased lease stay, since some worker continues it. One call
+        deletes at most ``limit`` events, the oldest of a run first. A run's numbers continue.
         """
         ...
 
     async def close(self) -> None:
-        """Close connections and files; closing again does nothing. Other methods then raise."""
+        """Close connections and files; a second call does nothing. Afterwards, other methods raise."""
         ...

@@ -1,12 +1,12 @@
 """The service that runs the calls of a server: round by round, or live while the client answers.
 
-It has what all edges of a server share; each edge seals states, renders questions and maps errors
-itself. What a server reads of calls without running them is in ``reading.py``.
+All edges of a server share one service; each edge seals states, renders questions and maps errors
+itself. ``reading.py`` reads calls without running them.
 
-Without a store the state carries everything, and what one chain of states can guarantee holds: an
-effect that is recorded in a state is not run again from it. A client that repeats an older state
-makes the effects after it run again. With a store it does not: the round's reply is repeated,
-effects of a round that was interrupted are found, and one worker at a time runs a call.
+Without a store, the state carries everything, and the guarantee covers one chain of states: an
+effect that is recorded in a state does not run again from it. A client that repeats an older state
+makes later effects run again. With a store, it does not: the service repeats the round's reply,
+finds the effects of an interrupted round, and lets one worker at a time run a call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, w
 logger: logging.Logger = logging.getLogger("anabranch.durable")
 
 COME_BACK = 5
-"""Seconds after which a client is asked to call again for whose call there was no room."""
+"""Seconds after which a refused client may call again, when too many calls run."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -53,14 +53,14 @@ _Opened = StoredRound | UnrecordedRound
 
 
 class CallService:
-    """Runs the calls of one server, whatever its edges.
+    """Runs the calls of one server, for all its edges.
 
     Args:
-        runtime: what encloses every call.
-        durability: how a store is used; without it, nothing is stored.
+        runtime: the environment of every call.
+        durability: the policy of the store; without it, nothing is stored.
         foreign: errors of the server's protocol that a tool may raise.
-        max_state: bytes that the answers of a call may take together.
-        max_running: how many calls, or rounds, may run when another call begins.
+        max_state: maximum bytes of all answers of a call.
+        max_running: maximum calls, or rounds, that may run when another call begins.
     """
 
     def __init__(
@@ -88,10 +88,11 @@ class CallService:
     def keyed(
         self, key: str, principal: str, tool: Tool[Any], arguments: Mapping[str, Any]
     ) -> Journal:
-        """Return the journal of a call that begins under an idempotency key, maybe once more.
+        """Return the journal of a call that begins under an idempotency key, possibly again.
 
-        The call's name follows from the caller and the key: a request that is repeated is the same
-        call. Without a store, which could compare them, it also follows from what is called.
+        The call's name follows from the caller and the key: a repeated request is the same call.
+        Without a store, which could compare them, the name also follows from the tool and the
+        arguments.
         """
         named = [principal, key]
         if self.durability is None:
@@ -103,27 +104,26 @@ class CallService:
     ) -> Finished[Any] | R:
         """Give ``answers`` to ``journal`` and run its next round.
 
-        Only answers to open questions count. With a store, a repeated request gets the reply of
-        the first.
+        Only answers to open questions count. With a store, a repeated request gets the reply of the
+        first.
 
         Returns:
-            The tool's value if the call has ended, otherwise the reply that asks what is open.
+            the tool's value if the call has ended, otherwise the reply with the open questions.
 
         Raises:
-            InvalidTokenError: if the round has been answered differently before, or the call is
-                over.
-            OtherVersionError: if the call waits for a server with the code that has begun it.
-            ToolError: if the store does not answer, the answers are too long, or it would begin a
-                call while too many run; nothing is lost. Or the state is too large for the client's
+            InvalidTokenError: if the round was answered differently before, or the call has ended.
+            OtherVersionError: if the call waits for a server with the code that began it.
+            ToolError: if the store does not answer, the answers are too long, or too many calls run
+                for another to begin; nothing is lost. Or if the state is too large for the client's
                 next request; the call is undone.
-            Exception: what the call raises.
+            Exception: if the call raises.
         """
         await self._check_running(journal)
         taken = journal.to_open(answers)
         if taken and journal.size_with(taken) > self._max_state:
             raise ToolError(
-                f"The answers of this call are longer than {self._max_state} bytes together, which"
-                " is all that this server takes. Answer the open questions more briefly."
+                f"The answers of this call together exceed the server's limit of {self._max_state}"
+                " bytes. Answer the open questions more briefly."
             )
         ended: Finished[Any] | R | RoundRecord
         with self.running.track(), observe_round(job.tool.name, journal, taken) as seen:
@@ -142,9 +142,9 @@ class CallService:
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
     async def hold(self, tool: Tool[Any], journal: Journal) -> None:
-        """Wait while a call sleeps that a client asks for again at once: for a round's patience.
+        """Wait, for a round's patience, while a call sleeps that a client asks for again immediately.
 
-        ``journal`` is as the round has left it.
+        ``journal`` is the journal after the round.
         """
         if is_asleep(journal) and (until := wakes_at(journal)) is not None:
             clock = self.runtime.clock
@@ -152,11 +152,11 @@ class CallService:
             await pause(clock, min(until - clock.now(), patience))
 
     async def run_live(self, job: Job, journal: Journal, drive: Drive) -> object:
-        """Run the call until it has ended, as ``drive`` does it; return the tool's value.
+        """Run the call to its end, driven by ``drive``; return the tool's value.
 
         Raises:
-            ToolError: if the store does not answer, or it would begin while too many calls run.
-            Exception: what the call or ``drive`` raises.
+            ToolError: if the store does not answer, or too many calls run for another to begin.
+            Exception: if the call or ``drive`` raises.
         """
         await self._check_running(journal)
         ended: Finished[Any] | RoundRecord
@@ -178,14 +178,14 @@ class CallService:
         try:
             return await opened.returned(await self._run(job, journal, opened, drive))
         except asyncio.CancelledError:
-            # Its client is gone, and every compensation has been run. The lease is still held: a
-            # request that comes again under its key must not find a call that is yet to be ended.
+            # The client is gone, and every compensation has run. The lease is still held: a repeated
+            # request under the call's key must not find a call that has not ended.
             if not journal.compensations:
                 await run_shielded(opened.given_up())
             raise
 
     async def _check_running(self, journal: Journal) -> None:
-        """Check that a call may begin; one that goes on, or is repeated under its key, always may.
+        """Check that a call may begin; a call that continues, or is repeated under its key, always may.
 
         Raises:
             ToolError: if too many calls run, or the store does not answer.
@@ -198,19 +198,19 @@ class CallService:
                 if await self.durability.store.find(journal.line) is not None:
                     return
         raise ToolError(
-            f"This server runs {most} calls already, which is all that it takes at the same time."
-            f" Nothing was done: call the tool again in {COME_BACK} s."
+            f"This server already runs {most} calls, its maximum. Nothing was done: call the tool"
+            f" again in {COME_BACK} s."
         )
 
     async def undo(self, job: Job, journal: Journal) -> None:
-        """Undo what is left of a call that is not stored, as an interrupted round has left it."""
+        """Run the remaining compensations of an unstored call, after an interrupted round."""
         if not journal.compensations:
             return
         with suppress(InterruptedError):
             await self._unwind(job, journal, InterruptedError("the call was interrupted"))
 
     async def _unwind(self, job: Job, journal: Journal, error: Exception) -> NoReturn:
-        """End a call that is not stored with ``error``, after its undos have been run."""
+        """End an unstored call with ``error``, after its compensations."""
         round_ = UnrecordedRound(job, journal, error)
         await self._run(job, journal, round_, lambda call: call.round())
         raise error
@@ -254,7 +254,7 @@ class CallService:
         if isinstance(outcome, Finished):
             return await opened.returned(outcome.value)
         if job.tool.name not in self._warned and warn_of_rounds(job.tool.name, journal):
-            self._warned.add(job.tool.name)  # its author knows by now
+            self._warned.add(job.tool.name)  # its author has had one warning
         seen.asks(journal)
         try:
             return await opened.asked(outcome.asks, replies)
@@ -285,5 +285,5 @@ class CallService:
                 if opened.failure is not None:
                     await call.unwind(opened.failure)
                 return await run(call)
-        finally:  # not before the effects in flight are written
+        finally:  # after the running effects are written
             opened.left = call.cursor.take_added()

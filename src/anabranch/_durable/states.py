@@ -1,7 +1,8 @@
-"""The state of a call between rounds: what of it travels with the client, and what stays in the store.
+"""The state of a call between rounds: the part that travels with the client, and the part in the store.
 
-A state is the text of a journal. A large one is handed out as a reference (``@`` and JSON), which
-names the line, the round and a digest of the state.
+A state is the text of a journal. For a large one, the client gets a reference (``@`` and JSON),
+which names the line, the round and a digest of the state. The module also names and begins lines,
+and finds a call's latest journal.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from anabranch._engine.journal_text import exceeds, size
 
 
 def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:
-    """Make ``journal`` that of the line that begins with ``answers``."""
+    """Name ``journal`` as the line that begins with ``answers``."""
     journal.begin_line(f"~{journal.rounds}.{digest(canonical(dump_answers(answers)))[:12]}")
 
 
 async def begin_line(store: CallStore, record: CallRecord, journal: Journal) -> None:
-    """Store a line, as ``record`` describes it, whose next round starts from ``journal``."""
+    """Store a line with the data of ``record``, whose next round starts from ``journal``."""
     waiting = replace(record, state=CallState.WAITING, failure=None, is_stopped=False)
     await store.begin(waiting, after=RoundRecord(journal.rounds - 1, "{}", journal.dumps()))
 
 
 def is_compensated(known: CallRecord, journal: Journal) -> bool:
-    """Return whether what ``journal`` has done has been undone, or is being undone, in the line ``known``."""
+    """Return whether the effects of ``journal`` are undone, or being undone, in the line ``known``."""
     has_failed = known.state in {CallState.FAILED, CallState.UNDOING}
     return known.state in UNDONE or (has_failed and bool(journal.compensations))
 
@@ -40,15 +41,15 @@ def is_compensated(known: CallRecord, journal: Journal) -> bool:
 _REFERENCE = "@"
 
 ANSWERS: Final = 256 * 1024
-"""Bytes of a request that are left for the answers, and for the protocol."""
+"""Bytes of a request that are reserved for the answers and the protocol."""
 
 
 class StateSizeError(Exception):
-    """The state of a call is larger than a client can send back."""
+    """The state of a call is too large for a client to send back."""
 
 
 def sealed_size(text: str) -> int:
-    """Return about how long ``text`` is as JSON in JSON, encrypted, in Base64."""
+    """Return the approximate length of ``text`` as JSON in JSON, encrypted, in Base64."""
     return size(text) * 4 // 3
 
 
@@ -56,13 +57,14 @@ def check_carried(journal: Journal, state: str, others: int, limit: int) -> None
     """Check that the client's next request can carry ``state``.
 
     Args:
-        journal: of the call.
-        state: its text.
+        journal: the journal of the call.
+        state: the text of the journal.
         others: bytes of the request that the arguments take.
-        limit: bytes that it may have.
+        limit: maximum bytes of the request.
 
     Raises:
-        StateSizeError: it cannot; the error names the largest value of the state.
+        StateSizeError: if the request cannot carry the state; the error names the largest value of
+            the state.
     """
     sealed = sealed_size(state)
     if sealed + others + ANSWERS <= limit:
@@ -78,7 +80,7 @@ def check_carried(journal: Journal, state: str, others: int, limit: int) -> None
 
 
 def handed_out(policy: Durability, line: str, number: int, state: str) -> str:
-    """Return what the client is given of the ``state`` after a round: itself, or a reference."""
+    """Return the state for the client after a round: the ``state`` itself, or a reference."""
     return refer(line, number, state) if exceeds(state, policy.spill) else state
 
 
@@ -88,7 +90,7 @@ def refer(line: str, number: int, state: str) -> str:
 
 
 def is_reference(state: str) -> bool:
-    """Whether ``state`` is a reference to one in the store."""
+    """Return whether ``state`` is a reference to a state in the store."""
     return state.startswith(_REFERENCE)
 
 
@@ -96,7 +98,7 @@ async def load_reference(store: CallStore, reference: str) -> str:
     """Return the state that a reference names.
 
     Raises:
-        ValueError: if the store does not have it (any more).
+        ValueError: if the store does not have the state.
         StoreError: if the store failed.
     """
     line, number, expected = json.loads(reference.removeprefix(_REFERENCE))
@@ -107,7 +109,7 @@ async def load_reference(store: CallStore, reference: str) -> str:
 
 
 async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
-    """Return a call as far as it is recorded: its last state, and what the round after it has done.
+    """Return the latest journal of a call: its last state, and the entries of the round after it.
 
     Raises:
         ValueError: if another release has written it.
@@ -125,11 +127,11 @@ async def latest_journal(store: CallStore, record: CallRecord) -> Journal:
 
 
 async def latest_number(store: CallStore, line: str) -> int:
-    """Return the number of the round that ended the call, or of the one that is to come."""
+    """Return the number of the round that ended the call, or of the next round."""
     last = await store.last_round(line)
     return 0 if last is None else last.number + bool(last.state)
 
 
 def digest(text: str) -> str:
-    """Return 128 bits of BLAKE2b, in hexadecimal: two texts with one digest are the same text."""
+    """Return 128 bits of BLAKE2b in hexadecimal, which identify a text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,26 +1,26 @@
-"""The port behind which calls are stored: records, and what every store of calls promises.
+"""The port of the store of calls: records, and the promises of every store.
 
-``stores/`` has the implementations, ``tests/suites`` the checks that each must pass. A
-server works without a store, too: then all state is in the journal that travels with the client.
+``stores/`` has the implementations, ``tests/suites`` the checks that each must pass. A server also
+works without a store: then all state is in the journal that travels with the client.
 
-Every promise is about one call (``call_id``) and holds with several processes at work: whatever
-they do at the same time, some order of one after the other explains what each of them sees. Texts
-are opaque to the store: any ``str`` comes back as it was. Times are seconds since the epoch and
-come from the caller's clock.
+Every promise concerns one call (``call_id``) and holds for concurrent processes: some serial order
+of their operations explains what each of them sees. Texts are opaque to the store: it returns every
+``str`` unchanged. Times are seconds since the epoch and come from the caller's clock.
 
-What has been written survives a crash of the process that wrote it. It also survives a crash of the
-database and of the machine, with one exception: a lease lasts only if something else was written
-after it. What is done under a lease that is lost with the machine has not been recorded either.
+A write survives a crash of the process that made it. It also survives a crash of the database and
+of the machine, with one exception: a lease lasts only if another write followed it. Work under a
+lease that is lost with the machine has not been recorded either.
 
-Reading about a call that was never begun, or was pruned, finds nothing; writing to it raises
-:class:`UnknownCallError`, so that a caller never takes for recorded what is not.
+Reading about a call that never began, or was pruned, finds nothing. Writing to it raises
+:class:`UnknownCallError`, so that no caller believes an unrecorded write.
 
-What state a call is in, and what moves it, is in ``call_states.py``; a store moves it in no other way.
+``call_states.py`` has the states of a call and the events that move it; a store moves a call in no
+other way.
 
-A worker may be suspended at any moment, and go on when another has long taken over. So what only the
-worker that runs a call may write names the owner of its lease, and is written only if that owner is
-the last that has taken the lease, and has not released it. Whether the lease has run out meanwhile
-does not matter: no other has run the call.
+A worker may be suspended at any moment, and continue after another has taken over. So a write that
+only the running worker may make names the owner of its lease. The store accepts it only if that
+owner was the last to take the lease, and has not released it. An expired lease does not matter: no
+other worker has run the call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from anabranch._durable.engine import Processes
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """Who has the lease on a call, and until when, unless it is renewed."""
+    """The owner of the lease on a call, and the time until which it lasts without renewal."""
 
     owner: str
     until: float
@@ -46,21 +46,24 @@ class CallRecord:
     """A call in a store.
 
     Attributes:
-        call_id: its name.
+        call_id: the name of the call.
         tool: the tool's name.
         arguments: the validated arguments as JSON text, to open the call again.
-        started: when it began.
-        deadline: when it expires, unless it is continued before; while it is undone, when that is
-            tried again; once it has ended, when it may be deleted.
-        state: what it is doing.
-        principal: who has called, as the edge names them; empty if it does not know.
-        version: that of the code which has begun it, or was the last to continue it; empty if it
-            is not known.
-        failure: the error with which it has failed, as text, where that is recorded.
-        is_stopped: whether it is undone, or was, since it was stopped; not since its time was over.
-        asked: since when a person is asked; ``None`` if none was when its last round ended.
-        lease: who has the lease on it, which may have run out. Two calls that differ in nothing but
-            this and ``asked`` are equal.
+        started: the time of its beginning.
+        deadline: the time at which the call expires, unless it is continued before. While it is
+            being undone, the time of the next attempt; after its end, the time from which it may be
+            deleted.
+        state: the state of the call.
+        principal: the caller's name at the edge; empty if unknown.
+        version: the version of the code that began the call, or last continued it; empty if
+            unknown.
+        failure: the recorded error with which the call has failed, as text.
+        is_stopped: whether the call is undone because it was stopped, and not because its time was
+            over.
+        asked: the time since which a user is asked; ``None`` if no user was asked when its last
+            round ended.
+        lease: the lease on the call, which may have run out. Two calls that differ only in
+            ``lease`` and ``asked`` are equal.
     """
 
     call_id: str
@@ -79,16 +82,16 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """How one round of a call ended.
+    """The end of one round of a call.
 
     Attributes:
-        number: rounds count from 0.
-        reply: what was replied, as text.
-        state: what the next round starts from; empty if the call has ended.
-        notes: what else is known of the round, for those who look at the call later. No run reads
-            them, and two rounds that differ in nothing else are equal.
-        asked: since when a person is asked whose answer the call waits for at its end, if one is.
-            It becomes the call's; the store has it nowhere else.
+        number: the number of the round, from 0.
+        reply: the reply, as text.
+        state: the state from which the next round starts; empty if the call has ended.
+        notes: other facts about the round, for later readers. No run reads them, and two rounds
+            that differ only in notes are equal.
+        asked: the time since which a user is asked for an answer that the call waits for, or
+            ``None``. The store keeps it only in the record of the call.
     """
 
     number: int
@@ -104,8 +107,8 @@ class AnswerRecord:
 
     Attributes:
         text: the answer; the store does not read it.
-        by: who has given it, as the edge says; empty for the client, with a request of its own.
-        round: the round that has taken it; ``None`` while none has.
+        by: the author of the answer, named by the edge; empty for the client itself.
+        round: the round that has taken the answer; ``None`` while none has.
     """
 
     text: str
@@ -115,19 +118,18 @@ class AnswerRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRound:
-    """What is recorded of a round, for a worker that wants to run it.
+    """The record of a round, for a worker that wants to run it.
 
     Attributes:
-        call: its call.
-        ended: how the round ended, if it has.
-        entries: what it was the first to record, in the order of recording.
-        answers: those that it has, by step: what its client has given, and what was in the inbox.
-        entered: the steps of these answers that were in the inbox, and that others have given than
-            its client.
-        undone: the steps whose compensations have been run, of a call that is ``undoing``.
+        call: the call of the round.
+        ended: the end of the round; ``None`` while it is open.
+        entries: the entries that the round was the first to record, in order.
+        answers: the answers of the round, by step: those of its client, and those from the inbox.
+        entered: the steps of answers from the inbox that others than the client have given.
+        undone: the steps whose compensations have run, of a call that is ``undoing``.
         given: stands for the round and its answers, for :meth:`CallStore.record`.
-        is_leased: whether the worker has the lease now. Otherwise the round has ended, or the call
-            has, or its client has given it other answers before.
+        is_leased: whether the worker has the lease now. Otherwise the round or the call has ended,
+            or the client has given other answers before.
     """
 
     call: CallRecord
@@ -140,7 +142,7 @@ class OpenedRound:
     is_leased: bool = False
 
     def was_given(self, answers: Mapping[str, str]) -> bool:
-        """Return whether its client has given it these: what others have entered binds no client."""
+        """Return whether the client has given ``answers``; answers of others do not bind a client."""
         own, same = (
             {step: text for step, text in each.items() if step not in self.entered}
             for each in (self.answers, answers)
@@ -149,7 +151,7 @@ class OpenedRound:
 
 
 class CallStore(Protocol):
-    """Where calls are stored. Methods raise :class:`StoreError` and leave nothing half done."""
+    """A store of calls. Methods raise :class:`StoreError` and leave no partial change."""
 
     @property
     def processes(self) -> Processes:
@@ -157,14 +159,14 @@ class CallStore(Protocol):
         ...
 
     async def begin(self, call: CallRecord, *, after: RoundRecord | None = None) -> CallRecord:
-        """Create the call; if it is there already, change nothing. Return what is there.
+        """Create the call, or change nothing if it exists; return the stored call.
 
-        ``after`` is a round that has ended before this call begins, in another line of it.
+        ``after`` is a round of another line, which has ended before this call begins.
         """
         ...
 
     async def find(self, call_id: str) -> CallRecord | None:
-        """Return the call, ``None`` if the store does not have it."""
+        """Return the call, or ``None`` if the store does not have it."""
         ...
 
     async def calls(
@@ -176,13 +178,13 @@ class CallStore(Protocol):
         begins: str = "",
         after: CallRecord | None = None,
     ) -> list[CallRecord]:
-        """Return at most ``limit`` calls, the last begun first; of those, by name, backwards.
+        """Return at most ``limit`` calls, the last begun first; calls of one time by name, backwards.
 
         Args:
             limit: the size of a page.
-            tool: only this tool's.
-            states: only those in one of these states.
-            begins: only those whose names begin with this.
+            tool: only calls of this tool.
+            states: only calls in one of these states.
+            begins: only calls whose names begin with this text.
             after: the last call of the page before.
         """
         ...
@@ -199,44 +201,45 @@ class CallStore(Protocol):
         answers: Mapping[str, str] | None = None,
         new: CallRecord | None = None,
     ) -> OpenedRound | None:
-        """Open round ``number``: take the lease on the call, and what it is answered, as one.
+        """Open round ``number``: take the lease on the call, and the round's answers, atomically.
 
-        ``None`` if another owner has the lease at ``now``; at ``until`` it is free. At most one owner
-        has it at any time. Another's lease that lasts longer than ``until`` is shortened to it: a clock
-        that was ahead has written it, and its owner renews it in time, if it lives.
+        The result is ``None`` if another owner has the lease at ``now``; the lease is free from its
+        end on. At most one owner has it at any time. If another's lease lasts longer than
+        ``until``, it is shortened to that: a clock that was ahead has written it, and a living
+        owner renews it in time.
 
-        If the round has ended, or the call has, that is returned, and nothing is taken. If the round
-        was opened before, it has the answers that it had then, of which the client must have given
-        these ``answers`` (:meth:`OpenedRound.was_given`). Otherwise it takes from the inbox what is there
-        for ``asks``, with these ``answers``, which are put there, unless one is there already. If the client
-        has given other ones before, or another round has taken one of these steps, nothing is taken or
-        changed. A round that has neither answers nor entries may be
-        opened with others: what its worker of before records then is refused.
+        If the round or the call has ended, the record is returned, and nothing is taken. If the
+        round was opened before, it has the same answers again, and the client must have given these
+        ``answers`` (:meth:`OpenedRound.was_given`). Otherwise the round takes from the inbox the
+        answers to ``asks``. The store first puts ``answers`` there, unless a step has an answer
+        already. Nothing changes if the client has given other answers before, or another round has
+        taken one of these steps. A round with neither answers nor entries may be opened with
+        others: later records of its earlier worker are refused.
 
         Args:
             call_id: the call.
-            number: the round's.
-            owner: who takes the lease.
+            number: the number of the round.
+            owner: the owner of the lease.
             now: the time.
-            until: when the lease runs out.
-            asks: the steps whose questions are open.
-            answers: what the client gives to some of them.
-            new: what the call begins as if the store does not have it; it is running then.
+            until: the end of the lease.
+            asks: the steps with open questions.
+            answers: the client's answers to some of them.
+            new: the call to create if the store does not have it; it is then running.
         """
         ...
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
-        """Have the lease on the call last until ``until``, also one that has run out.
+        """Extend the lease on the call to ``until``, even after its end.
 
-        False if another owner has taken it since, it was released, or the call is gone: the lease
-        is not taken again, since another may have continued the call meanwhile.
+        Return false if another owner has taken it since, it was released, or the call is gone. The
+        lease is then not taken again, since another worker may have continued the call.
         """
         ...
 
     async def release(self, call_id: str, owner: str) -> None:
-        """Leave the call, if ``owner`` has the lease; else nothing happens.
+        """Leave the call, if ``owner`` has the lease; otherwise do nothing.
 
-        The round has taken its answers: something may have been done that depends on them.
+        The round keeps its answers, since effects may depend on them.
         """
         ...
 
@@ -248,12 +251,12 @@ class CallStore(Protocol):
         by: str,
         deadline: float | None = None,
     ) -> dict[str, str] | None:
-        """Put answers that ``by`` has given, and not the client, into the inbox; the first text stays.
+        """Put answers of ``by``, who is not the client, into the inbox; an earlier text for a step stays.
 
-        All are put there, or none. A ``deadline`` becomes the call's if it is later than that.
+        All are put there, or none. A ``deadline`` later than the call's becomes the call's.
 
-        Returns the texts that are there now, for the steps in ``answers``; ``None``, and
-        nothing is written, if the call takes no answers any more.
+        Returns the texts that are there now, for the steps in ``answers``; ``None``, without any
+        write, if the call takes no answers any more.
         """
         ...
 
@@ -264,12 +267,11 @@ class CallStore(Protocol):
     async def record(
         self, call_id: str, number: int, entries: Mapping[str, str], *, given: str = ""
     ) -> dict[str, str]:
-        """Write entries of round ``number``, all or none; the first text for a step id stays.
+        """Write entries of round ``number``, all or none; an earlier text for a step id stays.
 
-        It stays in whatever round of the call it was recorded. They are written also without the lease:
-        what has happened is recorded, also late. But if the round was opened since with other answers
-        than those that :attr:`OpenedRound.given` stands for, a ``StoreError`` is raised, and nothing
-        is written.
+        It stays in the round of the call that recorded it. The write needs no lease: an event that
+        has happened is recorded, even late. But if the round was opened since with other answers
+        than those of :attr:`OpenedRound.given`, the store raises ``StoreError`` and writes nothing.
 
         Returns the texts that are stored now, for the ids in ``entries``. When this returns, they
         survive a crash of this process and of the machine.
@@ -277,23 +279,23 @@ class CallStore(Protocol):
         ...
 
     async def entries(self, call_id: str, number: int) -> dict[str, str]:
-        """Return what round ``number`` was the first to record, in the order of recording."""
+        """Return the entries that round ``number`` was the first to record, in order."""
         ...
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
-        """Record that the call has failed, so that its compensations are run next; the first error stays.
+        """Record that the call has failed, so that its compensations run next; the first error stays.
 
-        Of a call that is ``undoing`` nothing is written: why it is undone is known. False if ``owner``
-        does not have the lease; then nothing is written.
+        For a call that is ``undoing`` the store writes nothing, since the reason is known. Return
+        false, without any write, if ``owner`` does not have the lease.
         """
         ...
 
     async def undone(self, call_id: str, step_id: str) -> None:
-        """Record that a step's compensation has been run, whichever worker has run it."""
+        """Record that a step's compensation has run, on whichever worker."""
         ...
 
     async def undone_steps(self, call_id: str) -> frozenset[str]:
-        """Return the steps whose compensations have been run."""
+        """Return the steps whose compensations have run."""
         ...
 
     async def end_round(
@@ -305,84 +307,86 @@ class CallStore(Protocol):
         owner: str,
         deadline: float,
     ) -> RoundRecord:
-        """Write how a round ended, move the call by ``event``, and release the lease, as one.
+        """Write the end of a round, move the call by ``event``, and release the lease, atomically.
 
         ``deadline`` and the time ``asked`` of the record become the call's. If the round has ended
-        before, that is returned, and nothing is written. Otherwise, if ``owner`` does not have the
-        lease, a ``StoreError`` is raised.
+        before, that end is returned, and nothing is written. Otherwise, if ``owner`` does not have
+        the lease, the store raises ``StoreError``.
         """
         ...
 
     async def round(self, call_id: str, number: int) -> RoundRecord | None:
-        """Return how round ``number`` ended, ``None`` if it has not."""
+        """Return the end of round ``number``, or ``None`` if it has not ended."""
         ...
 
     async def last_round(self, call_id: str) -> RoundRecord | None:
-        """Return the ended round with the highest number, ``None`` before the first."""
+        """Return the ended round with the highest number, or ``None`` before the first."""
         ...
 
     async def take_to_undo(
         self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
     ) -> CallRecord | None:
-        """Take the lease on an open call to undo what it has done; return the call.
+        """Take the lease on an open call to undo its effects; return the call.
 
-        If it need not be due, it is stopped, which stays known (:attr:`CallRecord.is_stopped`). ``None``,
-        and nothing is written, if it is not open, another owner has the lease at ``now``, or, where it
-        has to be due, its deadline is later.
+        If the call need not be due, it is stopped, and marked so (:attr:`CallRecord.is_stopped`).
+        The result is ``None``, without any write, if the call is not open, another owner has the
+        lease at ``now``, or a call that has to be due is not.
         """
         ...
 
     async def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
-        """Move a call by an event that ends the lease of ``owner``, maybe with a new deadline.
+        """Move a call by an event that ends the lease of ``owner``, possibly with a new deadline.
 
-        That is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. Who leaves in this way
-        has not run the call: if nothing is recorded in the round that was opened last, it has taken no
-        answers. Those in the inbox are there for the next one; what its client has given is forgotten.
-        False, and nothing
-        changes, if it does not have the lease, or the event does nothing in the call's state.
+        The event is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. A worker that
+        leaves has not run the call: if the round that was opened last has no entries, it returns
+        its answers. Those of the inbox are there for the next round; those of its client are
+        deleted. Return false, without any change, if ``owner`` does not have the lease, or the
+        event does nothing in the call's state.
         """
         ...
 
     async def adopt(self, call_id: str, version: str, owner: str) -> bool:
-        """Make the call that of another version of the code; false if ``owner`` lacks the lease."""
+        """Change the version of the call's code; return false if ``owner`` lacks the lease."""
         ...
 
     async def postpone(
         self, call_id: str, deadline: float, state: CallState, *, now: float
     ) -> bool:
-        """Move the deadline of a call back that is in a state, and that no one has a lease on at ``now``.
+        """Move back the deadline of a call in ``state`` that has no lease at ``now``.
 
-        False, and nothing changes, if it is not, or has as much time already.
+        Return false, without any change, if the call is not such a call, or has as much time
+        already.
         """
         ...
 
     async def hasten(self, call_id: str, deadline: float, state: CallState) -> bool:
-        """Move the deadline of a call forward that is in a state, also if a worker has a lease on it.
+        """Move forward the deadline of a call in ``state``, even if a worker has a lease on it.
 
-        False, and nothing changes, if it is not, or is due as early already.
+        Return false, without any change, if the call is not in that state, or is due as early
+        already.
         """
         ...
 
     async def expired(self, now: float, limit: int) -> list[CallRecord]:
-        """Return open calls whose deadline is ``now`` or earlier, the longest overdue first."""
+        """Return open calls whose deadline is ``now`` or earlier, the most overdue first."""
         ...
 
     async def open_calls(self) -> tuple[int, float | None, float | None]:
-        """Return how many calls are open, when the first of them began, and when the first asked.
+        """Return the number of open calls, the earliest beginning, and the earliest asking.
 
-        That is the longest waiting for a person: :attr:`CallRecord.asked`, of calls that wait.
+        The last is the start of the longest wait for a user: :attr:`CallRecord.asked` of waiting calls.
         """
         ...
 
     async def prune(self, before: float, limit: int) -> int:
-        """Delete calls that have ended and whose deadline lies before ``before``; return how many.
+        """Delete ended calls with a deadline before ``before``, the oldest first; return their number.
 
-        All that belongs to them goes with them. The oldest go first.
+        The deletion includes all records of these calls.
         """
         ...
 
     async def close(self) -> None:
-        """Close connections and files; closing again does nothing. Other methods then raise."""
+        """Close connections and files; a second call does nothing. Afterwards, other methods raise."""
         ...

@@ -1,7 +1,8 @@
-"""Calls that a server has still to undo: their undos were tried in vain or cut off, or they have expired.
+"""Finds calls with unfinished compensations, and brings their next attempt forward.
 
-A process that has the call's tool runs undos, when the call's deadline has passed (``expiry.py``). What
-is here needs no tool: it finds such calls in the store, and brings their deadlines forward.
+Such a call's undos have failed or were cut off, or the call has expired. A process that has the
+call's tool runs the undos, after the call's deadline (``expiry.py``). This module needs no tool: it
+finds such calls in the store, and moves their deadlines forward.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ class Unfinished:
     """A call that is to be undone.
 
     Attributes:
-        call: its name.
-        tool: the tool, which the process must have that undoes it.
-        state: ``undoing`` while a process runs its undos; ``undos left`` of those that were tried
-            in vain, or were cut off; ``expired`` if none was tried yet.
-        due: when the next attempt is made, seconds since the epoch.
-        version: that of the code which has begun it: the process must have this, or code that takes
-            the same way; empty if it is not known.
+        call: the name of the call.
+        tool: the tool, which the undoing process must have.
+        state: ``undoing`` while a process runs its undos; ``undos left`` if some have failed or
+            were cut off; ``expired`` if none has run yet.
+        due: the time of the next attempt, in seconds since the epoch.
+        version: the version of the code that began the call: the process must have it, or code that
+            takes the same way; empty if unknown.
     """
 
     call: str
@@ -37,7 +38,7 @@ class Unfinished:
 
 
 async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinished]:
-    """Return the calls that are to be undone, at most so many of each kind.
+    """Return the calls that are to be undone, at most ``limit`` of each kind.
 
     Raises:
         StoreError: if the store failed.
@@ -54,9 +55,9 @@ async def unfinished(store: CallStore, now: float, limit: int) -> list[Unfinishe
 
 
 async def undo_again(store: CallStore, call_id: str, now: float) -> bool:
-    """Have a server with the call's tool run the undos that are left when it next looks for such calls.
+    """Let a server with the call's tool run the remaining undos at its next look.
 
-    False if there is nothing to undo, or a process is at it: no other call is ended.
+    Return false if there is nothing to undo, or a process is undoing now: no other call is ended.
 
     Raises:
         StoreError: if the store failed.

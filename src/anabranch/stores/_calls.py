@@ -377,7 +377,9 @@ class Calls:
             return to_text(text)
         if not sql.FIND.rows(connection, {"this": to_bytes(call_id)}):
             raise UnknownCallError(call_id)
-        raise StoreError(f"Call {call_id!r} was taken over, with other answers. Try again.")
+        raise StoreError(
+            f"Another worker has taken over call {call_id!r}, with other answers. Try again."
+        )
 
     def _add_sqlite(
         self,

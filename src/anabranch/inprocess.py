@@ -111,3 +111,4 @@ async def _run_cold(
                     await call.unwind(error)
             raise
         journal.answer(given)
+        journal.unread.clear()  # no deployment lies between: another question is a fault of the tool

@@ -1,6 +1,7 @@
 """Calls that a framework pauses: what of them it stores, and what continues them."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,10 +237,11 @@ async def test_a_call_that_cannot_go_on_does_not_keep_the_others_from_it(rounds:
     assert ended == {"0": "accept", "2": "accept"}
 
 
-def asking(message: str) -> Tool[str]:
+def asking(message: str, effect: Callable[[], str] = search) -> Tool[str]:
     @tool
     async def book(ctx: BranchContext) -> str:
-        """Ask in the words of a version."""
+        """Ask in the words of a version, after its effect."""
+        await ctx.step(effect)
         return (await ctx.elicit(Stay, message)).action
 
     return book
@@ -248,11 +250,25 @@ def asking(message: str) -> Tool[str]:
 async def test_a_call_of_another_version_waits_for_it() -> None:
     store = Modelled()
     old = AdaptedTool(asking("How long?"), Rounds(keys=[KEY], store=store, code_version="1"))
-    new = AdaptedTool(asking("How many?"), Rounds(keys=[KEY], store=store, code_version="2"))
+    another = Rounds(keys=[KEY], store=store, code_version="2")
+    new = AdaptedTool(asking("How long?", hold), another)
     call = await old.begin({}, "ann", "1")
     with pytest.raises(OtherVersionError):
         await new.advance(call, accept(2), "ann", "1")
     assert (await old.advance(call, accept(2), "ann", "1"))["text"] == "accept"
+
+
+async def test_a_call_of_another_version_asks_again_in_its_words(store: CallStore | None) -> None:
+    old = AdaptedTool(asking("How long?"), Rounds(keys=[KEY], store=store, code_version="1"))
+    new = AdaptedTool(asking("How many?"), Rounds(keys=[KEY], store=store, code_version="2"))
+    call = await old.begin({}, "ann", "1")
+    again = await new.advance(call, accept(2), "ann", "1")
+    [question] = again["paused"]["questions"]
+    assert question["id"] == "book/elicit.1~2"
+    assert "How many?" in question["message"]
+    assert "the question was changed" in question["message"]
+    given = {question["id"]: accept(2)["book/elicit.1"]}
+    assert (await new.advance(again, given, "ann", "1"))["text"] == "accept"
 
 
 async def test_a_call_whose_time_is_over_ends(store: CallStore | None) -> None:

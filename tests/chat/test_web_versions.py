@@ -19,6 +19,7 @@ from tests.chat.versions import (
     at_version,
     book_1,
     book_2,
+    book_3,
     end_of,
     open_runs,
     waiting_for_version_1,
@@ -56,6 +57,24 @@ async def test_code_that_takes_the_same_way_goes_on_with_the_run(url: str) -> No
     async with at_version(url, engine, book_1, "2") as new:
         await answer(new, asked)
         await end_of(new, "r2")
+    assert DONE == ["reserved", "charged"]
+
+
+async def test_an_answer_to_the_words_of_other_code_is_refused_and_asked_for_again(
+    url: str,
+) -> None:
+    engine = InProcessEngine()
+    async with at_version(url, engine, book_1, "1") as old:
+        asked = await run(old, message("/book"))
+    async with at_version(url, engine, book_3, "2") as new:
+        await answer(new, asked)
+        again = await end_of(new, "r2")
+        [interrupt] = again[-1]["outcome"]["interrupts"]
+        assert "How many seats?" in interrupt["message"]
+        assert "the question was changed after it had been shown" in interrupt["message"]
+        assert DONE == ["reserved"]
+        await answer(new, again, "r3")
+        assert (await end_of(new, "r3"))[-1]["outcome"] == {"type": "success"}
     assert DONE == ["reserved", "charged"]
 
 

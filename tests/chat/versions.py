@@ -48,10 +48,19 @@ async def book_1(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
-    """Ask otherwise."""
+    """Do something else, and ask the same."""
+    await ctx.step(do, "held", undo=undo)
+    await ctx.elicit(Number, "How many?")
+    return "booked otherwise"
+
+
+@tool(name="book")
+async def book_3(ctx: BranchContext) -> str:
+    """Do the same, and ask in other words."""
     await ctx.step(do, "reserved", undo=undo)
     await ctx.elicit(Number, "How many seats?")
-    return "booked otherwise"
+    await ctx.step(do, "charged")
+    return "booked"
 
 
 @asynccontextmanager
@@ -72,11 +81,13 @@ async def at_version(
         yield client
 
 
-async def answer(client: httpx2.AsyncClient, asked: list[dict[str, Any]]) -> None:
+async def answer(
+    client: httpx2.AsyncClient, asked: list[dict[str, Any]], run_id: str = "r2"
+) -> None:
     """Send the answer to what a run has asked, and do not wait for its run."""
     [interrupt] = asked[-1]["outcome"]["interrupts"]
     entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"n": 3}}
-    await accepted(client, resume(entry))
+    await accepted(client, resume(entry, run=run_id))
 
 
 async def open_runs(url: str) -> Sequence[OpenWork]:

@@ -303,6 +303,7 @@ def test_lists_and_replays_are_drawn() -> None:
         [
             Replayed(id="1", tool="t", ended="ended"),
             Replayed(id="2", tool="t", ended="goes on", next=["x"]),
+            Replayed(id="6", tool="t", ended="waits", next=["x"], reworded=["x"]),
             Replayed(id="3", tool="t", ended="goes on"),
             Replayed(id="4", tool="t", ended="cannot be read", problem="old"),
             Replayed(id="5", tool="t", ended="drifts", drift=drift, version="1.2"),
@@ -310,6 +311,8 @@ def test_lists_and_replays_are_drawn() -> None:
     ) == [
         "1  t  ok: replays to its end",
         "2  t  ok: goes on with x",
+        "6  t  ok: replays to where it waits: x",
+        "    asks again, in other words: x",
         "3  t  ok: goes on",
         "4  t  cannot be read: old",
         "5  t  DRIFTS",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from mcp.types import InputRequiredResult
+from mcp.types import ElicitRequestFormParams, InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import (
@@ -19,7 +19,7 @@ from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, Ledger, accept, always
-from tests.durable.stores import Cut, Modelled
+from tests.durable.stores import Cut, Modelled, T, Work
 
 
 class Number(BaseModel):
@@ -86,8 +86,17 @@ async def book_otherwise(ctx: BranchContext) -> str:
 async def book_fewer(ctx: BranchContext) -> str:
     """Ask something else."""
     await ctx.step(reserve, "seat", undo=release)
-    await ctx.elicit(Number, "how few?")
-    return "booked fewer"
+    answer = await ctx.elicit(Number, "how few?")
+    await ctx.step(charge, "card")
+    return f"booked {answer.action} few"
+
+
+@tool(name="book")
+async def book_elsewhere(ctx: BranchContext) -> str:
+    """Do something else than the first version has done."""
+    await ctx.step(reserve, "box", undo=release)
+    await ctx.elicit(Number, "how many?")
+    return "booked elsewhere"
 
 
 def at_version(tool: Tool[Any], version: str, like: Desk | None = None) -> Desk:
@@ -96,6 +105,19 @@ def at_version(tool: Tool[Any], version: str, like: Desk | None = None) -> Desk:
     if like is not None:
         desk.clock = like.clock
     return desk
+
+
+class CutAt(Cut):
+    """A store that is out of reach from the first operation of that name on."""
+
+    def __init__(self, store: CallStore, name: str) -> None:
+        super().__init__(store, None)
+        self.name = name
+
+    async def _pass(self, name: str, work: Work[T]) -> T:
+        if name == self.name and not self.is_cut:
+            self.at = len(self.asked)
+        return await super()._pass(name, work)
 
 
 async def asked(desk: Desk, store: CallStore) -> InputRequiredResult:
@@ -177,7 +199,7 @@ async def test_code_of_the_same_version_that_takes_another_way_fails_the_call() 
     first = await asked(old, store)
 
     with pytest.raises(NonDeterminismError):
-        await answer(at_version(book_fewer, "1", old), store, first)
+        await answer(at_version(book_elsewhere, "1", old), store, first)
     assert ledger == BOOKED[:1]
 
 
@@ -189,7 +211,76 @@ async def test_a_call_or_a_server_without_a_version_is_of_any(version: str) -> N
     other = "" if version else "2"
 
     with pytest.raises(NonDeterminismError):
-        await answer(at_version(book_fewer, other, old), store, first)
+        await answer(at_version(book_elsewhere, other, old), store, first)
+
+
+@pytest.mark.parametrize("version", ["", "1", "2"])
+async def test_other_code_refuses_an_answer_to_a_question_that_it_has_changed(
+    store: CallStore, version: str
+) -> None:
+    """A version need not tell: the words may come from a file that does not count."""
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    new = at_version(book_fewer, version, old)
+    answers = {"book/elicit.1": accept(n=1)}
+    second, repeated = [
+        await new.request(new.service(store), first.request_state, answers) for _ in range(2)
+    ]
+    assert isinstance(second, InputRequiredResult)
+    assert repeated == second
+    [(step_id, question)] = (second.input_requests or {}).items()
+    assert step_id == "book/elicit.1~2"
+    assert isinstance(question.params, ElicitRequestFormParams)
+    assert question.params.message == (
+        "how few?\n\n"
+        "(The last answer did not fit: the question was changed after it had been shown.)"
+    )
+    assert await answer(new, store, second) == "booked accept few"
+    assert ledger == BOOKED
+
+
+async def test_an_effect_that_followed_an_answer_before_a_crash_pins_its_question(
+    store: CallStore,
+) -> None:
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    with pytest.raises(ToolError):
+        await answer(old, CutAt(store, "end_round"), first)
+    assert ledger == BOOKED
+
+    with pytest.raises(OtherVersionError):
+        await answer(at_version(book_fewer, "2", old), store, first)
+    assert await answer(old, store, first) == "booked"
+    assert ledger == BOOKED
+
+
+async def test_an_answer_that_was_refused_before_a_crash_stays_refused(store: CallStore) -> None:
+    def version(words: str) -> Tool[Any]:
+        @tool(name="book")
+        async def book(ctx: BranchContext) -> str:
+            async def pay(branch: BranchContext) -> None:
+                await branch.elicit(Number, "which card?")
+                await branch.step(charge, "card")
+
+            answer, _ = await ctx.gather(ctx.elicit(Number, words), ctx.branch(pay))
+            return answer.action
+
+        return book
+
+    old = at_version(version("how many?"), "1")
+    first = await asked(old, store)
+    new = at_version(version("how few?"), "2", old)
+    answers = {step_id: accept(n=1) for step_id in first.input_requests or {}}
+    dying = new.service(CutAt(store, "end_round"))
+    with pytest.raises(ToolError):
+        await new.request(dying, first.request_state, answers)
+    assert ledger == [("charge", "card")]
+
+    second = await new.request(new.service(store), first.request_state, answers)
+    assert isinstance(second, InputRequiredResult)
+    assert list(second.input_requests or {}) == ["book/elicit.1~2"]
+    assert await answer(new, store, second) == "accept"
+    assert ledger == [("charge", "card")]
 
 
 async def test_what_other_code_has_continued_is_its_own_from_then_on() -> None:

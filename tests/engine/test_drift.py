@@ -74,15 +74,6 @@ async def test_a_changed_question() -> None:
     assert error.expected != error.found
 
 
-async def test_a_changed_question_that_is_still_open() -> None:
-    async def changed(_: Branch) -> None:
-        await step(str, 1)
-        await ask("REALLY?")
-
-    state = (await first_round(original)).dumps()
-    assert (await goes_on_with(changed, state)).step_id == "t/ask.1"
-
-
 async def test_another_kind_at_the_same_id() -> None:
     async def asking(_: Branch) -> None:
         await ask("a", key="t/str.1")
@@ -123,15 +114,6 @@ async def test_a_question_that_is_not_asked_again() -> None:
 
     error = await goes_on_with(changed, await answered(original))
     assert (error.step_id, error.expected, error.found) == ("t/ask.1", "elicit", "not reached")
-
-
-async def test_an_open_question_that_is_not_asked_again() -> None:
-    async def changed(_: Branch) -> str:
-        await step(str, 1)
-        return "done"
-
-    error = await goes_on_with(changed, (await first_round(original)).dumps())
-    assert (error.step_id, error.found) == ("t/ask.1", "not reached")
 
 
 async def test_an_error_before_a_recorded_step_is_kept_as_the_cause() -> None:

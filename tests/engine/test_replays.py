@@ -101,16 +101,6 @@ async def test_a_body_that_fails_fails() -> None:
     assert DONE == []
 
 
-async def test_another_question_in_its_place_is_a_drift() -> None:
-    async def changed(_: Branch) -> None:
-        await step(effect, "a")
-        await ask("REALLY?")
-
-    with pytest.raises(NonDeterminismError) as caught:
-        await replayed(changed, await recorded(original))
-    assert caught.value.step_id == "t/ask.1"
-
-
 async def test_a_question_that_is_no_longer_asked_is_a_drift() -> None:
     async def changed(_: Branch) -> None:
         await step(effect, "a")
@@ -133,7 +123,7 @@ async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
     async def changed(_: Branch) -> None:
         while True:
             try:
-                await ask("REALLY?")
+                await step(effect, "another")
             except NonDeterminismError:
                 continue
 
@@ -141,7 +131,6 @@ async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
         call.abort(fault)
 
     journal = await recorded(original)
-    journal.entries.clear()
     call: Call[None] = Call(changed, journal, name=NAME, on_fault=cut_off)
     async with call:
         with pytest.raises(NonDeterminismError):

@@ -11,7 +11,7 @@ import pytest
 from anabranch._aio import Timer, run_until
 from anabranch._engine import Answer, Branch, Finished, Journal, Stopped, Waiting
 from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
-from anabranch.errors import BranchTimeoutError, NonDeterminismError
+from anabranch.errors import BranchTimeoutError
 from anabranch.testing import ManualClock
 from tests.clocks import Obliging
 from tests.engine.harness import (
@@ -151,18 +151,6 @@ async def test_nothing_but_the_clock_answers_a_sleep() -> None:
 
 async def _never(asked: object) -> Answer:
     raise AssertionError(asked)
-
-
-async def test_another_time_in_a_replay_is_drift() -> None:
-    times = [START + HOUR, START + 2 * HOUR]
-
-    async def body(_: Branch) -> None:
-        await sleep_until(times.pop(0))
-
-    world = World()
-    journal = await first_round(body, world=world)
-    with pytest.raises(NonDeterminismError, match=r"t/sleep\.1"):
-        await next_round(body, world, journal)
 
 
 async def test_a_replay_stops_at_a_sleep() -> None:

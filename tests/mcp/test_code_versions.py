@@ -40,9 +40,9 @@ async def book_1(ctx: BranchContext) -> str:
 
 @tool(name="book")
 async def book_2(ctx: BranchContext) -> str:
-    """Ask otherwise."""
-    await ctx.step(reserve)
-    return (await ctx.elicit(Number, "how many seats?", key="many")).action
+    """Reserve by another step, and ask."""
+    await ctx.step(reserve, name="hold")
+    return (await ctx.elicit(Number, "how many?", key="many")).action
 
 
 def server(tool: Tool[Any], version: str, store: Modelled) -> MCPServer[Any]:

@@ -213,12 +213,11 @@ async def test_a_state_of_another_release_is_refused_like_any_other(
     assert "a state was refused" in caplog.text
 
 
-async def test_a_tool_that_was_changed_in_mid_call_ends_with_a_clear_error() -> None:
+async def test_a_tool_that_no_longer_asks_what_was_answered_ends_with_a_clear_error() -> None:
     @tool(name="ask")
     async def changed(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
-        """Ask something else at the same place."""
-        answer = await ctx.elicit(Ok, f"Really do {what}?")
-        return answer.action
+        """Ask nothing any more."""
+        return what
 
     async with connected(serving(asking()), MODERN, ANSWERS) as client:
         state = await opened(client)

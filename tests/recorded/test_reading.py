@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch._durable.entries import dump_entry, enter
@@ -304,3 +305,28 @@ class _None:
 
 
 _NONE: Any = _None()
+
+
+async def test_a_refused_answer_says_why() -> None:
+    """The question was changed by a deployment, and is asked again."""
+
+    @tool(name="trip")
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        return (await ctx.elicit(Seats, f"Seats to {city}?", key="seats")).action
+
+    @tool(name="trip")
+    async def original(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+    store, at = Modelled(), replace(desk(), tool=original)
+    first = await at.request(at.service(store))
+    assert isinstance(first, InputRequiredResult)
+    new = replace(at, tool=changed)
+    await new.request(new.service(store), first.request_state, at.answer(first))
+
+    call = await recorded(store, at)
+    refused, open_one = call.steps
+    assert (refused.id, refused.state, refused.answered_by) == ("seats", "failed", "client")
+    assert refused.error is not None
+    assert "the question was changed" in refused.error
+    assert (open_one.id, open_one.state, call.waits_for) == ("seats~2", "open", ["seats~2"])

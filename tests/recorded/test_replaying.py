@@ -82,7 +82,7 @@ async def test_the_same_code_fails_as_recorded() -> None:
     assert (await replayed(store)).ended == "ended"
 
 
-async def test_another_question_is_a_drift() -> None:
+async def test_an_open_question_in_other_words_is_asked_again_and_an_answered_one_drifts() -> None:
     @other
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
         """Plan."""
@@ -91,6 +91,8 @@ async def test_another_question_is_a_drift() -> None:
         return (await ctx.elicit(Seats, "Another question?", key="seats")).action
 
     outcome = await replayed(await waiting(), changed)
+    assert (outcome.ended, outcome.next, outcome.reworded) == ("waits", ["seats"], ["seats"])
+    outcome = await replayed(await ended(), changed)
     assert outcome.drift == Drift(
         at="seats", recorded="elicit", now="elicit with another message, form or context"
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
-from anabranch._engine import Call, Scope, fingerprint
+from anabranch._engine import REFUSED, Call, Scope, fingerprint
 from anabranch._schemas import as_meant
 from anabranch._text import encodable
 from anabranch.elicitation import (
@@ -58,6 +58,7 @@ def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[st
 
 
 RETRIES = 3
+CHANGED = "the question was changed after it had been shown"
 
 
 class ElicitJob(NamedTuple):
@@ -125,31 +126,47 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
 async def run_elicit(job: ElicitJob) -> ElicitResult[Any]:
     """Ask, and ask again with the reason while the answer does not fit, at most three times.
 
+    An answer to a question that has changed since does not count.
+
     Raises:
         ElicitValidationError: if the last answer does not fit.
         CapabilityError: if the client shows no questions.
         ElicitInBranchError, ConcurrentElicitError: if this host does not allow the question now.
         StepFailed: if the client answered with an error.
     """
-    message, reason, call, scope, step_id = job.message, "", job.call, job.scope, job.step_id
-    for attempt in range(1, RETRIES + 2):
+    message, call, scope, step_id = job.message, job.call, job.scope, job.step_id
+    attempt = misfits = 0
+    while True:
+        attempt += 1
         asked = fingerprint(message, _form_fingerprint(job.model), job.context)
         entry = call.operations.recorded(scope, step_id, "elicit", asked)
         if entry is None:
             request = partial(job.request, message, step_id)
             entry = await call.operations.ask(scope, step_id, "elicit", asked, request)
-        try:
-            action, given = _read(entry.value)
-            if action != "accept":
-                return Declined() if action == "decline" else Cancelled()
-            content = _filled_in(job.model, given)
-        except ValidationError as problem:
-            reason = describe(problem)
-            step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
-            message = asked_again(job.message, reason)
+        if entry.kind == REFUSED:
+            reason = CHANGED
         else:
-            return Accepted(content, partial(_exchange, job, content))
-    raise ElicitValidationError(job.step_id, RETRIES + 1, reason)
+            try:
+                return _result(job, entry.value)
+            except ValidationError as problem:
+                reason, misfits = describe(problem), misfits + 1
+            if misfits > RETRIES:
+                raise ElicitValidationError(job.step_id, misfits, reason)
+        step_id = call.cursor.new_attempt(job.step_id, attempt + 1)
+        message = asked_again(job.message, reason)
+
+
+def _result(job: ElicitJob, value: JsonValue) -> ElicitResult[Any]:
+    """Return the result in a reply.
+
+    Raises:
+        ValidationError: if ``value`` is no reply, or does not fit the model.
+    """
+    action, given = _read(value)
+    if action != "accept":
+        return Declined() if action == "decline" else Cancelled()
+    content = _filled_in(job.model, given)
+    return Accepted(content, partial(_exchange, job, content))
 
 
 def _read(value: JsonValue) -> tuple[str, object]:
@@ -204,25 +221,31 @@ async def run_elicit_url(
         StepFailed: if the client answered with an error.
     """
     host.require("elicitation.url")
-    asked, reason = fingerprint(message, url), ""
+    shown, attempt, misfits = message, 0, 0
 
-    def admitted(again: str) -> UrlRequest:
+    def admitted(shown: str, again: str) -> UrlRequest:
         _check_allowed(call, host, scope, again)
         elicitation_id = f"{call.journal.call_id}:{step_id}"
-        return UrlRequest(message=message, url=url, elicitation_id=elicitation_id)
+        return UrlRequest(message=shown, url=url, elicitation_id=elicitation_id)
 
-    for attempt in range(1, RETRIES + 2):
-        again = call.cursor.new_attempt(step_id, attempt)
-        entry = await call.operations.ask(scope, again, "url", asked, partial(admitted, again))
+    while True:
+        attempt += 1
+        again, asked = call.cursor.new_attempt(step_id, attempt), fingerprint(shown, url)
+        request = partial(admitted, shown, again)
+        entry = await call.operations.ask(scope, again, "url", asked, request)
+        if entry.kind == REFUSED:
+            shown = asked_again(message, CHANGED)
+            continue
         try:
             action, _ = _read(entry.value)
         except ValidationError as problem:
-            reason = describe(problem)
+            misfits += 1
+            if misfits > RETRIES:
+                raise ElicitValidationError(step_id, misfits, describe(problem)) from None
         else:
             if action == "accept":
                 return Accepted(None)
             return Declined() if action == "decline" else Cancelled()
-    raise ElicitValidationError(step_id, RETRIES + 1, reason)
 
 
 def _exchange(job: ElicitJob, content: BaseModel) -> Exchange:

@@ -19,7 +19,7 @@ from anabranch._asking.host import DOCUMENTS, Host, Runnable, Sampler
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._asking.tool_arguments import refusal
 from anabranch._asking.wanted_form import SCHEMA_TOOL, WantedForm
-from anabranch._engine import Call, Entry, Journal, Scope, fingerprint
+from anabranch._engine import REFUSED, Call, Entry, Journal, Scope, fingerprint
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed
 from anabranch.messages import (
@@ -158,6 +158,8 @@ def needs_of(request: SampleRequest) -> list[str]:
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
     """Ask until the reply fits, at most three times.
 
+    A reply to a request that was changed meanwhile is none of the three.
+
     Raises:
         SampleValidationError: if the last reply does not fit.
         BranchTokenError: if a budget is too small for the prompt, or was too small for the reply.
@@ -167,17 +169,20 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
     needs = needs_of(job.request)
     job.host.require(*needs)
     own = job.host.asks_own_model(*needs)
-    messages, attempt, refused = job.request.messages, 0, 0
+    messages, attempt, others = job.request.messages, 0, 0
     while True:
         attempt += 1
         request = _request(job, messages, own=own)
-        step_id = job.call.cursor.new_attempt(job.step_id, attempt + refused)
+        step_id = job.call.cursor.new_attempt(job.step_id, attempt + others)
         try:
             reply = await _ask(job, step_id, request, own=own)
         except StepFailed:
             if own or job.host.sampler is None:
                 raise
-            own, attempt, refused = True, attempt - 1, 1  # the client refuses, or answers nonsense
+            own = True  # the client refuses, or answers nonsense
+            reply = None
+        if reply is None:
+            attempt, others = attempt - 1, others + 1
             continue
         parsed, problem = _check(job, reply)
         if problem is None:
@@ -210,7 +215,10 @@ def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> Sam
     return job.request.model_copy(update=changed)
 
 
-async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: bool) -> SampleReply:
+async def _ask(
+    job: SampleJob, step_id: str, request: SampleRequest, *, own: bool
+) -> SampleReply | None:
+    """Return the reply to ``request``; ``None`` if it is one to what was asked there before."""
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
@@ -229,16 +237,24 @@ async def _ask(job: SampleJob, step_id: str, request: SampleRequest, *, own: boo
     responder = job.host.respond if own else None
     try:
         entry = await call.operations.ask(job.scope, step_id, "sample", asked, admitted, responder)
-        reply = _read(job, step_id, entry, own=own)
+        is_refused = entry.kind == REFUSED
+        reply = _refused_reply(entry) if is_refused else _read(job, step_id, entry, own=own)
     except BaseException:
         if not call.scheduler.closing:  # else it is asked again, or answered, in the next round
             call.cursor.budgets.release(step_id)
         raise
     if entry.tokens is None:
-        call.cursor.budgets.settle(
-            step_id, entry, branch, usage_tokens(prompt_tokens(request), reply)
-        )
-    return reply
+        used = 0 if reply is None else usage_tokens(prompt_tokens(request), reply)
+        call.cursor.budgets.settle(step_id, entry, branch, used)
+    return None if is_refused else reply
+
+
+def _refused_reply(entry: Entry) -> SampleReply | None:
+    """Return the reply in a refused answer, whose tokens are spent; ``None`` if it is none."""
+    try:
+        return SampleReply.model_validate(entry.value)
+    except ValidationError:
+        return None
 
 
 def _request_fingerprint(request: SampleRequest) -> str:

@@ -76,10 +76,10 @@ def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = 
 
     The journal may have a part of them already, if it was stored elsewhere in the middle of the
     round. The compensations of ``undone`` steps are no longer due. A branch keeps the deadline from
-    its beginning.
+    its beginning. An entry that the body made of an answer replaces the answer.
     """
     for step_id, text in stored.items():
-        if _is_known(journal, step_id):
+        if _is_known(journal, step_id) and step_id not in journal.unread:
             continue
         entry, compensation, deadlines = load_entry(text)
         journal.deadlines.update(deadlines)

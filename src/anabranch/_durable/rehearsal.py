@@ -45,10 +45,12 @@ async def rehearse(
     journal: Journal,
     runtime: Runtime,
     host: Host | None = None,
+    *,
+    asks_all: bool = True,
 ) -> Rehearsed:
     """Return the end of ``tool``, or the place where it stops, when it runs over ``journal``.
 
-    The function consumes the journal.
+    The function consumes the journal. With ``asks_all``, the tool must reach every open question.
     """
 
     def abort(fault: Exception) -> None:
@@ -66,7 +68,7 @@ async def rehearse(
     )
     try:
         async with call:
-            return await call.replay()
+            return await call.replay(asks_all=asks_all)
     except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
         return error
 
@@ -76,5 +78,6 @@ async def fits(
 ) -> bool:
     """Return whether ``tool`` reaches and reads all entries of ``journal``."""
     copy = Journal.loads(journal.dumps())
-    outcome = await rehearse(tool, arguments, copy, runtime, host)
+    copy.unread = {*journal.unread}
+    outcome = await rehearse(tool, arguments, copy, runtime, host, asks_all=False)
     return not isinstance(outcome, NonDeterminismError | SerializationError)

@@ -6,6 +6,7 @@ its parts; each can be read and tested without the others:
 
     journal         what has happened, as data; ``journal_text`` its form between rounds
     cursor          ids, what is recorded, ``drift``; the one that reads and writes entries
+    wordings        questions that a deployment has changed, and answers to their old words
     budgets         what branches have spent and reserved, and which requests are admitted
     scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
                     ``needed``, ``waits``; ``progress`` of rounds that are cut off)
@@ -51,9 +52,11 @@ from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import current_scope
+from anabranch._engine.wordings import REFUSED
 
 __all__ = [
     "EXIT_AS_ERROR",
+    "REFUSED",
     "STEP_THREADS",
     "Answer",
     "Ask",

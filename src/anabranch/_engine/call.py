@@ -179,8 +179,10 @@ class Call(Generic[T]):
         self.journal.rounds += 1
         return Waiting(self._ended.asks)
 
-    async def replay(self) -> Finished[T] | Stopped:
+    async def replay(self, *, asks_all: bool = True) -> Finished[T] | Stopped:
         """Run the body over what is recorded: nothing is done, asked, delivered or undone.
+
+        With ``asks_all``, the body must come to every open question, in whatever words.
 
         Raises: as :meth:`round`.
         """
@@ -189,10 +191,10 @@ class Call(Generic[T]):
         ended = self._ended
         error: BaseException | None = scheduler.failure
         if ended is None and error is None:
-            error = await self._ending.error_of(task)
+            error = await self._ending.error_of(task, asks_all=asks_all)
         await scheduler.cancel_and_wait()
         if ended is not None and ended.quiet.certain:
-            self.cursor.check_all_reached(None)
+            self.cursor.check_all_reached(None, asks_all=asks_all)
         self._ending.is_settled = True
         if (error := error or self.fault) is not None:
             raise error

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from anabranch._engine.branch import Branch, Budgets
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
+from anabranch._engine.wordings import Wordings
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 
 _ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
@@ -103,6 +104,7 @@ class ReplayCursor:
         self.name: str = name
         self.reached: Reached = Reached(journal.entries, name)
         self.budgets: Budgets = Budgets(journal)
+        self._wordings = Wordings(journal)
         self.fault: AnabranchError | None = None
         self._entries = journal.entries
         self._on_fault = on_fault
@@ -143,6 +145,7 @@ class ReplayCursor:
             return step_id
         again = f"{step_id}~{attempt}"
         self.reached.ids.add(again)
+        self._wordings.repeat(step_id, again)
         return again
 
     def new_path(self, scope: Scope, name: str) -> str:
@@ -163,6 +166,9 @@ class ReplayCursor:
     def recall(self, step_id: str, kind: str, asked: str, branch: Branch) -> Entry | None:
         """Return what is recorded at ``step_id`` in ``branch``, ``None`` if nothing is.
 
+        An open question that reads differently is withdrawn, to be asked again. An answer to other
+        words is returned as ``REFUSED``.
+
         Raises:
             NonDeterminismError: something else is recorded there. The call ends with this error
                 even if the body catches it.
@@ -170,18 +176,20 @@ class ReplayCursor:
         if self.fault is not None:
             raise self.fault
         entry = self._entries.get(step_id)
-        if entry is not None:
-            if entry.fingerprint == asked and entry.kind == kind:
-                branch.ids.append(step_id)
-                return entry
-            recorded = (entry.kind, entry.fingerprint)
-        elif step_id in self.journal.pending:
-            recorded = self.journal.pending[step_id]
-        else:
+        if entry is None:
+            if self._wordings.is_other(step_id, kind, asked):
+                self.withdraw(step_id)
+                self.budgets.release(step_id)
             return None
-        if recorded != (kind, asked):
-            raise self.fail(NonDeterminismError(step_id, " ".join(recorded), f"{kind} {asked}"))
-        return None
+        if entry.fingerprint == asked and entry.kind == kind:
+            self.journal.unread.discard(step_id)
+        elif self._wordings.refuses(step_id, kind, entry):
+            self._note(step_id, entry)
+        else:
+            recorded = f"{entry.kind} {entry.fingerprint}"
+            raise self.fail(NonDeterminismError(step_id, recorded, f"{kind} {asked}"))
+        branch.ids.append(step_id)
+        return entry
 
     def record(self, step_id: str, entry: Entry, branch: Branch) -> None:
         """Write ``entry``; from here on it is part of every replay."""
@@ -246,7 +254,9 @@ class ReplayCursor:
 
     def answer_late(self, step_id: str, entry: Entry) -> None:
         """Record an answer that was held back (``open_asks.py``), unless the question is withdrawn."""
-        if self.journal.pending.pop(step_id, None) is not None:
+        if (asked := self.journal.pending.pop(step_id, None)) is not None:
+            if asked != (entry.kind, entry.fingerprint):
+                self._wordings.refuse(step_id, entry)
             self._entries[step_id] = entry
             self.reached.expect(step_id)
             self._note(step_id, entry)
@@ -258,7 +268,8 @@ class ReplayCursor:
         self._note(ask.step_id, entry)
 
     def answered(self, step_id: str) -> Entry:
-        """Return the answer to what was asked."""
+        """Return the answer to what was asked, which the body reads now."""
+        self.journal.unread.discard(step_id)
         return self._entries[step_id]
 
     def withdraw(self, step_id: str) -> None:
@@ -300,15 +311,18 @@ class ReplayCursor:
         missing = self.reached.missing(self.journal.pending)
         return all(map(self.reached.is_excused, missing))
 
-    def check_all_reached(self, error: BaseException | None) -> None:
+    def check_all_reached(self, error: BaseException | None, *, asks_all: bool = False) -> None:
         """Find fault unless every recorded step has been passed, or lies in what was cancelled.
 
-        ``error`` is how the body has ended, if it has failed.
+        ``error`` is how the body has ended, if it has failed: then, or if it ``asks_all``, it must
+        have come to the open questions, too. Otherwise those are withdrawn that it no longer asks.
         """
         pending = self.journal.pending
+        asks_all = asks_all or error is not None
         for step_id in self.reached.missing(pending):
-            if self.fault is None and not self.reached.is_excused(step_id):
-                entry = self._entries.get(step_id)
+            entry = self._entries.get(step_id)
+            is_missed = (entry is not None or asks_all) and not self.reached.is_excused(step_id)
+            if is_missed and self.fault is None:
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
                 self.fail(NonDeterminismError(step_id, kind, found))

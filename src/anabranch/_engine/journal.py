@@ -102,6 +102,7 @@ class Compensation:
 
 _DICT = cast("Callable[[], Any]", dict)
 _LIST = cast("Callable[[], Any]", list)
+_SET = cast("Callable[[], Any]", set)
 """Not ``list[Compensation]``, which type checkers like better: calling that takes far longer."""
 
 
@@ -117,6 +118,7 @@ class Journal:
         pending: step id to (kind, fingerprint) of the asks that are open.
         latest: the steps that were answered since the last round; not part of the text.
         held: the sleeps that do not end in the next round; not part of the text.
+        unread: the answers that no body has read (``wordings.py``); not part of the text.
         reserved: step id to the tokens that are reserved for it and not settled yet, and to how
             many of them its reply may have.
         delivered: scope path to how many of its notices have been delivered.
@@ -149,6 +151,7 @@ class Journal:
     trace: str = ""
     latest: list[str] = field(default_factory=_LIST, compare=False)
     held: list[str] = field(default_factory=_LIST, compare=False)
+    unread: set[str] = field(default_factory=_SET, compare=False)
 
     @property
     def questions(self) -> dict[str, tuple[str, str]]:
@@ -194,6 +197,7 @@ class Journal:
         for step_id, answer in self.to_open(answers).items():
             self.stalled = 0
             self.latest.append(step_id)
+            self.unread.add(step_id)
             kind, asked = self.pending.pop(step_id)
             self.entries[step_id] = Entry(
                 kind, asked, answer.value, answer.error, tokens=None, public=True

@@ -71,6 +71,8 @@ class Operations:
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
         """Return the answer's entry if it is recorded and nothing is wrong.
 
+        An entry of the kind ``REFUSED`` holds an answer to other words: ask again, as another attempt.
+
         Raises:
             StepFailed, NonDeterminismError: as :meth:`ask`.
         """
@@ -90,7 +92,7 @@ class Operations:
         make_request: Callable[[], Any],
         responder: Callable[[Any], Awaitable[Answer]] | None = None,
     ) -> Entry:
-        """Return the answer's entry; waits for it if it is not recorded.
+        """Return the answer's entry, as :meth:`recorded`; waits for it if it is not recorded.
 
         ``make_request`` is called only if the question must really be asked. An ``AnabranchError``
         that it raises is recorded: why a question is refused (what is spent, what is open) may

@@ -54,6 +54,7 @@ class Replayed(BaseModel):
             next; it ``drifts``; or it ``cannot be read``: another release has written it, or
             what it read of its conversation is gone.
         next: the steps that come next: open questions first.
+        reworded: those of the open questions that the present code asks in other words.
         drift: where it differs.
         problem: why it cannot be read, or compared.
     """
@@ -65,6 +66,7 @@ class Replayed(BaseModel):
     version: str = ""
     ended: Literal["waits", "ended", "goes on", "drifts", "cannot be read"]
     next: list[str] = []
+    reworded: list[str] = []
     drift: Drift | None = None
     problem: str | None = None
 
@@ -122,7 +124,8 @@ async def replay_call(
     following = outcome.at if isinstance(outcome, Stopped) else ()
     asked = [each for each in following if each in waits_for]
     new = [each for each in following if each not in waits_for]
-    return found(ended="waits" if asked else "goes on", next=[*asked, *new])
+    reworded = [each for each in asked if each not in journal.pending]  # that was withdrawn
+    return found(ended="waits" if asked else "goes on", next=[*asked, *new], reworded=reworded)
 
 
 async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | None) -> Journal:
@@ -138,6 +141,7 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
         journal.answer(load_answers(given))
         merge(journal, await store.entries(record.call_id, last.number))
         merge(journal, load_notes(last.notes).entries)
+        journal.unread.clear()  # the body has read them, and has ended
     return journal
 
 

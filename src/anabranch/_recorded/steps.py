@@ -14,10 +14,12 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from anabranch._durable.entries import Notes, load_entry
-from anabranch._engine import Answer, Compensation, Entry, Journal
+from anabranch._engine import REFUSED, Answer, Compensation, Entry, Journal
 from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
+
+_CHANGED = "refused: the question was changed after it had been shown, and is asked again"
 
 
 def error_text(error: Mapping[str, Any] | None) -> str:
@@ -90,6 +92,8 @@ class Steps:
             step.kind, step.entry = entry.kind, entry
             if entry.kind in {"elicit", "url"}:  # of a call that stayed alive
                 step.answered_by, step.answered_in = "client", number
+        elif entry.kind == REFUSED:
+            step.entry = entry
         elif entry.tokens is not None:
             step.entry.tokens = entry.tokens
 
@@ -131,14 +135,15 @@ class Steps:
             state: Literal["ended", "open"] = "ended" if over else "open"
             return RecordedStep(id=step_id, kind=kind, within="", round=number, state=state)
         entry = known.entry
+        error = None if entry is None else _error_of(entry)
         return RecordedStep(
             id=step_id,
             kind=known.kind,
             within="",
             round=number,
-            state="open" if entry is None else "done" if entry.error is None else "failed",
+            state="open" if entry is None else "done" if error is None else "failed",
             value=None if entry is None else entry.value,
-            error=None if entry is None or entry.error is None else error_text(entry.error),
+            error=error,
             asked=known.asked,
             answered_by=known.answered_by,
             answered_in=known.answered_in,
@@ -159,6 +164,13 @@ class Steps:
         else:
             state = "not needed" if over else "registered"
         return {"undo": state, "undo_name": known.compensation.undo}
+
+
+def _error_of(entry: Entry) -> str | None:
+    """Return why a step has no value, if it has none."""
+    if entry.kind == REFUSED:
+        return _CHANGED
+    return None if entry.error is None else error_text(entry.error)
 
 
 def _tokens(entry: Entry | None) -> int | None:

@@ -126,6 +126,8 @@ def _replayed(each: Replayed) -> Iterator[str]:
         "drifts": f"{each.id}  {each.tool}  DRIFTS",
         "cannot be read": f"{each.id}  {each.tool}  cannot be read: {each.problem}",
     }[each.ended]
+    if each.reworded:
+        yield f"    asks again, in other words: {', '.join(each.reworded)}"
     if each.drift is not None:
         yield f"    at        {each.drift.at}"
         yield f"    recorded  {each.drift.recorded}"

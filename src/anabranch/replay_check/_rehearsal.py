@@ -112,6 +112,7 @@ async def rehearse(
             raise
         journal = Journal.loads(journal.dumps())
         journal.answer(answers)
+        journal.unread.clear()  # no deployment lies between: another question is to be found
 
 
 class _SkippingClock:

@@ -30,8 +30,7 @@ class Noting(InProcessEngine):
         self.wakes: list[Wake] = []
         self._came = asyncio.Event()
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        del within
+    async def wake(self, wake: Wake) -> None:
         self.wakes.append(wake)
         self._came.set()
 

@@ -30,8 +30,7 @@ class Refusing(InProcessEngine):
         self.wakes: list[Wake] = []
         self.cancelled: list[str] = []
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        del within
+    async def wake(self, wake: Wake) -> None:
         if wake.call in self.refused:
             raise StoreError(f"The engine takes nothing of {wake.call}.")
         self.wakes.append(wake)

@@ -43,12 +43,12 @@ class Advancing(Saboteur):
 
 
 class LosesWakes(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         pass
 
 
 class MultipliesWakes(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         for copy in range(4):
             await self.good.wake(replace(wake, turn=f"{wake.turn}.{copy}"))
 
@@ -58,14 +58,14 @@ class ComparesTurnsOnly(Saboteur):
         super().__init__()
         self.known: set[tuple[str, str]] = set()
 
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         if (wake.call, wake.turn) not in self.known:
             self.known.add((wake.call, wake.turn))
             await self.good.wake(wake)
 
 
 class AdvancesACallTwiceAtOnce(Advancing):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, call=f"{wake.call}/{wake.turn}"))
 
     async def advance(self, wake: Wake, advance: Advance) -> None:
@@ -85,12 +85,12 @@ class LosesWhatIsInterrupted(Advancing):
 
 
 class TakesNoControlCharacters(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, call=re.sub(r"[\x00-\x1f]", "", wake.call)))
 
 
 class CutsLongNames(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, call=wake.call[:100]))
 
 
@@ -132,7 +132,7 @@ class TakesAnyTool(Saboteur):
 
 
 class TakesAnyVersion(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, version=""))
 
 
@@ -154,7 +154,7 @@ class UnlimitedShares(Unlimited):
 class LimitsEachVersion(Advancing):
     """A share has its limit once for each version."""
 
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, share=f"{wake.share}/{wake.version}"))
 
     async def advance(self, wake: Wake, advance: Advance) -> None:
@@ -162,7 +162,7 @@ class LimitsEachVersion(Advancing):
 
 
 class HasOneShare(Saboteur):
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         await self.good.wake(replace(wake, share=""))
 
 
@@ -177,7 +177,7 @@ class CountsWhatIsDue(Saboteur):
         super().__init__()
         self.later = 0
 
-    async def wake(self, wake: Wake, **_: object) -> None:
+    async def wake(self, wake: Wake) -> None:
         self.later += wake.not_before > 0
         await self.good.wake(wake)
 

@@ -140,12 +140,11 @@ class Backlog:
 class Engine(Protocol):
     """Wakes calls. Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached."""
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+    async def wake(self, wake: Wake) -> None:
         """Let some worker advance the call, at least once, after this returns.
 
         A call that is being advanced is advanced again afterwards, unless that advance began for
-        this same wake. ``within`` is an open transaction of the store, for an engine in the same
-        database: the wake then counts only if the transaction commits. Other engines ignore it.
+        this same wake.
         """
         ...
 

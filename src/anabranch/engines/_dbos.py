@@ -26,7 +26,6 @@ from urllib.parse import quote, urlencode
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anabranch._aio import Clock, SystemClock, pause, run_shielded
 from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
@@ -89,20 +88,11 @@ class DBOSEngine:
         self._opening = asyncio.Lock()
         self._is_closed = False
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        """See :meth:`Engine.wake`; ``within`` is a SQLAlchemy connection in a transaction."""
+    async def wake(self, wake: Wake) -> None:
+        """See :meth:`Engine.wake`."""
         client, options = await self._connected(), options_of(wake, self._clock.now())
-
-        def enqueue(connection: sa.Connection) -> None:
-            client.enqueue_in_transaction(connection, options, asdict(wake))
-
-        if isinstance(within, AsyncConnection):
-            await within.run_sync(enqueue)
-        elif isinstance(within, sa.Connection):
-            enqueue(within)
-        else:
-            enqueued = cast("Awaitable[object]", client.enqueue_async(options, asdict(wake)))
-            await self._asking(enqueued)
+        enqueued = cast("Awaitable[object]", client.enqueue_async(options, asdict(wake)))
+        await self._asking(enqueued)
 
     async def backlog(self) -> Backlog:
         """See :meth:`Engine.backlog`."""

@@ -34,9 +34,8 @@ class InProcessEngine:
         self._periodic: dict[str, asyncio.Lock] = {}
         self._is_closed = False
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
-        """See :meth:`Engine.wake`; ``within`` is ignored."""
-        del within
+    async def wake(self, wake: Wake) -> None:
+        """See :meth:`Engine.wake`."""
         self._check_open()
         self._add(wake)
 

@@ -89,12 +89,12 @@ class TestEngine:
         self._workers: list[_Worker] = []
         self._jobs: defaultdict[str, list[Callable[[], Awaitable[object]]]] = defaultdict(list)
 
-    async def wake(self, wake: Wake, *, within: object | None = None) -> None:
+    async def wake(self, wake: Wake) -> None:
         """See :meth:`Engine.wake`; the wake may be lost, or come late."""
         self._check_up()
         coming = self._coming(wake)
         if coming is not None:
-            await self._engine.wake(coming, within=within)
+            await self._engine.wake(coming)
 
     async def work(
         self, tools: Mapping[str, str], advance: Advance, limits: WorkLimits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from anabranch.errors import StoreError
 from anabranch.tree import (
@@ -17,6 +18,7 @@ from anabranch.tree import (
     Thread,
     Tree,
     check_place,
+    digests_in,
 )
 
 BESIDE = {"branch", "question", "answer"}
@@ -159,8 +161,18 @@ class MemoryTrees:
         for node in self._nodes.values():  # parents come before children
             if node.parent_id in gone:
                 gone.add(node.id)
-        self._drop(gone)
+        if gone:
+            thread_id = self._nodes[node_id].thread_id
+            before = await self._digests(thread_id)
+            self._drop(gone)
+            for digest in before - await self._digests(thread_id):
+                self._files.get(thread_id, {}).pop(digest, None)
         return len(gone)
+
+    async def _digests(self, thread_id: str) -> set[str]:
+        tree = await self.tree(thread_id)
+        results = [(each.content, each.pending or ()) for each in tree.results.values()]
+        return digests_in([*(node.content for node in tree.nodes), *chain(*results)])
 
     async def close(self) -> None:
         self._closed = True

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, Usage
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
-from anabranch.tree import Node, Ref, Result, Surroundings, Thread
+from anabranch.tree import Node, Ref, Result, Surroundings, Thread, digests_in
 
 T = TypeVar("T")
 
@@ -177,6 +177,17 @@ def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:
         _read(_PENDINGS, [pending or b"null" for pending in pendings]),
     )
     return dict(zip(zip(holders, tool_use_ids, strict=True), results, strict=True))
+
+
+def digests_of(contents: Iterable[bytes]) -> set[str]:
+    """Return the digests of the files to which stored contents refer.
+
+    Raises:
+        StoreError: if a content does not hold blocks.
+    """
+    # Most contents refer to no file, and parsing takes long. A text quotes the key with backslashes.
+    found = _read(_CONTENTS, [each for each in contents if b'"digest"' in each])
+    return digests_in(found)
 
 
 def _blocks(content: tuple[Block, ...]) -> bytes:

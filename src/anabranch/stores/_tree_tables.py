@@ -157,12 +157,6 @@ _pointing = (
 _REF = [REF.c.thread, REF.c.name, REF.c.node]
 SET_REF = _adding(REF, _REF, _pointing, [REF.c.node])
 SET_REF_OF_THREAD = _adding(REF, _REF, _pointing.where(_THIS_THREAD), [REF.c.node])
-LOCK_THREAD_OF = Statement(
-    sa.select(THREAD.c.seq)
-    .select_from(_OF_NODE)
-    .where(_THIS_NODE)
-    .with_for_update(key_share=True, of=THREAD)
-)
 # A node below a question or an answer also follows the node that called the tool.
 SETTLE = Statement(
     sa.text("""
@@ -183,18 +177,6 @@ DELETE_REF = Statement(
     sa.delete(REF).where(REF.c.thread == _THREAD_SEQ, REF.c.name == sa.bindparam("old_name"))
 )
 DELETE_THREAD = Statement(sa.delete(THREAD).where(_THIS_THREAD))
-DELETE_SUBTREE = Statement(
-    sa.text("""
-    DELETE FROM anabranch_node WHERE seq IN (
-        WITH RECURSIVE below (seq) AS (
-            SELECT seq FROM anabranch_node WHERE id = :this
-            UNION ALL
-            SELECT node.seq FROM below JOIN anabranch_node AS node ON node.parent = below.seq
-        )
-        SELECT seq FROM below
-    )
-""")
-)
 
 # -- reading ---------------------------------------------------------------------------------
 

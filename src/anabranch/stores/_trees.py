@@ -16,6 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.stores import _tree_tables as sql
 from anabranch.stores._database import Database
 from anabranch.stores._sql import Statement, to_bytes, to_text
+from anabranch.stores._tree_deletion import delete_subtree
 from anabranch.stores._tree_rows import (
     node_row,
     ref_row,
@@ -220,14 +221,7 @@ class Trees:
         return await self._count(sql.DELETE_THREAD, {"this": to_bytes(thread_id)}) > 0
 
     async def delete_subtree(self, node_id: str) -> int:
-        values = {"this": to_bytes(node_id)}
-
-        def work(connection: sa.Connection) -> int:
-            # A separate statement, so that the next one sees the nodes added during the wait.
-            is_there = sql.LOCK_THREAD_OF.rows(connection, values)
-            return sql.DELETE_SUBTREE.count(connection, values) if is_there else 0
-
-        return await self.database.write(work)
+        return await self.database.write(lambda connection: delete_subtree(connection, node_id))
 
     async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
         return await self.database.write_single(

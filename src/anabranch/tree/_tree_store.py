@@ -163,7 +163,10 @@ class TreeStore(FileStore, Protocol):
         ...
 
     async def delete_subtree(self, node_id: str) -> int:
-        """Delete a node, everything below it and the refs to them; return the number of nodes."""
+        """Delete a node, everything below it and the refs to them; return the number of nodes.
+
+        The store also deletes the files to which only these nodes and their results refer.
+        """
         ...
 
     async def close(self) -> None:

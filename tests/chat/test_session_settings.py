@@ -146,13 +146,20 @@ async def test_a_limit_that_is_set_holds_from_the_next_turn_on() -> None:
     assert answer.startswith("error: ")
 
 
+class Narrow(MockModel):
+    """A model that takes one tool."""
+
+    most_tools = 1
+
+
 class Shelf:
-    """Two models, and one that cannot be opened."""
+    """Two models, one that takes few tools, and one that cannot be opened."""
 
     def open(self, name: str) -> MockModel:
         if name == "broken":
             raise ModelError("It has no key. Set KEY.")
-        return MockModel(lambda request: f"I am {name}.")
+        model = Narrow if name == "narrow" else MockModel
+        return model(lambda request: f"I am {name}.")
 
     def names(self) -> Sequence[str]:
         return ["a:one", "a:two", *(f"b:{number}" for number in range(100))]
@@ -166,6 +173,14 @@ async def test_models_are_listed_and_switched() -> None:
     assert (await shown(chat, "/models a:")).splitlines()[1:] == ["a:one", "a:two"]
     assert await shown(chat, "/switch a:two", "hello") == "I am a:two."
     assert "Now answering: a:two." in await shown(chat, "/models")
+
+
+async def test_switching_tells_of_more_tools_than_the_model_takes() -> None:
+    chat = session(models=Shelf())
+    switched = await shown(chat, "/switch narrow")
+    assert switched.splitlines()[0] == "narrow answers from now on."
+    assert "The model takes at most 1 tools, got 4. Choose some" in switched
+    assert await shown(chat, "/switch a:one") == "a:one answers from now on."
 
 
 async def test_a_model_that_cannot_be_opened_leaves_the_old_one() -> None:

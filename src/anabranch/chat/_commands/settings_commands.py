@@ -56,7 +56,8 @@ async def _switch(session: SessionState, name: str) -> Outputs:
         raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
     session.model = models.open(name)
     session.model_name = name
-    return Output("system", f"{name} answers from now on.")
+    lines = [f"{name} answers from now on.", session.agent.tools.excess(session.model)]
+    return Output("system", "\n".join(filter(None, lines)))
 
 
 SETTINGS_COMMANDS = (

@@ -1,6 +1,7 @@
 """Completion in a chat: commands, labels, branches, tools, arguments, values."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -43,6 +44,28 @@ async def completed(typed: str) -> list[str]:
     ],
 )
 async def test_the_word_at_the_cursor_is_completed(typed: str, found: list[str]) -> None:
+    assert await completed(typed) == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("/attach ~/my", ["~/my pics/"]),
+        ("/attach ~/my pi", ["pics/"]),
+        ("/attach ~/my pics/", ["pics/a b.png", "pics/c.txt"]),
+        ("/attach ~/my pics/a", ["pics/a b.png"]),
+        ("/attach '~/my pics/a ", ["b.png'"]),
+        ("/load ~/.s", ["~/.secret"]),
+        ("/attach ~/none/", []),
+    ],
+)
+async def test_paths_of_files_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, found: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my pics").mkdir()
+    for name in ("my pics/a b.png", "my pics/c.txt", ".secret"):
+        (tmp_path / name).touch()
     assert await completed(typed) == found
 
 

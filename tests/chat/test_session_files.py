@@ -41,6 +41,38 @@ async def test_an_attached_file_goes_with_the_next_message_alone(tmp_path: Path)
     assert "(an image: my shot.png, image/png, 400 kB)" in await shown(chat, "/tree")
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "{folder}/my 'pics'/a b.png",
+        "~/my 'pics'/a b.png",
+        "\"{folder}/my 'pics'/a b.png\"",
+        "\"~/my 'pics'/a b.png\"",
+        r"{folder}/my\ \'pics\'/a\ b.png",
+        r"'{folder}/my '\''pics'\''/a b.png'",
+    ],
+)
+async def test_a_path_is_read_as_a_user_types_it_and_as_a_terminal_writes_a_dropped_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "my 'pics'" / "a b.png"
+    path.parent.mkdir()
+    path.write_bytes(PNG)
+    name = typed.format(folder=tmp_path)
+    assert "Attached a b.png (image/png, 400 kB)." in await shown(session(), f"/attach {name}")
+
+
+async def test_several_dropped_files_go_with_the_same_message(tmp_path: Path) -> None:
+    (tmp_path / "a b.png").write_bytes(PNG)
+    (tmp_path / "c.txt").write_text("Graz")
+    said = await shown(session(), rf"/attach {tmp_path}/a\ b.png '{tmp_path}/c.txt'")
+    assert said == (
+        "Attached a b.png (image/png, 400 kB), c.txt (text/plain, 4 bytes)."
+        " Your next message has them."
+    )
+
+
 async def test_a_saved_conversation_is_loaded_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     chat = session()
@@ -57,7 +89,9 @@ async def test_a_saved_conversation_is_loaded_with_its_files(tmp_path: Path) -> 
     [
         ("none.png", None, "Cannot read {path}: No such file or directory."),
         ("a.zip", b"PK\x03\x04\0", "a.zip is of a type that no model takes."),
-        ("a.png", PNG[:8] + bytes(MOST_BYTES), "a.png has 20 MB; a file may have 20 MB."),
+        ("a.png", PNG[:8] + bytes(MOST_BYTES), "a.png is too large. A file has at most 20 MB."),
+        ("", None, "{path} is not a file. Attach a file."),
+        ("a b.png", None, "Cannot read {path}: No such file or directory."),
         ("a.mp3", b"ID3", "mock does not take audio/mpeg. Try /switch MODEL."),
     ],
 )

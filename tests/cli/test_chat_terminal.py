@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import main
+from anabranch.tree import MOST_BYTES
 from tests.cli.terminals import PROMPT, terminal
 
 TARGET = str(Path(__file__).with_name("chatted.py"))
@@ -93,5 +94,42 @@ def test_a_chat_outlives_its_place_and_its_thread(
         person.type("/up\r")
         person.wait_for("error: ")
         line("/help up", "Go back to the answer before this one.")
+        person.wait_for(PROMPT)
+        person.type("\x04")
+
+
+def test_files_are_attached_by_typing_by_tab_and_by_dropping(tmp_path: Path) -> None:
+    """A terminal pastes the path of a dropped file, with backslashes or in quotes."""
+    pictures = tmp_path / "my pics"
+    pictures.mkdir()
+    for name in ("one (1).png", "two.png"):
+        (pictures / name).write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(400_000))
+    (tmp_path / "big.pdf").write_bytes(b"%PDF-1.7\n" + bytes(MOST_BYTES))
+    (tmp_path / "model.json").write_text('[{"text": "All right.", "repeat": true}]')
+    options = ["--model", f"script:{tmp_path / 'model.json'}", "--thread", "t"]
+    environment = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    with terminal("chat", *options, whole=True, environment=environment) as person:
+
+        def line(typed: str, shown: str) -> None:
+            person.wait_for(PROMPT)
+            person.type(f"{typed}\r")
+            person.wait_for(shown)
+
+        person.wait_for(PROMPT)
+        person.type("/attach ~/my\t")
+        person.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/"))
+        person.type("tw\t")
+        person.wait_until(lambda screen: screen.endswith("> /attach ~/my pics/two.png"))
+        person.type("\r")
+        person.wait_for("Attached two.png (image/png, 400 kB).")
+        dropped = str(pictures / "one (1).png")
+        for each in (" ", "(", ")"):
+            dropped = dropped.replace(each, f"\\{each}")
+        line(f"/attach \x1b[200~{dropped} \x1b[201~", "Attached one (1).png (image/png, 400 kB).")
+        line(f"/attach '{pictures}'", "is not a file. Attach a file.")
+        line("/attach ~/none.png", "such file or directory.")
+        line("/attach ~/big.pdf", "big.pdf is too large. A file has at most 20 MB.")
+        line("Look", "All right.")
+        line("/tree", "(an image: two.png, image/png, 400 kB) (an image: one (1)")
         person.wait_for(PROMPT)
         person.type("\x04")

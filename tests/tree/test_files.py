@@ -66,7 +66,7 @@ async def test_a_text_is_sent_as_text_and_a_pdf_as_a_document() -> None:
     ("data", "why"),
     [
         (b"", "is empty"),
-        (b"%PDF-" + bytes(MOST_BYTES), "has 20 MB; a file may have 20 MB"),
+        (b"%PDF-" + bytes(MOST_BYTES), "is too large. A file has at most 20 MB"),
         (b"PK\x03\x04\0\0", "no model takes"),
     ],
 )

@@ -61,9 +61,8 @@ def file_block(data: bytes, name: str = "") -> FileBlock:
     if not data:
         raise ToolError(f"{shown} is empty. Attach another file.")
     if len(data) > MOST_BYTES:
-        most = size_of(MOST_BYTES)
         raise ToolError(
-            f"{shown} has {size_of(data)}; a file may have {most}. Attach a smaller one."
+            f"{shown} is too large. A file has at most {size_of(MOST_BYTES)}. Attach a smaller one."
         )
     kind = file_type(data)
     if kind not in IMAGES | AUDIO | {PDF, TEXT}:

@@ -20,6 +20,7 @@ from anabranch.agents import random_names
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
+from anabranch.chat._session.typed_paths import typed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock
 from anabranch.tree import (
@@ -96,7 +97,7 @@ async def _save(session: SessionState, name: str) -> Outputs:
 async def _load(session: SessionState, name: str) -> Outputs:
     given = session.dependencies
     try:
-        text = await to_thread.run_sync(_read_file, Path(name))
+        text = await to_thread.run_sync(_read_file, name)
         loaded = thread_from_json(text, given.naming, given.clock.now())
     except OSError as error:
         raise SessionError(f"Cannot read {name}: {error.strerror}.") from None
@@ -141,8 +142,8 @@ async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
         await store.append(nodes, results=results, refs=loaded.refs)
 
 
-def _read_file(path: Path) -> bytes:
-    return path.expanduser().read_bytes()
+def _read_file(name: str) -> bytes:
+    return typed_paths(name)[0].read_bytes()
 
 
 def write_thread_file(path: Path, text: bytes) -> None:

@@ -1,10 +1,11 @@
-"""Completion of what is typed in a chat: commands, labels, branches, tools and their arguments."""
+"""Completion of what is typed in a chat: commands, labels, branches, files, tools and their arguments."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from anyio import to_thread
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -13,6 +14,7 @@ from anabranch.chat._chat_session import Session
 from anabranch.chat._commands.command_table import COMMANDS
 from anabranch.chat._session.session_dependencies import SessionSettings
 from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._session.typed_paths import completed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import ToolSpec
 from anabranch.tree import HEAD, LATEST
@@ -56,6 +58,9 @@ async def candidates(session: Session, typed: str) -> list[str]:
     if name == "/call" and space:
         return _of_tools((), tools, f"/{rest}") if " " in rest else list(tools)
     if space and name[1:] in COMMANDS and name.startswith("/"):
+        if "FILE" in COMMANDS[name[1:]].usage:
+            start = rest.rfind(" ") + 1
+            return [path[start:] for path in await to_thread.run_sync(completed_paths, rest)]
         return await _names(session, name[1:]) if " " not in rest else _settings(name, rest)
     return _of_tools(COMMANDS, tools, typed)
 

@@ -73,6 +73,23 @@ async def test_several_dropped_files_go_with_the_same_message(tmp_path: Path) ->
     )
 
 
+async def test_a_message_in_place_of_a_failed_one_has_the_files_of_the_failed_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    seen: list[SampleRequest] = []
+
+    def decide(request: SampleRequest) -> str | Exception:
+        seen.append(request)
+        return "Black." if len(seen) > 1 else RuntimeError("the line is dead")
+
+    chat = session(decide)
+    assert await shown(chat, f"/attach {tmp_path}/a.png", "Look", "Look again") == "Black."
+    [image, text] = seen[-1].messages[0].content
+    assert (image.type, text.type) == ("image", "text")
+    assert await shown(chat, "/attach") == "No file is attached."
+
+
 async def test_a_saved_conversation_is_loaded_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     chat = session()

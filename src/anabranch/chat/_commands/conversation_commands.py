@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from anabranch.agents import (
     TEXT_RECOMBINERS,
     QuestionExpiredError,
@@ -21,7 +19,7 @@ from anabranch.chat._session.typed_values import (
     read_answer,
     read_arguments,
 )
-from anabranch.messages import Block, FileBlock, TextBlock, ToolUseBlock
+from anabranch.messages import Block, TextBlock, ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import STOPPED, Node, state_of
 
@@ -30,8 +28,7 @@ TOO_LATE = "The time for an answer is over: the tool goes on without one."
 
 async def say(session: SessionState, text: str) -> Outputs:
     """Say ``text`` at the cursor, with what is attached, and let the model answer."""
-    message = await _put(session, text, session.attached)
-    session.attached = []
+    message = await _put(session, text, attaches=True)
     session.unanswered = message.id
     async with session.turn():
         reply = await session.agent.go_on(message)
@@ -39,17 +36,18 @@ async def say(session: SessionState, text: str) -> Outputs:
     return _reply(reply)
 
 
-async def _put(
-    session: SessionState, text: str, files: Sequence[tuple[FileBlock, bytes]] = ()
-) -> Node:
-    """Say ``text`` at the cursor, with files, and leave it at that."""
+async def _put(session: SessionState, text: str, *, attaches: bool = False) -> Node:
+    """Say ``text`` at the cursor, with what is attached if it ``attaches``, and leave it at that."""
     thread = await session.thread(text)
     await session.discard_unanswered()
+    files = session.attached if attaches else []
     if files:
         stored = {block.digest or "": data for block, data in files}
         await session.dependencies.store.add_files(thread.id, stored)
     content: list[Block] = [*(block for block, _ in files), TextBlock(text=text)]
     [message] = await session.agent.put(thread.id, [(session.cursor.node_id, content)])
+    if attaches:
+        session.attached = []
     return message
 
 

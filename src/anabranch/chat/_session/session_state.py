@@ -14,7 +14,7 @@ from anabranch.chat._session.session_dependencies import SessionDependencies, Se
 from anabranch.chat._session.session_output import error_text
 from anabranch.errors import StoreError
 from anabranch.messages import FileBlock
-from anabranch.tree import HEAD, Thread, TurnEnd, store_turn_end
+from anabranch.tree import HEAD, Thread, TurnEnd, digests_in, store_turn_end
 
 MAX_TITLE = 60
 
@@ -88,13 +88,22 @@ class SessionState:
         return thread
 
     async def discard_unanswered(self) -> None:
-        """Delete the message at the cursor if its model has failed; what is said now replaces it."""
+        """Delete the message at the cursor if its model has failed; the next message replaces it.
+
+        The files of the deleted message are attached again.
+        """
         here, store = self.cursor.node_id, self.dependencies.store
         if here is None or here != self.unanswered or await store.children(here):
             return
         message = await self.cursor.node()
         if message is not None and here not in (await self._labelled()):
+            files = await store.files(message.thread_id, digests_in([message.content]))
             await store.delete_subtree(here)
+            self.attached[:0] = [
+                (block, files[block.digest or ""])
+                for block in message.content
+                if isinstance(block, FileBlock) and block.digest in files
+            ]
             self.cursor.node_id = message.parent_id
 
     async def _labelled(self) -> set[str]:

@@ -32,8 +32,8 @@ from anabranch.stores import open_run_events, open_tree_store
 from tests.agents.memory import MemoryTrees
 from tests.chat.answerers import Desk, results
 from tests.chat.web import SEAT, Seat, model, reserve, serving
-from tests.lost_events import lose_events
 from tests.patience import PATIENCE
+from tests.stores.lost_events import lose_events
 
 
 def plugin(*answers: Any) -> tuple[PluginClient, list[PluginRequest[Seat]]]:

@@ -25,7 +25,7 @@ from anabranch.stores import NewEvents, RunEvents, open_run_events
 from anabranch.testing import ManualClock
 from tests.chat.shared_runs import process
 from tests.chat.web import events_in, message, named, numbers_of, on_both_databases, run
-from tests.lost_events import lose_events
+from tests.stores.lost_events import lose_events
 
 
 async def follow(

@@ -31,10 +31,6 @@ from anabranch.errors import StoreError
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.stores import open_branch_store, open_run_events
-from anabranch.stores._calls import Calls
-from anabranch.stores._database import Database
-from anabranch.stores._engines import read_url
-from anabranch.stores._trees import Trees
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import HEAD, Thread
 from tests.agents.asking import shape
@@ -43,6 +39,7 @@ from tests.chat.machines import Noting, check_branches, ids_of
 from tests.chat.web import SEAT
 from tests.diary import DONE, forget, note
 from tests.randomised import LONG, SEED
+from tests.stores.watched import WatchedDatabase
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -99,59 +96,44 @@ Place: TypeAlias = tuple[str, int]
 """A write of a process: the method of the store, and which of its calls."""
 
 
-class Held(Database):
+class Held(WatchedDatabase):
     """The connections of one process, of which one write holds it up, and then each request that follows."""
 
     def __init__(self, url: str, at: Place | None = None) -> None:
-        super().__init__(read_url(url))
-        self.writes: Counter[str] = Counter()
+        super().__init__(url)
+        self.counted: Counter[str] = Counter()
         self.reached, self.goes_on = asyncio.Event(), asyncio.Event()
         self._at = at
         self.holds_effect = False
 
-    async def write(self, work: Any, *, lasting: bool = True) -> Any:
-        self._count(work)
-        return await super().write(work, lasting=lasting)
-
-    async def write_single(self, work: Any) -> Any:
-        self._count(work)
-        return await super().write_single(work)
-
-    def _count(self, work: Any) -> None:
-        name = name_of(work)
-        self.writes[name] += 1
-        if (name, self.writes[name]) == self._at:
+    def writes(self, name: str) -> None:
+        self.counted[name] += 1
+        if (name, self.counted[name]) == self._at:
             self.reached.set()
 
-    async def _do(self, workers: Any, work: Any, *, lasting: bool = True) -> Any:
+    async def asked(self, name: str) -> None:
         if self.reached.is_set() and not self.goes_on.is_set():
-            self.holds_effect = self.holds_effect or name_of(work) == GAP
+            self.holds_effect = self.holds_effect or name == GAP
             await self.goes_on.wait()
-            if name_of(work) in CUT:  # its connection was closed meanwhile
+            if name in CUT:  # its connection was closed meanwhile
                 raise StoreError("The store cannot be reached.")
-        return await super()._do(workers, work, lasting=lasting)
-
-
-def name_of(work: Any) -> str:
-    """Return the method of the store that asks for some work."""
-    return str(work.__qualname__).partition(".<locals>")[0]
 
 
 class Process:
     """One of two processes over the same file, each with a person who chooses another row."""
 
-    def __init__(self, database: Database, engine: Noting, row: int) -> None:
+    def __init__(self, database: WatchedDatabase, engine: Noting, row: int) -> None:
         self.row = row
         self.clock = ManualClock()
         self.engine = engine
-        self.trees = Trees(database)
+        calls_of, self.trees = database.stores
         self.branches = open_branch_store(self.trees)
         service = BranchService(self.branches, clock=self.clock)
         self.conversations = Conversations(
             self.trees,
             MockModel(decide),
             [book, seat, remind, BranchSelf(), Folding(service)],
-            calls=Calls(database),
+            calls=calls_of,
             engine=engine,
             clock=self.clock,
         )
@@ -191,7 +173,7 @@ async def processes(
     url: str, at: Place | None = None
 ) -> AsyncGenerator[tuple[Process, Process, Held]]:
     engine, held = Noting(), Held(url, at)
-    one, two = Process(held, engine, 1), Process(Database(read_url(url)), engine, 2)
+    one, two = Process(held, engine, 1), Process(WatchedDatabase(url), engine, 2)
     async with AsyncExitStack() as stack:
         for each in (one, two):
             stack.push_async_callback(each.trees.close)
@@ -267,7 +249,7 @@ async def test_a_conversation_comes_to_the_same_wherever_a_process_stops(
     async with processes(f"sqlite:///{tmp_path}/calm.db") as (one, _, held):
         await one.lead(text)
         calm, done = await said_in(one, in_branches=False), sorted(DONE)
-    places = [(name, n + 1) for name in sorted(held.writes) for n in range(held.writes[name])]
+    places = [(name, n + 1) for name in sorted(held.counted) for n in range(held.counted[name])]
     left_out = {
         POLL,
         "Trees.create_thread",

@@ -13,10 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
-import sqlalchemy as sa
 
-from anabranch.stores._call_tables import CALL
-from anabranch.stores._event_tables import RUN
 from tests.chat.fleet import SCRIPT, TOOLS, until_ended
 from tests.chat.web import events_in, message, numbers_of, types_of
 from tests.patience import PATIENCE
@@ -51,9 +48,8 @@ class Web:
     def let_leases_run_out(self) -> None:
         """Give up what the killed process had a right to, as time would."""
         with closing(sqlite3.connect(self.folder / "chat.db")) as store, store:
-            for table in (CALL, RUN):
-                held = sa.update(table).where(table.c.owner.is_not(None))
-                store.execute(str(held.values(leased_until=sa.literal_column("0"))))
+            store.execute("UPDATE anabranch_call SET leased_until = 0 WHERE owner IS NOT NULL")
+            store.execute("UPDATE anabranch_run SET leased_until = 0 WHERE owner IS NOT NULL")
 
     def effects(self) -> dict[str, list[str]]:
         """What was done, and under which keys."""

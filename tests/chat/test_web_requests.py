@@ -6,12 +6,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch.agents import _agent
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
@@ -19,28 +18,24 @@ from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply
-from anabranch.stores._calls import Calls
-from anabranch.stores._database import Database
-from anabranch.stores._engines import read_url
-from anabranch.stores._trees import Trees
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import SEAT
 from tests.patience import PATIENCE
+from tests.stores.watched import WatchedDatabase
 
 YES = ElicitReply(action="accept", content={"row": 7})
 
 
-class Counted(Database):
+class Counted(WatchedDatabase):
     """Counts what is asked of it, by the method of the store that asks."""
 
     def __init__(self) -> None:
-        super().__init__(read_url("memory:"))
+        super().__init__("memory:")
         self.requests: Counter[str] = Counter()
 
-    async def _do(self, workers: Any, work: Any, *, lasting: bool = True) -> Any:
-        self.requests[work.__qualname__.partition(".<locals>")[0]] += 1
-        return await super()._do(workers, work, lasting=lasting)
+    async def asked(self, name: str) -> None:
+        self.requests[name] += 1
 
 
 @tool(elicits=[SEAT])
@@ -80,11 +75,16 @@ class Rounds:
 
 
 @asynccontextmanager
-async def begun(database: Database) -> AsyncGenerator[tuple[Rounds, str]]:
+async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]:
     """A conversation that has asked, and its question."""
-    trees, engine = Trees(database), InProcessEngine()
+    (stored, trees), engine = database.stores, InProcessEngine()
     conversations = Conversations(
-        trees, MockModel(lambda _: "Done."), [journey], calls=Calls(database), engine=engine
+        trees,
+        MockModel(lambda _: "Done."),
+        [journey],
+        calls=stored,
+        engine=engine,
+        clock=ManualClock(),  # no lease is renewed, however slow
     )
     conversation = await conversations.begin(Thread("t", 0.0))
     rounds = Rounds(conversations, cast("Conversation", conversation))
@@ -114,7 +114,6 @@ BY_WORKER = {
 
 
 async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_agent, "SystemClock", ManualClock)  # no lease is renewed, however slow
     monkeypatch.setattr(log_writer, "FOLLOWED", PATIENCE)  # a question waits for the end of its run
     database = Counted()
     async with begun(database) as (rounds, question):

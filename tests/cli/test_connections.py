@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,29 +16,20 @@ from anabranch.cli._combined_server import Persistence
 from anabranch.cli._server_recipe import ServerRecipe
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
-from anabranch.stores._database import Database
-from anabranch.stores._engines import CONNECTIONS, SINGLE, SNAPSHOTS, WRITERS
 from tests.agents.memory import MemoryTrees
 from tests.patience import PATIENCE
 from tests.postgres import Server
+from tests.stores.opened import CONNECTIONS, opened, use_all_connections
 
 
 @pytest.fixture
-def databases(monkeypatch: pytest.MonkeyPatch) -> list[Database]:
+def databases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """All that this process opens."""
-    opened: list[Database] = []
-    open_one = Database.__init__
-
-    def record(self: Database, *given: Any) -> None:
-        opened.append(self)
-        open_one(self, *given)
-
-    monkeypatch.setattr(Database, "__init__", record)
-    return opened
+    return opened(monkeypatch)
 
 
 async def test_a_process_with_everything_has_eight_connections(
-    databases: list[Database], postgres: Server
+    databases: list[Any], postgres: Server
 ) -> None:
     url = sa.make_url(postgres.new_url()).update_query_dict({"application_name": "counted"})
     parts = open_parts(
@@ -69,15 +59,11 @@ async def test_a_process_with_everything_has_eight_connections(
         everyone.wait(PATIENCE)
 
     async with parts.open():
-        await asyncio.gather(
-            *(database.write(work) for _ in range(WRITERS)),
-            *(database.write_single(work) for _ in range(SINGLE)),
-            *(database.read_at_once(work) for _ in range(SNAPSHOTS)),
-        )
+        await use_all_connections(database, work)
     assert counted == [8]
 
 
-def test_a_server_opens_one_database(databases: list[Database], tmp_path: Path) -> None:
+def test_a_server_opens_one_database(databases: list[Any], tmp_path: Path) -> None:
     recipe = ServerRecipe(
         ("tests/recorded/trips.py",),
         None,
@@ -90,7 +76,7 @@ def test_a_server_opens_one_database(databases: list[Database], tmp_path: Path) 
     assert len(databases) == 1
 
 
-def test_a_chat_opens_one_database(databases: list[Database], tmp_path: Path) -> None:
+def test_a_chat_opens_one_database(databases: list[Any], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("")
     line = ["chat", "--memory", "--folding", "--store", f"sqlite:///{tmp_path}/all.db"]
     assert main([*line, "--script", str(tmp_path / "lines")]) == 0

@@ -1,16 +1,12 @@
 """Every kind of store of branches passes the published suite."""
 
-import json
-from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from anabranch.folding import BranchService
 from anabranch.folding._memory_store import MemoryBranches
 from anabranch.stores import open_branch_store
-from anabranch.stores._branches import to_branch
 from tests.postgres import Server
 from tests.suites.branch_store_checks import (
     BRANCH_STORE_CHECKS,
@@ -49,15 +45,3 @@ async def test_a_shared_store_of_branches_does_what_the_port_promises(
     check: BranchStoreCheck, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     await check(opening(kind, request, tmp_path))
-
-
-async def test_a_branch_of_an_earlier_release_is_read() -> None:
-    """Its record has not the fields that came later."""
-    store = open_branch_store("memory:")
-    service = BranchService(store).of("ida")
-    made = (await service.create("d", "p", session_id="s")).branch
-    [*earlier, owner] = (getattr(made, each.name) for each in fields(made))
-    assert owner == "ida"
-    row = (json.dumps(earlier).encode(),)
-    assert to_branch(row) == replace(made, owner=None)
-    await store.close()

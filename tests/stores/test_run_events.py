@@ -18,8 +18,8 @@ from anabranch.stores._engines import read_url
 from anabranch.stores._event_tails import TAIL_BYTES, UNKNOWN, Page, Tail, Tails
 from anabranch.stores._run_events import Events
 from tests.agents.memory import MemoryTrees
-from tests.lost_events import lose_events
 from tests.postgres import Server
+from tests.stores.lost_events import lose_events
 from tests.suites.expectations import opened
 from tests.suites.run_event_checks import read_from
 

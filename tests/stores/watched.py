@@ -1,0 +1,45 @@
+"""Stores over connections whose requests a test sees before they are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.stores import CallStore, TreeStore
+from anabranch.stores._calls import Calls
+from anabranch.stores._database import Database
+from anabranch.stores._trees import Trees
+from anabranch.stores._urls import read_url
+
+
+class WatchedDatabase(Database):
+    """The connections of one process; a request is named after the method of the store that makes it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(read_url(url))
+
+    @property
+    def stores(self) -> tuple[CallStore, TreeStore]:
+        """The stores over these connections."""
+        return Calls(self), Trees(self)
+
+    def writes(self, name: str) -> None:
+        """See that a write begins."""
+
+    async def asked(self, name: str) -> None:
+        """See a request before it is made."""
+
+    async def write(self, work: Any, *, lasting: bool = True) -> Any:
+        self.writes(_name_of(work))
+        return await super().write(work, lasting=lasting)
+
+    async def write_single(self, work: Any) -> Any:
+        self.writes(_name_of(work))
+        return await super().write_single(work)
+
+    async def _do(self, workers: Any, work: Any, *, lasting: bool = True) -> Any:
+        await self.asked(_name_of(work))
+        return await super()._do(workers, work, lasting=lasting)
+
+
+def _name_of(work: Any) -> str:
+    return str(work.__qualname__).partition(".<locals>")[0]

@@ -9,7 +9,7 @@ from anabranch import Accepted, BranchContext, run_tool, tool
 from anabranch.messages import ElicitRequest
 from anabranch.replay_check import check_replay
 from anabranch.testing import ManualClock, MockClient
-from tests.clocks import Obliging
+from tests.engine.clocks import Obliging
 
 START = datetime.fromtimestamp(1_000_000_000, UTC)
 WEEK = timedelta(days=7)

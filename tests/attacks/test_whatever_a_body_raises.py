@@ -16,12 +16,12 @@ import pytest
 from mcp import MCPError
 
 from anabranch import Accepted, Capabilities, run_tool
-from anabranch._engine import quiescence
 from anabranch.agents import Agent, result_at
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest
 from anabranch.testing import MockClient, MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.attacks.raising import PLACES, RAISED, arguments, raises, returns, takes
+from tests.engine.impatience import never_retry_undos, shorten_grace
 from tests.mcp.harness import ERAS, Answers, connected, serving
 from tests.mcp.harness import text_of as text_in
 from tests.sagas.harness import accepted, call_saga, resume_saga
@@ -45,8 +45,8 @@ AT_AN_EDGE = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def impatient() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anabranch._engine.compensations.RETRY_AFTER", ())
-        patch.setattr(quiescence, "GRACE", 0.01)
+        never_retry_undos(patch)
+        shorten_grace(patch)
         yield
 
 

@@ -25,10 +25,10 @@ from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
-from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
 from anabranch.testing import ManualClock
 from anabranch.tool import Runtime, Tool
 from tests.durable.stores import Cut
+from tests.mcp.modern_rounds import run_round
 from tests.patience import PATIENCE
 
 UNAVAILABLE = "cannot reach its records"
@@ -138,8 +138,7 @@ class Desk:
         """One ``tools/call``: what it returns. Raises what the call raises."""
         journal = service.new() if state is None else await service.stored.load(state)
         job = self.job(journal)
-        answers = answers_to(journal, responses)
-        return await service.run_round(job, journal, answers, ROUND_REPLIES)
+        return await run_round(service, job, journal, responses)
 
     def job(self, journal: Journal) -> Job:
         """What a request asks for."""

@@ -16,9 +16,9 @@ from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Finished
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
-from anabranch.mcp._rounds import ROUND_REPLIES
 from tests.durable.harness import UNAVAILABLE, Desk, always
 from tests.durable.stores import Cut, Modelled, Watched
+from tests.mcp.modern_rounds import run_round
 
 DONE: list[str] = []
 
@@ -70,7 +70,7 @@ class Counter:
         given = tool.validate(arguments)
         journal = service.keyed(key, principal, tool, given)
         job = Job(tool, given, Host(), self.desk.job(journal).sink, principal)
-        return await service.run_round(job, journal, {}, ROUND_REPLIES)
+        return await run_round(service, job, journal)
 
 
 async def test_a_call_whose_worker_died_is_continued_wherever_that_was() -> None:

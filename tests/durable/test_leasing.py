@@ -11,8 +11,8 @@ import pytest
 from anabranch._durable.lease import Lease
 from anabranch._durable.store import CallStore
 from anabranch.testing import ManualClock
-from tests.clocks import Obliging
 from tests.durable.stores import Modelled, Observed
+from tests.engine.clocks import Obliging
 from tests.suites.call_samples import a_call
 
 FORKED = """

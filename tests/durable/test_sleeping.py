@@ -10,12 +10,11 @@ from anabranch import BranchContext, tool
 from anabranch._asking.host import Host
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
-from anabranch._engine import Finished, Journal, Notice
-from anabranch._engine.open_asks import wakes_at
-from anabranch.mcp._rounds import ROUND_REPLIES
+from anabranch._engine import Finished, Notice
 from anabranch.testing import ManualClock, SequentialIds
 from anabranch.tool import Runtime
 from tests.durable.stores import Modelled
+from tests.mcp.modern_rounds import run_round
 
 HOUR = 3600.0
 MANY = 1_000
@@ -58,7 +57,7 @@ class Sleeping:
         """The next round of a call: the first, or the one after ``state``."""
         journal = self.service.new() if state is None else await self.service.stored.load(state)
         job = Job(nap, {"hours": hours}, Host(), dropped, wakes=wakes)
-        return await self.service.run_round(job, journal, {}, ROUND_REPLIES)
+        return await run_round(self.service, job, journal)
 
     async def asleep(self, hours: int, state: str | None = None, *, wakes: bool = True) -> str:
         """The state after a round, in which the call must sleep."""
@@ -96,7 +95,7 @@ async def test_many_calls_sleep_without_a_task_and_go_on_in_the_order_of_their_t
     places = [(number * 7919) % MANY + 1 for number in range(MANY)]  # no order at all
     states = {hours: await calls.asleep(hours) for hours in places}
     assert len(asyncio.all_tasks()) == before
-    times = {hours: wakes_at(Journal.loads(state)) or 0.0 for hours, state in states.items()}
+    times = {hours: calls.clock.now() + hours * HOUR for hours in states}
     calls.clock.advance(50 * HOUR)
     due = [
         hours for hours in sorted(times, key=times.__getitem__) if times[hours] <= calls.clock.now()

@@ -19,7 +19,7 @@ from anabranch._engine.recorder import Records
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import Strand
 from anabranch.errors import NonDeterminismError, SerializationError
-from tests.clocks import Obliging
+from tests.engine.clocks import Obliging
 from tests.engine.harness import Book
 
 

@@ -13,7 +13,7 @@ from anabranch._engine import Answer, Branch, Finished, Journal, Stopped, Waitin
 from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
 from anabranch.errors import BranchTimeoutError
 from anabranch.testing import ManualClock
-from tests.clocks import Obliging
+from tests.engine.clocks import Obliging
 from tests.engine.harness import (
     World,
     ask,

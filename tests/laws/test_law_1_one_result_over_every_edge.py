@@ -8,38 +8,29 @@ the value or the error, on what was asked, on the effects and their undos, and o
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
 import pytest
-from fastmcp import FastMCP
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
-from mcp.server.mcpserver import MCPServer
 
 from anabranch import AnabranchError, Capabilities, Limits, run_tool
-from anabranch._durable.service import CallService
-from anabranch._engine import Notice, quiescence
-from anabranch._sealing import HANDLES
+from anabranch._engine import Notice
 from anabranch.agents import Agent, Event, ToolNoticed, TurnLimits, question_of, result_at
 from anabranch.elicitation import Accepted, Cancelled, Declined
-from anabranch.mcp import ServerOptions
-from anabranch.mcp._fastmcp_tool import FastMcpTool
-from anabranch.mcp._handles import Handles
-from anabranch.mcp._options import sealer_of
-from anabranch.mcp._sdk_tool import SdkTool
-from anabranch.mcp._service import Service
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, text_of
 from anabranch.rounds import Asked, Question, Rounds
 from anabranch.testing import MockClient, MockModel, SequentialIds, calls
 from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node
 from tests.agents.memory import MemoryTrees
-from tests.clocks import Obliging
 from tests.durable.stores import Modelled
+from tests.engine.clocks import Obliging
+from tests.engine.impatience import shorten_grace
 from tests.laws import programs as language
 from tests.laws.programs import (
     BUG,
@@ -61,6 +52,7 @@ from tests.laws.programs import (
     enter,
 )
 from tests.masking import with_any_id
+from tests.mcp.one_tool import Host, on_fastmcp, on_sdk
 from tests.randomised import examples
 
 pytestmark = pytest.mark.usefixtures("quiet", "short_grace")
@@ -70,7 +62,7 @@ pytestmark = pytest.mark.usefixtures("quiet", "short_grace")
 def short_grace() -> Generator[None]:
     """Many programs run something in the background, and every round waits for it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quiescence, "GRACE", 0.01)
+        shorten_grace(patch)
         yield
 
 
@@ -115,20 +107,6 @@ class Edge:
         prompt, results = language.what_is_asked(request)
         self.sampled.append((f"{prompt} {results}", request.max_tokens))
         return language.model(request)
-
-
-Host = Callable[[Tool[Any], Service], Any]
-"""Makes a server of one tool."""
-
-
-def sdk(tool: Tool[Any], service: Service) -> Any:
-    return MCPServer("laws", tools=[SdkTool.of_tool(tool, service)], log_level="ERROR")
-
-
-def fastmcp(tool: Tool[Any], service: Service) -> Any:
-    server: FastMCP[Any] = FastMCP("laws")
-    server.add_tool(FastMcpTool.of_tool(tool, service))
-    return server._mcp_server
 
 
 def by_lane(happened: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -182,7 +160,7 @@ class OwnModel:
         return SampleReply.model_validate({"content": self.edge.reply(request), "model": "m"})
 
 
-async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk, *, own: bool = False) -> Seen:
+async def over_mcp(tool: Tool[Any], mode: str, host: Host = on_sdk, *, own: bool = False) -> Seen:
     """The tool is called by a client; ``own`` says that the server's model answers its samples."""
     edge = Edge()
     notices: list[str] = []
@@ -204,11 +182,8 @@ async def over_mcp(tool: Tool[Any], mode: str, host: Host = sdk, *, own: bool = 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         notices.append(str(message))
 
-    service = CallService(edge.runtime)
-    handles = Handles(service, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
     async with Client(
-        # No tool sends a heartbeat.
-        host(tool, Service(service, handles, OwnModel(edge) if own else None, heartbeat=None)),
+        host(tool, edge.runtime, OwnModel(edge) if own else None),
         mode=mode,
         elicitation_callback=elicit,
         sampling_callback=sample,
@@ -344,7 +319,7 @@ async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(progr
 
 async def agree(tool: Tool[Any], alive: Seen) -> None:
     """Every edge over MCP has seen what was seen alive."""
-    for host in (sdk, fastmcp):
+    for host in (on_sdk, on_fastmcp):
         for mode in ("legacy", "2026-07-28"):
             assert await over_mcp(tool, mode, host) == alive
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
 from anabranch.mcp import SagaClient
-from tests.clocks import Obliging
+from tests.engine.clocks import Obliging
 from tests.mcp.harness import (
     ERAS,
     HANDSHAKE,

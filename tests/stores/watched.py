@@ -8,7 +8,7 @@ from anabranch.stores import CallStore, TreeStore
 from anabranch.stores._calls import Calls
 from anabranch.stores._database import Database
 from anabranch.stores._trees import Trees
-from anabranch.stores._urls import read_url
+from anabranch.stores._engines import read_url
 
 
 class WatchedDatabase(Database):

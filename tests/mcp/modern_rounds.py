@@ -1,0 +1,22 @@
+"""One round of a call, with the questions and answers of the modern edge."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel
+
+from anabranch._durable.job import Job
+from anabranch._durable.service import CallService
+from anabranch._engine import Finished, Journal
+from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+
+
+async def run_round(
+    service: CallService,
+    job: Job,
+    journal: Journal,
+    responses: Mapping[str, BaseModel] | None = None,
+) -> Finished[Any] | InputRequiredResult:
+    """Play a round; return the result of the call, or the reply that a client is sent."""
+    return await service.run_round(job, journal, answers_to(journal, responses), ROUND_REPLIES)

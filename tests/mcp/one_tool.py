@@ -1,0 +1,40 @@
+"""Servers of one tool, on the SDK's server and on FastMCP's, with the clock and ids of a test."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
+
+from anabranch import Sampler
+from anabranch._durable.service import CallService
+from anabranch._sealing import HANDLES
+from anabranch.mcp import ServerOptions
+from anabranch.mcp._fastmcp_tool import FastMcpTool
+from anabranch.mcp._handles import Handles
+from anabranch.mcp._options import sealer_of
+from anabranch.mcp._sdk_tool import SdkTool
+from anabranch.mcp._service import Service
+from anabranch.tool import Runtime, Tool
+
+Host = Callable[[Tool[Any], Runtime, Sampler | None], Any]
+"""Makes a server of one tool; the sampler is the server's model. No tool sends a heartbeat."""
+
+
+def on_sdk(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
+    """Return the SDK's server of ``tool``."""
+    served = SdkTool.of_tool(tool, _service(tool, runtime, sampler))
+    return MCPServer("laws", tools=[served], log_level="ERROR")
+
+
+def on_fastmcp(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Any:
+    """Return the SDK's server inside FastMCP's server of ``tool``."""
+    server: FastMCP[Any] = FastMCP("laws")
+    server.add_tool(FastMcpTool.of_tool(tool, _service(tool, runtime, sampler)))
+    return server._mcp_server
+
+
+def _service(tool: Tool[Any], runtime: Runtime, sampler: Sampler | None) -> Service:
+    calls = CallService(runtime)
+    handles = Handles(calls, {tool.name: tool}, sealer_of(ServerOptions(), "test", HANDLES))
+    return Service(calls, handles, sampler, heartbeat=None)

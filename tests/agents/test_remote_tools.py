@@ -20,12 +20,12 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch.agents import RemoteTools, ToolNoticed, TurnLimits
-from anabranch.mcp import _tool_link
 from anabranch.messages import FileBlock, SampleRequest
 from tests.agents.harness import set_up
 from tests.agents.remote import OTHER, listing, outcome_of, result_of, using
 from tests.mcp.harness import asgi, http, serving
 from tests.mcp.lossy import KINDS, Lossy, booking
+from tests.mcp.tool_lists import next_reading, offer_at_most
 
 pytestmark = pytest.mark.usefixtures("found")
 
@@ -434,7 +434,7 @@ async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(
         setting = await set_up(using("tool_499"), tools=[remote])
         await setting.say("go")
         assert len(setting.model.requests[0].tools or ()) == 501
-    monkeypatch.setattr(_tool_link, "MOST_TOOLS", 400)
+    offer_at_most(400, monkeypatch)
     async with RemoteTools(many, era="handshake") as remote:
         assert len(remote.tools_beside(())) == 400
     assert "of 500 tools 400 are used" in caplog.text
@@ -463,14 +463,7 @@ async def test_a_changed_list_is_followed_and_names_stay_with_their_tools(
     ):
         both = [growing, second]
         assert [each.name for each in second.tools_beside(())] == ["search"]
-        changed = asyncio.Event()
-        read = _tool_link.ToolList.read
-
-        async def reading(self: Any, client: Any) -> None:
-            await read(self, client)
-            changed.set()
-
-        monkeypatch.setattr(_tool_link.ToolList, "read", reading)
+        changed = next_reading(monkeypatch)
         assert await outcome_of(growing, "grow") == ("grown", False)
         await changed.wait()
         agent = (await set_up(using(""), tools=both)).agent

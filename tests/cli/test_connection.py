@@ -17,7 +17,6 @@ from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._terminal.respondent import Respondent
 from anabranch.cli._connection import open_session, server_of
 from anabranch.mcp import SagaRoundsExceededError
-from anabranch.mcp._transports import WithHeaders
 from tests.cli.connecting import URL, attempt
 
 
@@ -101,7 +100,7 @@ def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_address_is_connected_to_as_it_is() -> None:
-    assert isinstance(server_of(URL), WithHeaders)
+    assert not isinstance(server_of(URL), StdioServerParameters)
     with pytest.raises(UsageError, match=f"{URL} runs already, with limits of its own"):
         server_of(URL, Limits(max_tokens=5))
 

@@ -16,38 +16,19 @@ import anabranch
 from anabranch._terminal.answer_file import Answers
 from anabranch._terminal.exits import CommandError, FailedError, UsageError
 from anabranch._text import DEEPEST, read_json
-from anabranch.agents import CalledTool
-from anabranch.chat import SessionError, read_answer
-from anabranch.chat._name_value import split_pairs
-from anabranch.chat._session.typed_values import read_arguments as read_typed
 from anabranch.cli._tool_arguments import read_arguments
-from anabranch.mcp._client import call_tool, list_tools
-from anabranch.messages import ElicitRequest
 from anabranch.models import ModelError, ScriptedModel
-from anabranch.testing import MockClient
-from anabranch.tool import tool
 from tests.cli.connecting import attempt
+from tests.mcp.harness import called_by_us
 
 DEEP = {"barely": "[" * 101 + "]" * 101, "hopelessly": "[" * 20_000 + "]" * 20_000}
 either = pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
 
 
-@tool
-async def take(ctx: anabranch.BranchContext, things: list[Any]) -> str:
-    """Take things."""
-    return "taken"
-
-
-FORM = ElicitRequest(
-    message="Which?", requested_schema={"type": "object", "properties": {"n": {"type": "integer"}}}
-)
 LIST: dict[str, Any] = {"properties": {"things": {"type": "array"}}}
 READERS: dict[str, tuple[Callable[[str, Path], object], type[Exception]]] = {
     "--json": (lambda deep, _: read_arguments([], f'{{"things": {deep}}}', LIST), UsageError),
     "name=value": (lambda deep, _: read_arguments([f"things={deep}"], None, LIST), UsageError),
-    "a line": (lambda deep, _: list(split_pairs(f"things={deep}")), ValueError),
-    "/tool": (lambda deep, _: read_typed(CalledTool(take), f'{{"things": {deep}}}'), SessionError),
-    "/answer": (lambda deep, _: read_answer(FORM, f'{{"n": {deep}}}'), SessionError),
     "--answers": (lambda deep, at: Answers.from_file(written(at, deep)), UsageError),
     "script": (lambda deep, at: ScriptedModel.from_file(written(at, deep)), ModelError),
 }
@@ -153,8 +134,7 @@ async def test_a_result_that_misses_its_schema_is_one_sentence(
     schema: dict[str, Any], content: dict[str, Any] | None, words: str
 ) -> None:
     async def act(client: Client) -> object:
-        await list_tools(client)
-        return await call_tool(client, "look", {}, MockClient())
+        return await called_by_us(client, "look")
 
     ended: CommandError = await attempt(act, server(schema, content))
     assert isinstance(ended, FailedError)

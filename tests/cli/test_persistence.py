@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from anyio import to_thread
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
@@ -27,11 +27,11 @@ from anabranch.cli._targets import Found
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import install
-from anabranch.mcp._client import offers_sagas
 from anabranch.stores import open_store
 from tests.cli.served import Confirm
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
 from tests.patience import PATIENCE
+from tests.sagas.harness import call_saga
 
 RETURNED: list[str] = []
 
@@ -130,7 +130,11 @@ def test_a_server_that_can_continue_calls_of_its_own_keeps_doing_so() -> None:
 async def test_sagas_are_offered_unless_that_is_not_wanted(wanted: bool) -> None:
     make = partial(assemble, alone(), server_options([KEY], asking=Asking(sagas=wanted)))
     async with Client(await to_thread.run_sync(make), mode=MODERN) as client:
-        assert await offers_sagas(client) is wanted
+        if wanted:
+            assert (await call_saga(client, "loose", {}))["content"]
+        else:
+            with pytest.raises(MCPError, match="Method not found"):
+                await call_saga(client, "loose", {})
 
 
 async def test_the_lifespan_of_a_server_that_was_found_still_runs() -> None:

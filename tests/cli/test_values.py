@@ -59,6 +59,14 @@ def test_without_structured_content_the_text_is_the_value(content: Any, value: o
     assert value_of(CallToolResult(content=content), PLAIN) == value
 
 
+def test_a_call_that_is_not_done_has_no_value() -> None:
+    details = {"tool": "continue_call", "call": "call_1", "questions": []}
+    content: Any = text("t is not done.")
+    stopped = CallToolResult(content=content, structured_content={"unfinished": details})
+    with pytest.raises(FailedError, match="is not done"):
+        value_of(stopped, PLAIN)
+
+
 def test_content_that_is_no_text_is_given_block_by_block() -> None:
     image = ImageContent(type="image", data="aGk=", mime_type="image/png")
     assert value_of(CallToolResult(content=[*text("see"), image]), PLAIN) == [

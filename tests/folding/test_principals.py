@@ -12,11 +12,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import AnyHttpUrl
 
-from anabranch.cli._connection import server_of
-from anabranch.cli._http_tokens import headers_of
 from anabranch.folding import BranchService, UnknownBranchError, folding_tools
 from anabranch.mcp import create_server
-from tests.mcp.harness import http
+from tests.mcp.harness import bearing, http
 
 ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
 TASK = {"description": "Find it", "prompt": "Look everywhere."}
@@ -51,7 +49,7 @@ class Caller:
     """A principal, each of whose calls is made on a connection of its own."""
 
     def __init__(self, url: str, token: str, mode: Any) -> None:
-        self._server = server_of(url, headers=headers_of(token, ()))
+        self._server = bearing(url, token)
         self._mode = mode
 
     async def call(self, tool: str, **given: Any) -> Any:

@@ -23,8 +23,10 @@ from mcp.server.mcpserver import AESGCMRequestStateCodec, MCPServer
 from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
-from anabranch.cli._http_server import listen
 from anabranch.mcp import create_server
+from anabranch.mcp._client import call_tool, list_tools
+from anabranch.mcp._transports import WithHeaders
+from anabranch.testing import MockClient
 from anabranch.tool import Tool
 
 ROOT: Final = Path(__file__).parents[2]
@@ -184,10 +186,24 @@ async def http(server: MCPServer[Any], **options: Any) -> AsyncGenerator[str, No
         yield url
 
 
+async def called_by_us(client: Client, name: str) -> object:
+    """List the tools, and call one, as our own clients do."""
+    await list_tools(client)
+    return await call_tool(client, name, {}, MockClient())
+
+
+def bearing(url: str, token: str) -> WithHeaders:
+    """Return a connection to the server at ``url`` whose requests have a bearer token."""
+    return WithHeaders(url, {"Authorization": f"Bearer {token}"})
+
+
 @asynccontextmanager
 async def asgi(app: Any) -> AsyncGenerator[str, None]:
     """Serve an application on loopback; yields the URL of its ``/mcp``."""
-    with listen("127.0.0.1", 0) as listening, _unwrapped():
+    # With the protocol in its type, asyncio turns Nagle's algorithm off: no reply waits for an ACK.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    with listening, _unwrapped():
+        listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         running = _Uvicorn(app)
         async with anyio.create_task_group() as tasks:

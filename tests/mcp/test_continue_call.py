@@ -10,8 +10,6 @@ from fastmcp import FastMCP
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch._terminal.exits import FailedError
-from anabranch.cli._call_command import value_of
 from anabranch.mcp import install_fastmcp
 from anabranch.tool import Tool
 from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_of
@@ -86,8 +84,6 @@ async def test_a_call_that_must_be_continued_differs_by_structure_from_any_value
         again = details["unfinished"]
         result = await client.call_tool(again["tool"], {"call": again["call"]})
     assert text_of(result) == "done"
-    with pytest.raises(FailedError, match="is not done"):
-        value_of(stopped, types.Tool(name="patient", input_schema={"type": "object"}))
 
 
 @tool

@@ -16,8 +16,7 @@ from typing import Any
 import mcp_types as types
 from mcp import Client
 
-from anabranch.cli._connection import server_of
-from anabranch.cli._http_tokens import headers_of
+from tests.mcp.harness import bearing
 from tests.owners.people import Answer, Parameter, Person
 from tests.owners.web import sample_of, texts_of
 
@@ -114,6 +113,5 @@ class McpSurface:
     def _client(self, person: Person, *, forms: bool) -> Client:
         if person.name not in self._of:
             self._of[person.name] = self._tokens.pop()
-        headers = headers_of(self._of[person.name], ())
         answers: dict[str, Any] = {"elicitation_callback": accept} if forms else {}
-        return Client(server_of(self._url, headers=headers), mode=self.mode, **answers)
+        return Client(bearing(self._url, self._of[person.name]), mode=self.mode, **answers)

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from anabranch import Accepted, BranchContext, tool
 from anabranch._schemas import Form
 from anabranch.chat import make_chat_app
-from anabranch.mcp._ask_page import form_page
 from anabranch.testing import MockModel
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.interop.browsing import tab
+from tests.mcp.link_pages import page_of
 
 
 class Guest(BaseModel):
@@ -137,7 +137,7 @@ async def test_a_linked_page_has_the_direction_of_its_texts(browser: Browser) ->
     fields = {"name": {"type": "string", "title": "שם", "description": "הערה"}, "more": choices}
     form = Form.model_validate({"properties": fields, "required": ["name"]})
     page = await browser.new_page()
-    await page.set_content(bytes(form_page("t", "مرحبا\n\nWelcome", form).body).decode())
+    await page.set_content(page_of("مرحبا\n\nWelcome", form))
     assert await direction(page.locator(".message")) == "rtl"
     for text in ("label.name", ".hint >> nth=0"):
         assert await page.locator(text).evaluate(RIGHT)

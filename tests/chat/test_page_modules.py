@@ -8,9 +8,9 @@ import pytest
 
 from anabranch import Accepted
 from anabranch.chat import PluginAnswerer, make_plugin
-from anabranch.cli._demo_tool import CardChoice, PickCard
 from anabranch.messages import ElicitReply, ElicitRequest
 from anabranch.testing import MockModel, calls
+from examples.pick_card import CardChoice, PickCard
 from tests.agents.harness import heard, set_up
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import browsing, message, run

@@ -13,10 +13,10 @@ import pytest
 
 from anabranch import BranchContext, tool
 from anabranch._aio import cancel_and_wait
-from anabranch.agents._tool_batch import ToolBatch
 from anabranch.errors import StoreError
-from anabranch.tree import NO_RESULT, Node, Thread
+from anabranch.tree import NO_RESULT, Thread
 from tests.agents.asking import deciding
+from tests.agents.held_tools import hold_first_batch
 from tests.chat.machines import Machines as Branching
 from tests.chat.sleepers import Machines, ends_of
 from tests.diary import DONE, forget, note
@@ -28,14 +28,7 @@ async def test_a_stop_before_a_tool_has_begun_ends_the_run(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply that calls it is stored by then: no run began with it instead of the one stopped."""
-    run, begins = ToolBatch.run, asyncio.Event()
-
-    async def held_up(batch: ToolBatch) -> Node:
-        monkeypatch.setattr(ToolBatch, "run", run)
-        begins.set()
-        return await asyncio.Event().wait() and await run(batch)
-
-    monkeypatch.setattr(ToolBatch, "run", held_up)
+    begins = hold_first_batch(monkeypatch)
     machines = Machines(url)
     async with machines.process() as process:
         conversation = await process.begin(Thread("t1", machines.clock.now()))

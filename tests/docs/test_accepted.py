@@ -30,13 +30,13 @@ from anabranch import (
     tool,
 )
 from anabranch._schemas import Form
-from anabranch.chat._terminal_session.live_replies import read_markdown
 from anabranch.mcp import create_server
 from anabranch.memory import Draft, ReasoningBank, Scopes
 from anabranch.messages import ImageBlock, SampleRequest, ToolResultBlock
 from anabranch.stores import open_memory_store
 from anabranch.testing import MockClient, calls
 from tests.agents.harness import set_up
+from tests.chat.emphasis import in_terminal
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "accepted.md").read_text(encoding="utf-8")
@@ -292,10 +292,7 @@ async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> Non
 @pytest.mark.parametrize(("message", "shown"), rows("a message", "shown as"))
 def test_emphasis_is_read_as_the_page_says(message: str, shown: str) -> None:
     """The page reads alike: tests/interop/page/test_emphases.py."""
-    tags = {"strong_open": "<strong>", "strong_close": "</strong>"}
-    tags |= {"s_open": "<del>", "s_close": "</del>"}
-    tokens = read_markdown(message)[1].children or []
-    assert "".join(tags.get(each.type, unescape(each.content)) for each in tokens) == shown
+    assert unescape(in_terminal(message)) == shown
 
 
 @pytest.mark.parametrize(("note", "question", "found"), rows("a note", "a question", "found"))

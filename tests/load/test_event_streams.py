@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx2
 
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.thread_log import MISSED
 from anabranch.messages import SampleReply
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
@@ -68,7 +67,7 @@ class Reader:
         found: list[int] = []
         while not found or found[-1] < last:
             line = await self._line()
-            assert MISSED not in line
+            assert b"anabranch.missed" not in line
             if line.startswith(b"id: "):
                 found.append(int(line[4:].partition(b"-")[0]))
         return found

@@ -14,8 +14,6 @@ import pytest
 from pydantic import BaseModel
 from starlette.requests import HTTPConnection, Request
 
-from anabranch.chat._web import requests
-
 __all__ = ["Reads"]
 
 PROTOCOL = {"accept", "accept-encoding", "content-type", "if-none-match"}
@@ -75,7 +73,9 @@ class Reads:
         patch.setattr(HTTPConnection, name, property(noted))
 
     def _note_bodies(self, patch: pytest.MonkeyPatch) -> None:
-        read, stream = requests.read_body, Request.stream
+        ours = [each for name, each in sys.modules.items() if name.startswith("anabranch.")]
+        readers = [each for each in ours if hasattr(each, "read_body")]
+        read, stream = readers[0].read_body, Request.stream
 
         async def noted(request: Request, model: type[Any]) -> Any:
             self.models[request.scope["endpoint"]].add(model)
@@ -86,9 +86,8 @@ class Reads:
             async for chunk in stream(request):
                 yield chunk
 
-        for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
-            if getattr(module, "read_body", None) is read:
-                patch.setattr(module, "read_body", noted)
+        for module in readers:
+            patch.setattr(module, "read_body", noted)
         patch.setattr(Request, "stream", streamed)
 
     def of(self, endpoint: Any) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from anabranch.chat._web.conversations import Conversations
 from anabranch.memory import ReasoningBank
-from anabranch.stores._trees import Trees
+from anabranch.stores import TreeStore, open_tree_store
+from tests.chat.saboteurs import forget_the_owner
 from tests.owners.attack import Attack, use_the_rest
 from tests.owners.people import ids_of
 from tests.owners.rows import rows_about, rows_of
@@ -34,19 +34,11 @@ async def test_nothing_of_one_person_reaches_another_by_a_route(here: TwoPeople)
     await here.story.go_on()
 
 
-def forget_the_owner(patch: pytest.MonkeyPatch) -> None:
-    async def find(self: Conversations, thread_id: str, principal: str | None) -> object:
-        thread = await self.agent.store.thread(thread_id)
-        return None if thread is None else self._in(thread)
-
-    patch.setattr(Conversations, "find", find)
-
-
 def list_all(patch: pytest.MonkeyPatch) -> None:
-    async def threads_of(self: Trees, owner: str | None, limit: int) -> object:
+    async def threads_of(self: TreeStore, owner: str | None, limit: int) -> object:
         return await self.threads(limit)
 
-    patch.setattr(Trees, "threads_of", threads_of)
+    patch.setattr(type(open_tree_store("memory:")), "threads_of", threads_of)
 
 
 def share_memory(patch: pytest.MonkeyPatch) -> None:

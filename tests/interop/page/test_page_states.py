@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
 from anabranch.chat import make_chat_app, make_plugin
-from anabranch.cli._demo_tool import PickCard
 from anabranch.testing import MockModel, calls
+from examples.pick_card import PickCard
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
 from tests.durable.stores import Modelled

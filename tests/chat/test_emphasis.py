@@ -1,0 +1,9 @@
+"""Emphasis in languages without spaces around it, in the terminal."""
+
+from __future__ import annotations
+
+from tests.chat.emphasis import READ, in_terminal
+
+
+def test_a_terminal_reads_emphasis_beside_punctuation() -> None:
+    assert {text: in_terminal(text) for text in READ} == READ

@@ -9,7 +9,6 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server.mcpserver import Image
-from pydantic_ai import messages as ai
 
 from anabranch import BranchContext, tool
 from anabranch.messages import (
@@ -20,9 +19,7 @@ from anabranch.messages import (
     SampleRequest,
     TextBlock,
     ToolResultBlock,
-    user,
 )
-from anabranch.models._translation import to_provider
 from anabranch.stores import open_tree_store
 from anabranch.testing import calls
 from anabranch.tree import thread_from_json, thread_to_json, to_markdown, tree_to_json
@@ -135,15 +132,8 @@ async def test_what_is_no_image_is_text(name: str) -> None:
     await setting.agent.store.close()
 
 
-async def test_a_provider_takes_it_and_an_export_holds_it() -> None:
+async def test_an_export_holds_it() -> None:
     setting = await shown(PICTURE)
-    [_, _, request] = to_provider(setting.model.requests[-1])
-    [returned] = request.parts
-    assert isinstance(returned, ai.ToolReturnPart)
-    content: Any = returned.content
-    [image] = content
-    assert isinstance(image, ai.BinaryContent)
-    assert (image.media_type, image.data) == ("image/png", b"\x89PNG\r\n\x1a\n")
     tree = await setting.tree()
     data = base64.b64decode(PNG)
     reference = FileBlock(mime_type="image/png", digest=sha256(data).hexdigest(), size=len(data))
@@ -159,21 +149,3 @@ async def test_a_provider_takes_it_and_an_export_holds_it() -> None:
     with pytest.raises(ValueError, match="other bytes than its digest says"):
         thread_from_json(wrong, lambda kind: f"{kind}-{next(numbers)}", 0.0)
     await setting.agent.store.close()
-
-
-def test_a_provider_is_sent_an_image_under_its_own_type_or_its_name() -> None:
-    """Whatever a message declares: a person's, or one that was stored before."""
-    blocks = (
-        *image(JPEG, "image/png"),
-        *image(SVG, "image/svg+xml"),
-        AudioBlock(data=base64.b64encode(b"OggS").decode(), mime_type="audio/wav"),
-    )
-    [request] = to_provider(SampleRequest(messages=(user(blocks),), max_tokens=1))
-    [prompt] = request.parts
-    assert isinstance(prompt, ai.UserPromptPart)
-    content: Any = prompt.content
-    photo, drawing, sound = content
-    assert isinstance(photo, ai.BinaryContent)
-    assert isinstance(sound, ai.BinaryContent)
-    assert (photo.media_type, sound.media_type) == ("image/jpeg", "audio/ogg")
-    assert drawing == "(an image: image/svg+xml, 41 bytes)"

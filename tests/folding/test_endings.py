@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, tool
-from anabranch.agents import BranchSelf, Outcome
-from anabranch.agents._working_branch import warns
+from anabranch.agents import BranchSelf
 from anabranch.errors import StoreError
 from anabranch.folding import (
     Branch,
@@ -22,17 +21,15 @@ from anabranch.folding import (
 )
 from anabranch.folding._memory_store import MemoryBranches
 from anabranch.messages import (
-    Block,
     ElicitReply,
     SampleReply,
     SampleRequest,
-    TextBlock,
     ToolUseBlock,
     Usage,
     text_of,
 )
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
-from anabranch.tree import NO_RESULT, Result
+from anabranch.tree import NO_RESULT
 from tests.agents.harness import fork
 from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
 
@@ -200,18 +197,6 @@ async def test_the_budget_is_reported_when_a_tool_returns_the_sentence_of_an_int
     chat = await talk(nearly_used_up("pay", heard_in_branch=results), pay, summary_budget_ratio=0)
     assert (await chat.say("Go")).text == "Enough."
     assert results[1].startswith(f"{NO_RESULT}{LINE}")
-
-
-async def test_a_warning_is_known_by_its_mark_when_a_tool_repeats_its_words() -> None:
-    line = f"paid{LINE}all is used)"
-    written = Outcome(line).with_line("(most is used)")
-    assert not warns(Result("n", "u", (TextBlock(text=line),)))
-    assert not warns(Result("n", "u", written.blocks))
-    warning = Outcome("paid").with_line("(most is used)", "budget")
-    stored = TypeAdapter(tuple[Block, ...]).dump_json(warning.blocks)
-    read: Any = TypeAdapter(tuple[Block, ...]).validate_json(stored)
-    assert warns(Result("n", "u", read))
-    assert text_of(read) == "paid\n(most is used)"
 
 
 # -- the forced request ----------------------------------------------------------------------

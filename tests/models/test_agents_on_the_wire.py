@@ -10,7 +10,6 @@ import pytest
 
 from anabranch import agents
 from anabranch.agents import Agent, BranchSelf, Event, TextReceived, TurnLimits
-from anabranch.chat._terminal_session.chat_answerer import ChatModels
 from anabranch.messages import Usage
 from anabranch.models import open_model
 from anabranch.tree import Node
@@ -108,7 +107,7 @@ async def test_a_fork_sends_again_what_was_sent_before_and_not_a_byte_else(
     """A provider's cache holds for the longest beginning that it has seen."""
     fork = Call("c1", "branch_self", {"prompts": ["Think of rain.", "Think of wind."]})
     provider.will(Say("Hi."), Say("Let me think.", (fork,)), *[Say("Well.")] * 3)
-    agent = Agent(MemoryTrees(), ChatModels().open(model), tools=[BranchSelf()])
+    agent = Agent(MemoryTrees(), open_model(model, cache=True), tools=[BranchSelf()])
     thread = await agent.begin(system_prompt="Be brief.")
     await agent.say(thread.id, "Hello.")
     await agent.say(thread.id, "Shall I go out?")

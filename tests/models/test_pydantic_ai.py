@@ -123,6 +123,24 @@ def test_images_and_sound_arrive_as_bytes_in_prompts_results_and_replies() -> No
     ]
 
 
+def test_a_provider_is_sent_an_image_under_its_own_type_or_its_name() -> None:
+    """Whatever a message declares: a person's, or one that was stored before."""
+    blocks = (
+        ImageBlock(data=base64.b64encode(b"\xff\xd8\xff\xe0").decode(), mime_type="image/png"),
+        ImageBlock(data=base64.b64encode(b"<svg/>").decode(), mime_type="image/svg+xml"),
+        AudioBlock(data=base64.b64encode(b"OggS").decode(), mime_type="audio/wav"),
+    )
+    [request] = to_provider(asking(user(blocks)))
+    [prompt] = request.parts
+    assert isinstance(prompt, ai.UserPromptPart)
+    content: Any = prompt.content
+    photo, drawing, sound = content
+    assert isinstance(photo, ai.BinaryContent)
+    assert isinstance(sound, ai.BinaryContent)
+    assert (photo.media_type, sound.media_type) == ("image/jpeg", "audio/ogg")
+    assert drawing == "(an image: image/svg+xml, 6 bytes)"
+
+
 def test_blank_texts_are_left_out_and_a_message_without_content_says_so() -> None:
     """Required by Anthropic: text has something in it, and so has a message."""
     blank = TextBlock(text=" \n")

@@ -1,0 +1,22 @@
+"""Warnings of a budget in the results of tools."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from anabranch.agents import Outcome
+from anabranch.agents._working_branch import warns
+from anabranch.messages import Block, TextBlock, text_of
+from anabranch.tree import Result
+
+
+async def test_a_warning_is_known_by_its_mark_when_a_tool_repeats_its_words() -> None:
+    line = "paid\n(Of this branch's budget, all is used)"
+    written = Outcome(line).with_line("(most is used)")
+    assert not warns(Result("n", "u", (TextBlock(text=line),)))
+    assert not warns(Result("n", "u", written.blocks))
+    warning = Outcome("paid").with_line("(most is used)", "budget")
+    stored = TypeAdapter(tuple[Block, ...]).dump_json(warning.blocks)
+    read: Any = TypeAdapter(tuple[Block, ...]).validate_json(stored)
+    assert warns(Result("n", "u", read))
+    assert text_of(read) == "paid\n(most is used)"

@@ -11,6 +11,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +24,9 @@ from tests.postgres import Server
 from tests.preloaded import Preloaded, cold
 from tests.randomised import LONG, SEED, repeating
 from tests.spreading import Spread, long_files_first
+
+if TYPE_CHECKING:
+    from tests.telemetry import Collected
 
 __all__ = ["nothing_done"]  # a fixture
 
@@ -156,3 +160,13 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> "Iterator[Collected]":
+    """What OpenTelemetry's SDK collects."""
+    from tests.telemetry import Collected  # noqa: PLC0415 - few tests need the SDK
+
+    made = Collected(monkeypatch)
+    yield made
+    made.close()

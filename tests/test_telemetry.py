@@ -1,45 +1,33 @@
 """What OpenTelemetry's SDK collects of calls: one trace for all rounds, and no value of them."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import mcp.shared._otel as sdk_telemetry
 import mcp_types as types
 import pytest
 from mcp import Client
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, ToolError, _telemetry, tool
+from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
 from anabranch.agents import Agent, Durability
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.conversations import Conversations
-from anabranch.engines import Wake
-from anabranch.engines._advances import Advances
 from anabranch.mcp import create_server
 from anabranch.stores import (
     CallEvent,
     CallRecord,
     RoundRecord,
-    open_run_events,
     open_store,
-    open_tree_store,
 )
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tool import Runtime
 from tests.agents.memory import MemoryTrees
 from tests.chat import web
+from tests.telemetry import Collected
 
 KEY = "a secret of at least thirty-two bytes"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -48,71 +36,6 @@ SECRET = "swordfish"
 
 class Word(BaseModel):
     word: str
-
-
-class Collected:
-    """What the SDK has collected."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-        self._exporter = InMemorySpanExporter()
-        self._reader = InMemoryMetricReader()
-        self._tracers = TracerProvider(**options)
-        self._tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self._meters = MeterProvider([self._reader])
-        monkeypatch.setattr(_telemetry, "_tracer", self._tracers.get_tracer("anabranch"))
-        monkeypatch.setattr(sdk_telemetry, "_tracer", self._tracers.get_tracer("mcp"))
-        instruments = _telemetry.Instruments(self._meters.get_meter("anabranch"))
-        monkeypatch.setattr(_telemetry, "_instruments", instruments)
-
-    def tracer(self, scope: str) -> Any:
-        """A tracer of the application around."""
-        return self._tracers.get_tracer(scope)
-
-    def close(self) -> None:
-        self._tracers.shutdown()
-        self._meters.shutdown()
-
-    def of(self, scope: str) -> list[Any]:
-        spans: tuple[Any, ...] = self._exporter.get_finished_spans()
-        return [each for each in spans if each.instrumentation_scope.name == scope]
-
-    @property
-    def spans(self) -> list[Any]:
-        return self.of("anabranch")
-
-    @property
-    def everything(self) -> str:
-        """All spans of ours as text."""
-        return "\n".join(each.to_json() for each in self.spans)
-
-    def named(self, name: str) -> list[Any]:
-        return [each for each in self.spans if each.name == f"anabranch.{name}"]
-
-    def one(self, name: str) -> Any:
-        [span] = self.named(name)
-        return span
-
-    def metric(self, name: str) -> dict[str, float]:
-        """The values of a metric, or how many there are, by their attributes except the tool."""
-        found: dict[str, float] = {}
-        collected: Any = self._reader.get_metrics_data()
-        data = json.loads(collected.to_json())
-        for scope in data["resource_metrics"][0]["scope_metrics"]:
-            for each in scope["metrics"]:
-                if each["name"] == f"anabranch.{name}":
-                    for point in each["data"]["data_points"]:
-                        attributes = point["attributes"]
-                        value = point["value"] if "value" in point else point["count"]
-                        kind = attributes.get("gen_ai.token.type", "")
-                        found[attributes.get("anabranch.outcome", kind)] = value
-        return found
-
-
-@pytest.fixture
-def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
-    made = Collected(monkeypatch)
-    yield made
-    made.close()
 
 
 def reserve(what: str) -> str:
@@ -362,26 +285,3 @@ async def test_a_turn_that_fails_is_reported_by_the_type_of_its_error(
     assert turn.attributes["anabranch.outcome"] == "failed"
     assert turn.attributes["error.type"] == "ValueError"
     assert SECRET not in collected.everything
-
-
-async def test_a_wake_that_fails_is_reported_and_needs_no_one_who_woke_it(
-    collected: Collected,
-) -> None:
-    async def fail(_: Wake) -> None:
-        raise ValueError(SECRET)
-
-    [again] = await Advances(ManualClock()).run(Wake("c", "0", "t", trace="none"), fail)
-    assert again.trace == "none"
-    wake = collected.one("wake")
-    assert (wake.links, wake.attributes["error.type"]) == ((), "ValueError")
-
-
-async def test_the_backlog_is_measured(collected: Collected) -> None:
-    trees = open_tree_store("memory:")
-    events = open_run_events(trees)
-    for thread, owner in {"t1": "r1/0", "t2": "r2/3", "t3": "r3/0.worker"}.items():
-        assert await events.lease(thread, owner, 0.0, 1.0)
-    await Conversations(trees, web.model()).upkeep.report_backlog()
-    assert collected.metric("backlog.waiting") == {"": 2}
-    assert collected.metric("backlog.running") == {"": 1}
-    await trees.close()

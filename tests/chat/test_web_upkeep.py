@@ -14,11 +14,12 @@ from anabranch.chat._web.thread_lease import WAITS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
-from anabranch.stores import open_run_events, open_stores
+from anabranch.stores import open_run_events, open_stores, open_tree_store
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from anabranch.tree import Thread
 from tests.chat import web
+from tests.telemetry import Collected
 
 
 class Refusing(InProcessEngine):
@@ -127,3 +128,14 @@ async def test_a_run_that_waits_for_a_version_is_called_for_by_one_wake(url: str
         assert (first.turn, first.version) == ("r1/0~other~", "other")
         assert again == first
         assert desk.engine.cancelled == []
+
+
+async def test_the_backlog_is_measured(collected: Collected) -> None:
+    trees = open_tree_store("memory:")
+    events = open_run_events(trees)
+    for thread, owner in {"t1": "r1/0", "t2": "r2/3", "t3": "r3/0.worker"}.items():
+        assert await events.lease(thread, owner, 0.0, 1.0)
+    await Conversations(trees, web.model()).upkeep.report_backlog()
+    assert collected.metric("backlog.waiting") == {"": 2}
+    assert collected.metric("backlog.running") == {"": 1}
+    await trees.close()

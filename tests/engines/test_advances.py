@@ -11,6 +11,7 @@ from anabranch.engines._advances import Advances, run_job
 from anabranch.errors import StoreError
 from anabranch.testing import ManualClock
 from tests.suites.engine_samples import Worker, a_wake
+from tests.telemetry import Collected
 
 
 async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced() -> None:
@@ -77,3 +78,15 @@ async def test_of_failures_in_a_row_the_first_is_logged_and_their_end(
         ]
         * 2
     )
+
+
+async def test_a_wake_that_fails_is_reported_and_needs_no_one_who_woke_it(
+    collected: Collected,
+) -> None:
+    async def fail(_: Wake) -> None:
+        raise ValueError("secret")
+
+    [again] = await Advances(ManualClock()).run(Wake("c", "0", "t", trace="none"), fail)
+    assert again.trace == "none"
+    wake = collected.one("wake")
+    assert (wake.links, wake.attributes["error.type"]) == ((), "ValueError")

@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from anabranch import BranchContext, StoreError, tool
 from anabranch._health import Health, Watched
 from anabranch.chat import RateLimits, make_chat_app
-from anabranch.cli._http_access import Access
 from anabranch.mcp import create_server, install, install_fastmcp
 from anabranch.stores import CallStore, open_store, open_stores
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model
+from tests.cli.http_server import guarded
 
 KEY = "a secret of at least thirty-two bytes"
 TOKEN = "a" * 32
@@ -78,7 +78,7 @@ def a_fastmcp(store: CallStore | None) -> Any:
 
 def served(server: Any) -> ASGIApp:
     """The application of ``anabranch serve --token``."""
-    return Access(tokens=(TOKEN,)).app(server, "127.0.0.1")
+    return guarded(server, TOKEN)
 
 
 def in_code(server: Any) -> ASGIApp:

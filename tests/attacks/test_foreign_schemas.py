@@ -24,8 +24,6 @@ from anabranch._schemas import (
     misfits,
 )
 from anabranch.agents import Agent, RemoteTools
-from anabranch.chat._name_value import read_pairs
-from anabranch.cli._tool_summaries import schema_words
 from anabranch.messages import text_of
 from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
@@ -148,17 +146,6 @@ def test_the_check_of_a_form_at_the_terminal_ends() -> None:
     with pytest.raises(ValueError, match="must match"):
         field.read(NEARLY, required=True)
     assert field.read("aaa", required=True) == "aaa"
-
-
-def test_the_types_of_an_argument_are_found() -> None:
-    definitions = {
-        f"d{each}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in range(50)]}
-        for each in range(50)
-    }
-    fields: dict[str, Any] = {"x": {"$ref": "#/$defs/d0"}, "y": True}
-    schema = {"properties": fields, "$defs": definitions}
-    assert read_pairs(["x=5", "y=five"], schema) == {"x": 5, "y": "five"}
-    assert len(schema_words(fields["x"], definitions)) < 10_000_000
 
 
 async def test_a_result_of_another_server_holds_nothing_up() -> None:

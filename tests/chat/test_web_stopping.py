@@ -1,4 +1,4 @@
-"""Streams of events end when their server, or their application, stops: no server cancels them."""
+"""Streams of events end when their application stops."""
 
 from __future__ import annotations
 
@@ -7,68 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import HttpServer, listen
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model
-from tests.patience import PATIENCE
-
-
-@pytest.mark.parametrize("is_mounted", [False, True])
-async def test_a_server_that_stops_ends_the_streams_of_its_pages(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], *, is_mounted: bool
-) -> None:
-    chat = make_chat_app(MemoryTrees(), model())
-    context = chat.router.lifespan_context
-    app = Starlette(routes=[Mount("/chat", chat)], lifespan=context) if is_mounted else chat
-    started = asyncio.Event()
-    with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}{'/chat' * is_mounted}"
-        server = HttpServer(app, Bounds(), started.set)
-        serves = asyncio.create_task(server.serve([listener]))
-        await started.wait()
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            await client.post(f"{url}/threads", json={"id": "t1"})
-            async with client.stream("GET", f"{url}/threads/t1/events") as response:
-                server.should_exit = True
-                assert await response.aread() == b""  # the last chunk came: no error is raised
-        await serves
-    assert caplog.messages == []
-    assert "Stopping" not in capsys.readouterr().err
-
-
-async def test_requests_that_go_on_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    started, is_asked, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        del receive
-        if scope["type"] == "http":
-            is_asked.set()
-            await may_end.wait()
-            await send({"type": "http.response.start", "status": 204, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-
-    with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        server = HttpServer(app, Bounds(), started.set)
-        serves = asyncio.create_task(server.serve([listener]))
-        await started.wait()
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            asking = asyncio.create_task(client.get(url))
-            await is_asked.wait()
-            server.should_exit = True
-            shown = ""
-            while "Stopping" not in shown:
-                await asyncio.sleep(0)
-                shown += capsys.readouterr().err
-            may_end.set()
-            assert (await asking).status_code == 204
-        await serves
-    assert shown.startswith("Stopping: 1 request in progress. What it does not finish in 2 s")
 
 
 async def test_streams_end_with_the_lifespan_of_their_application(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import pytest
 
-from anabranch._terminal.exits import FailedError
-from anabranch.agents._call_expiry import runtime_of
 from anabranch.chat._web.open_work import retry
-from anabranch.cli._calls_drawing import undo_call
-from anabranch.cli._stores import Stores
+from anabranch.cli import main
 from anabranch.engines import InProcessEngine
-from anabranch.stores import open_run_events
+from anabranch.stores import open_run_events, open_store
 from tests.chat.versions import (
     DONE,
     answer,
@@ -98,20 +96,28 @@ async def test_a_run_that_is_called_for_again_is_tried_by_any_worker(url: str) -
     assert DONE == ["reserved", "charged"]
 
 
-async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(url: str) -> None:
+async def test_a_call_that_is_undone_on_request_lets_its_conversation_go_on(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with waiting_for_version_1(url, partial(at_version, url, InProcessEngine())):
         pass
-    stores = Stores.at(url)
-    [record] = await stores.calls.calls(2)
-    runtime = await runtime_of(stores.trees, record)
-    with pytest.raises(FailedError, match=r"takes another way .* Name the code of version 1"):
-        await undo_call(stores.calls, record, book_2, runtime, yes=True)
+    store = open_store(url)
+    [record] = await store.calls(2)
+    await store.close()
+
+    async def undo(code: str) -> int:
+        target = f"tests.chat.versions:{code}"
+        command = ["calls", "undo", record.call_id, target, "--yes", "--store", url]
+        return await asyncio.get_running_loop().run_in_executor(None, main, command)
+
+    assert await undo("book_2") == 1
+    assert "takes another way" in capsys.readouterr().err
     assert DONE == ["reserved"]
-    undone = await undo_call(stores.calls, record, book_1, runtime, yes=True)
-    assert (undone.state, undone.undone) == ("stopped", ["book/do.1"])
+    assert await undo("book_1") == 0
     assert DONE == ["reserved", "not reserved"]
-    assert await retry(stores.events, "t1", 1.0)
-    await stores.close()
+    runs = open_run_events(url)
+    assert await retry(runs, "t1", 1.0)
+    await runs.close()
     async with at_version(url, InProcessEngine(), book_2, "2") as newest:
         events = await end_of(newest, "r2")
     [result] = [each for each in events if each["type"] == "TOOL_CALL_RESULT"]

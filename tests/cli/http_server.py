@@ -8,9 +8,14 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
-from anabranch.cli._http_access import LOCAL
+from anabranch.cli._http_access import LOCAL, Access
 from anabranch.cli._http_connections import Bounds
 from anabranch.cli._http_server import HttpServer, listen
+
+
+def guarded(server: Any, *tokens: str) -> ASGIApp:
+    """Return the application of ``anabranch serve --token``."""
+    return Access(tokens=tokens).app(server, "127.0.0.1")
 
 
 def mcp_app() -> ASGIApp:

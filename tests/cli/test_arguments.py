@@ -154,3 +154,13 @@ def test_values_out_of_range_are_named_beside_those_that_cannot_be_read() -> Non
 
 def test_values_out_of_range_alone_are_the_servers_to_refuse() -> None:
     assert read_arguments(["seats=100"], None, RANGED) == {"seats": 100}
+
+
+def test_the_types_of_an_argument_are_found() -> None:
+    definitions = {
+        f"d{each}": {"anyOf": [{"$ref": f"#/$defs/d{other}"} for other in range(50)]}
+        for each in range(50)
+    }
+    fields: dict[str, Any] = {"x": {"$ref": "#/$defs/d0"}, "y": True}
+    schema = {"properties": fields, "$defs": definitions}
+    assert read_arguments(["x=5", "y=five"], None, schema) == {"x": 5, "y": "five"}

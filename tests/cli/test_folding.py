@@ -1,5 +1,6 @@
 """``--folding`` of ``serve`` and ``chat``: the tools are there, and branches are in the store."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -8,14 +9,16 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from anabranch.cli import main
+from anabranch.cli import _server_recipe, main
 from anabranch.cli._combined_server import Persistence
 from anabranch.cli._folding import open_branches
 from anabranch.cli._memory import open_bank
 from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.folding import BranchService
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store
 from tests.docs.pages import ROOT
+from tests.folding.watched import PROMPT, Watched
 
 BRANCH_TOOLS = ["branch_create", "branch_return", "branch_status", "branch_report"]
 
@@ -160,3 +163,20 @@ def test_a_setting_that_is_wrong_is_named(
     monkeypatch.setenv("ANABRANCH_FOLDING_MAX_DEPTH", "none")
     assert main(["serve", "--folding"]) == 2
     assert "max_depth of context folding" in capsys.readouterr().err
+
+
+async def test_a_server_of_folding_alone_closes_branches_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched()
+
+    def opened(*given: Any, **options: Any) -> BranchService:
+        return watched.service
+
+    monkeypatch.setattr(_server_recipe, "open_branches", opened)
+    made = ServerRecipe((), None, ("k" * 32,), Persistence(None), folding=True).make_server()
+    await watched.service.create(**PROMPT, timeout_seconds=1)
+    watched.clock.advance(2)
+    async with asyncio.timeout(20), made.around:
+        await watched.ended.wait()
+    assert watched.kinds == ["created", "timeout"]

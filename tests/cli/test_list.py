@@ -168,6 +168,12 @@ def test_a_call_without_a_tool_lists_them_on_stderr(
     assert "  rooms of=…" in shown
 
 
+def test_words_for_a_schema_end_when_its_references_multiply() -> None:
+    every = [{"$ref": f"#/$defs/d{other}"} for other in range(50)]
+    definitions = {f"d{each}": {"anyOf": every} for each in range(50)}
+    assert len(schema_words({"$ref": "#/$defs/d0"}, definitions)) < 10_000_000
+
+
 @pytest.mark.parametrize(
     ("schema", "words"),
     [

@@ -15,13 +15,12 @@ from typing import Any
 from playwright.async_api import Browser, Page, expect
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._chat_parts import game
-from anabranch.cli._web_models import DemoModel
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_memory_store
 from examples.refund import refund
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model, serving
+from tests.cli.demo import demo
 from tests.cli.developing import developing
 from tests.interop.browsing import Tab, launched
 from tests.interop.page_scenes import scenes
@@ -56,14 +55,14 @@ LEARNED = (
 @asynccontextmanager
 async def game_served() -> AsyncGenerator[str]:
     """Serve the card game as ``anabranch web`` does."""
-    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [game()])) as address:
+    async with serving(demo()) as address:
         yield f"{address}/"
 
 
 @asynccontextmanager
 async def refund_served() -> AsyncGenerator[str]:
     """Serve the README's tool as ``anabranch web`` does."""
-    async with serving(make_chat_app(MemoryTrees(), DemoModel(), [refund])) as address:
+    async with serving(demo(refund)) as address:
         yield f"{address}/"
 
 

@@ -9,18 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
 from pydantic import ValidationError
 from starlette.requests import Request
 
 from anabranch.agents import Agent, Folding
-from anabranch.cli import main
-from anabranch.cli._combined_server import Persistence
-from anabranch.cli._connection import server_of
-from anabranch.cli._http_access import Access
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_tokens import headers_of
-from anabranch.cli._server_recipe import ServerRecipe
 from anabranch.folding import BankMemory, BranchService
 from anabranch.memory import (
     Banks,
@@ -42,11 +34,9 @@ from anabranch.testing import MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
 from tests.chat.web import browsing, message, run
-from tests.cli.http_server import serving
 
 ANN, BO = {"X-User": "ann"}, {"X-User": "bo"}
 NOTE = {"title": "Locks", "description": "When a door is locked", "content": "Ann has the key."}
-ALICE, BOB = "a" * 32, "b" * 32
 
 
 @pytest.fixture
@@ -159,65 +149,6 @@ async def test_a_person_forgets_no_note_of_all(store: MemoryStore) -> None:
         assert refused.status_code == 403
         assert "may write: person" in refused.json()["error"]
         assert await listed(client, BO) == ["Doors"]
-
-
-@asynccontextmanager
-async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerator[Any]:
-    """Yield what calls a tool of ``serve --memory --folding``, for the caller with a token."""
-    recipe = ServerRecipe(
-        (), None, ("k" * 32,), Persistence(url), folding=True, memory=True, shared_memory=shared
-    )
-    made = recipe.make_server()
-    app = Access(tokens=(ALICE, BOB)).app(made.server, "127.0.0.1")
-    async with made.around, serving(app, Bounds()) as address:
-
-        async def call(token: str, tool: str, **given: Any) -> Any:
-            target = f"http://{address[0]}:{address[1]}/mcp"
-            server = server_of(target, headers=headers_of(token, ()))
-            async with Client(server, mode=mode) as client:
-                result = await client.call_tool(tool, given)
-            assert not result.is_error, result
-            return result.structured_content
-
-        yield call
-
-
-@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_server_with_tokens_has_a_memory_for_each(mode: Any, tmp_path: Any) -> None:
-    """The tools of the memory, and what a branch begins with."""
-    task = {"description": "Open the locked door", "prompt": "Find the key."}
-    async with tokens(mode, f"sqlite:///{tmp_path}/all.db") as call:
-        note = await call(ALICE, "memory_record", **NOTE)
-        assert note.pop("beside") == []
-        assert (await call(BOB, "memory_search", query="locked door"))["result"] == []
-        assert (await call(BOB, "branch_create", **task))["injected_context"] == []
-        assert (await call(ALICE, "memory_search", query="locked door"))["result"] == [note]
-        [injected] = (await call(ALICE, "branch_create", **task))["injected_context"]
-        assert (injected["id"], injected["scope"]) == (note["id"], "person")
-
-
-async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path}/all.db"
-    async with tokens("2026-07-28", url, "web") as call:
-        own = await call(ALICE, "memory_record", **NOTE)
-        shared = {**NOTE, "content": "The desk has a key."}
-        note = await call(ALICE, "memory_record", **shared, scope="project")
-        assert [each["id"] for each in note.pop("beside")] == [own["id"]]
-        assert (await call(BOB, "memory_search", query="locked door"))["result"] == [note]
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        (["--folding", "--shared-memory", "web"], "Give it with --memory."),
-        (["--memory", "--shared-memory", "web "], "'web ' is no name"),
-    ],
-)
-def test_a_shared_memory_that_cannot_be_is_refused(
-    more: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", *more, "--store", "memory:"]) == 2
-    assert problem in capsys.readouterr().err
 
 
 async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore) -> None:

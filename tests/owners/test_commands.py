@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from anyio import to_thread
-from cyclopts import App
 
 from anabranch.cli import main
-from anabranch.cli._commands import app
 from anabranch.stores import open_tree_store
+from tests.cli.command_tree import commands_with
 from tests.owners.attack import Attack
 from tests.owners.people import Person, ids_of
 from tests.owners.rows import rows_about, rows_of
@@ -60,22 +58,9 @@ REFUSED = {"browse": 2, "work retry": 1}
 TARGET = str(Path(__file__).parents[2] / "tests" / "chat" / "web.py")
 
 
-def commands_with_a_store(within: App = app, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every command that has a ``--store``, as the parser itself has it."""
-    for name in within:
-        if name.startswith("-"):
-            continue
-        command = within[name]
-        if command.default_command is not None:
-            options = command.assemble_argument_collection()
-            if any("--store" in each.names for each in options):
-                yield " ".join((*path, name))
-        yield from commands_with_a_store(command, (*path, name))
-
-
 def test_every_command_with_a_store_is_known_here() -> None:
     known = {*SERVE, *OWN, *READ, *CHANGE, *FOR_ALL}
-    found = {*commands_with_a_store()}
+    found = {*commands_with("--store")}
     assert found == known, (
         f"{sorted(found ^ known)}: say in {__file__} whose what such a command shows is, and in"
         " docs/command-line.md; or take it out there"

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from anabranch import (
     tool,
 )
 from anabranch._aio import Timer
-from anabranch.cli._targets import load
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.replay_check._rehearsal import rehearse
 from anabranch.testing import ManualClock, MockClient, MockExhausted, check_replay
@@ -413,10 +413,10 @@ async def test_a_value_that_equals_only_itself_is_compared_by_its_type() -> None
 @pytest.mark.parametrize(
     ("example", "params"),
     [
-        ("wizard.py:plan_trip", {"days": 2}),
-        ("pick_card.py:pick_card", {"analyze": True}),
-        ("deploy.py:deploy", {"version": "x"}),
-        ("book_flight.py:book_flight", {"destination": "Rome", "pay_online": True}),
+        ("wizard:plan_trip", {"days": 2}),
+        ("pick_card:pick_card", {"analyze": True}),
+        ("deploy:deploy", {"version": "x"}),
+        ("book_flight:book_flight", {"destination": "Rome", "pay_online": True}),
     ],
 )
 async def test_the_examples_pass(example: str, params: dict[str, object]) -> None:
@@ -429,8 +429,8 @@ async def test_the_examples_pass(example: str, params: dict[str, object]) -> Non
         recommend = request.messages[0].text.startswith("Recommend")
         return '{"number": "AB2", "reason": "cheap"}' if recommend else "Fine."
 
-    path, _, name = example.partition(":")
-    (found,) = load([f"{EXAMPLES / path}:{name}"]).tools
+    module, _, name = example.partition(":")
+    found = getattr(import_module(f"examples.{module}"), name)
     done = await rehearse(found, params, MockClient(samples=advise, elicits=fill))
     assert done.findings == []
     assert done.last is not None

@@ -14,13 +14,13 @@ from pydantic import BaseModel, Field
 from anabranch import Accepted, BranchContext, tool
 from anabranch.agents import Folding
 from anabranch.chat import make_chat_app
-from anabranch.cli._web_models import WithoutModel
 from anabranch.messages import ImageBlock, TextBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import serving
+from tests.cli.demo import without_model
 from tests.interop.browsing import LOOKS, Look, Tab, audited, tab
 from tests.interop.page_scenes import picture
 
@@ -90,7 +90,7 @@ def application(*replies: Any, tools: Any = (book, survey, draw, wait)) -> Any:
 async def test_the_first_message_without_a_model_shows_why_there_is_no_reply(
     browser: Browser,
 ) -> None:
-    app = make_chat_app(MemoryTrees(), WithoutModel(), [draw])
+    app = without_model(draw)
     async with serving(app) as address, tab(browser, address) as opened:
         await opened.say("hello")
         for _ in range(2):

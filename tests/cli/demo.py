@@ -1,0 +1,20 @@
+"""The applications of ``anabranch web`` where no model is configured."""
+
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from anabranch.chat import make_chat_app
+from anabranch.cli._chat_parts import game
+from anabranch.cli._web_models import DemoModel, WithoutModel
+from tests.agents.memory import MemoryTrees
+
+
+def demo(*tools: Any) -> ASGIApp:
+    """Return the application whose model plays the demo, with the card game unless tools are given."""
+    return make_chat_app(MemoryTrees(), DemoModel(), tools or [game()])
+
+
+def without_model(*tools: Any) -> ASGIApp:
+    """Return the application whose model refuses every request."""
+    return make_chat_app(MemoryTrees(), WithoutModel(), tools)

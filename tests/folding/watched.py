@@ -1,0 +1,47 @@
+"""Branches whose ends and whose writes a test watches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from anabranch.folding import BranchEvent, BranchService
+from anabranch.folding._memory_store import MemoryBranches
+from anabranch.testing import ManualClock
+
+PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
+
+
+class Watched:
+    """Branches whose ends a test waits for."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.ended = asyncio.Event()
+        self.kinds: list[str] = []
+        self.store = Counting()
+        self.service = BranchService(self.store, clock=self.clock, listener=self.heard)
+
+    def heard(self, event: BranchEvent) -> None:
+        self.kinds.append(event.kind)
+        if event.kind != "created":
+            self.ended.set()
+
+    async def ends(self) -> None:
+        """Return when a branch of one second was closed, which nothing looks at."""
+        await self.service.create(**PROMPT, timeout_seconds=1)
+        async with asyncio.timeout(20), self.clock.running():
+            await self.ended.wait()
+        assert self.kinds == ["created", "timeout"]
+
+
+class Counting(MemoryBranches):
+    """Counts how often old branches were deleted, which is a write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pruned = 0
+
+    async def prune(self, before: float, limit: int) -> int:
+        self.pruned += 1
+        return await super().prune(before, limit)

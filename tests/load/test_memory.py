@@ -36,7 +36,7 @@ def alive() -> Counter[str]:
     return Counter(
         kind.__name__
         for kind in kinds
-        if kind.__module__.startswith(OF_A_CALL) or issubclass(kind, asyncio.Task)
+        if str(kind.__module__).startswith(OF_A_CALL) or issubclass(kind, asyncio.Task)
     )
 
 

@@ -11,7 +11,6 @@ from anabranch import (
     BranchDepthError,
     Limits,
     Message,
-    ToolError,
     assistant,
     tool,
     user,
@@ -205,32 +204,6 @@ async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
 
     client = MockClient(samples=together)
     assert await run_tool(outer, {}, client, replay=replay) == ["re: price?", "re: time?"]
-
-
-@pytest.mark.requirement("pitfall.limits-and-branches")
-async def test_an_error_in_a_branch_reaches_its_parent_which_may_go_on(replay: bool) -> None:
-    """Required: sub-branch error propagation."""
-
-    async def broken(sub: BranchContext) -> None:
-        await sub.sample("before")
-        raise ToolError("no seats")
-
-    async def odd(sub: BranchContext) -> None:
-        await sub.sample("before")
-        raise LookupError("inside")
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        with pytest.raises(ToolError, match="no seats"):
-            await ctx.branch(broken)
-        with pytest.raises(LookupError, match="inside"):
-            await ctx.branch(odd)
-        reply = await ctx.sample("after")
-        return [reply.text, *texts(ctx.messages)]
-
-    client = MockClient(samples=echo)
-    assert await run_tool(outer, {}, client, replay=replay) == ["re: after", "after", "re: after"]
-    assert len(client.sample_calls) == 3
 
 
 async def test_there_must_be_something_to_race() -> None:

@@ -41,28 +41,6 @@ async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_
     ]
 
 
-@pytest.mark.requirement("notices")
-async def test_notices_are_counted_for_each_branch_and_task(replay: bool) -> None:
-    """Contract: a notification is delivered once."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        async def inner(sub: BranchContext, name: str) -> None:
-            await sub.log("debug", f"{name} starts")
-            await next_round(sub)
-            await sub.log("debug", f"{name} ends")
-
-        await ctx.gather(ctx.branch(inner, "a"), ctx.branch(inner, "b"))
-        await next_round(ctx)
-        await ctx.gather(ctx.log("info", "x"), ctx.log("info", "y"))
-
-    client = willing()
-    await run_tool(outer, {}, client, replay=replay)
-    messages = [call.message for call in client.log_calls]
-    assert sorted(messages) == ["a ends", "a starts", "b ends", "b starts", "x", "y"]
-    assert messages[:2] == ["a starts", "b starts"]
-
-
 @pytest.mark.parametrize(
     "level",
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"],

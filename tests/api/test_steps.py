@@ -13,7 +13,6 @@ from anabranch import (
     BranchContext,
     SerializationError,
     StepFailed,
-    ToolError,
     tool,
 )
 from anabranch.testing import MockClient, SequentialIds, run_tool
@@ -30,49 +29,6 @@ async def next_round(ctx: BranchContext) -> None:
 
 def willing() -> MockClient:
     return MockClient(samples=lambda _: "x", elicits=lambda _: {})
-
-
-async def test_a_step_runs_once_and_gives_the_same_value_in_every_round(replay: bool) -> None:
-    """Contract: ctx.step runs once per call and journals its value."""
-    ran: list[int] = []
-
-    def book(seat: int) -> Ticket:
-        ran.append(seat)
-        return Ticket(seat=seat)
-
-    async def check(ticket: Ticket) -> list[str]:
-        ran.append(-ticket.seat)
-        return ["ok"]
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        ticket = await ctx.step(book, 3)
-        await next_round(ctx)
-        checked = await ctx.step(check, ticket)
-        await next_round(ctx)
-        return [*checked, str(ticket.seat)]
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == ["ok", "3"]
-    assert ran == [3, -3]
-
-
-async def test_a_plain_function_runs_in_a_thread_and_an_async_one_on_the_loop(
-    replay: bool,
-) -> None:
-    """Contract: a step's function may be sync (run in a thread) or async."""
-    here = threading.get_ident()
-
-    def thread() -> bool:
-        return threading.get_ident() == here
-
-    async def loop() -> bool:
-        return threading.get_ident() == here
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[bool]:
-        return [await ctx.step(thread), await ctx.step(loop)]
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == [False, True]
 
 
 async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside(
@@ -94,23 +50,6 @@ async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside
     said = await run_tool(outer, {}, willing(), replay=replay)
     assert said == "outer/explode.1 ConnectionError password=hunter2"
     assert "hunter2" in caplog.text
-
-
-async def test_an_error_of_the_library_raised_in_a_step_comes_as_it_is(replay: bool) -> None:
-    """Contract: a tool's own ToolError reaches the caller."""
-
-    def refuse() -> None:
-        raise ToolError("sold out")
-
-    @tool
-    async def outer(ctx: BranchContext) -> None:
-        try:
-            await ctx.step(refuse)
-        finally:
-            await next_round(ctx)
-
-    with pytest.raises(ToolError, match="sold out"):
-        await run_tool(outer, {}, willing(), replay=replay)
 
 
 @pytest.mark.requirement("bad.serialization")
@@ -235,18 +174,6 @@ async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay
         return values
 
     assert await run_tool(outer, {}, willing(), replay=replay) == [aliased(), aliased()]
-
-
-async def test_a_class_can_be_a_step_and_its_instance_is_the_value(replay: bool) -> None:
-    """Chosen: calling a class makes one of it, as its annotation would say."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> Ticket:
-        ticket = await ctx.step(functools.partial(Ticket, seat=3))
-        await next_round(ctx)
-        return ticket
-
-    assert await run_tool(outer, {}, willing(), replay=replay) == Ticket(seat=3)
 
 
 @pytest.mark.requirement("step.idempotency-key")

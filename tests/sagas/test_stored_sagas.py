@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
@@ -96,22 +95,6 @@ async def test_a_failure_is_repeated_too(era: str, refuse: str) -> None:
     assert effects == ["one", "two", "three", "undo one"]
 
 
-async def test_turns_sent_at_the_same_time_run_once() -> None:
-    effects: list[str] = []
-    replies: list[str] = []
-
-    async def resume(client: Client, token: str) -> None:
-        replies.append(json.dumps(await resume_saga(client, token, A1)))
-
-    async with connected(stored("memory:", booking(effects)), MODERN, Answers()) as client:
-        one = await call_saga(client, "book", {})
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(resume, client, one["sagaToken"])
-    assert len(set(replies)) == 1
-    assert effects == ["one", "two"]
-
-
 async def test_a_turn_cannot_be_answered_again_in_another_way(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -138,16 +121,6 @@ async def test_a_saga_goes_on_in_another_process_and_a_repeated_turn_there_too(
         done = await twice(client, two["sagaToken"], A1, A2)
     assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
     assert (effects, elsewhere) == (["one", "two"], ["three"])
-
-
-async def test_a_state_that_stays_in_the_store_is_referred_to(era: str) -> None:
-    effects: list[str] = []
-    store = Durability(open_store("memory:"), spill=0)
-    async with connected(stored(store, booking(effects)), era, Answers()) as client:
-        one = await call_saga(client, "book", {})
-        two = await twice(client, one["sagaToken"], A1)
-        done = await twice(client, two["sagaToken"], A1, A2)
-    assert done["structuredContent"] == {"zeta": 1, "alpha": 2}
 
 
 async def test_a_store_that_does_not_answer_is_reported_and_nothing_is_lost(era: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from anabranch.stores import CallStore, TreeStore
 from anabranch.stores._calls import Calls
 from anabranch.stores._database import Database
-from anabranch.stores._trees import Trees
 from anabranch.stores._engines import read_url
+from anabranch.stores._trees import Trees
 
 
 class WatchedDatabase(Database):

@@ -245,7 +245,7 @@ docs-test: $(DEV) $(PACKAGE)
 api: ## write docs/api.md, docs/commands.md and the schemas of sagas, after a change that is meant
 api: $(DEV) $(PACKAGE)
 	$(BIN)/python -m tests.api.surface
-	$(BIN)/python -m tests.api.commands
+	$(BIN)/python -m tests.cli.commands
 	$(BIN)/python -m tests.api.saga_schema
 
 .PHONY: bench

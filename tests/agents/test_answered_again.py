@@ -208,5 +208,5 @@ async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> Non
 
 async def test_an_agent_without_a_store_of_calls_expires_none() -> None:
     _, setting = await office(None)
-    with pytest.raises(ValueError, match="Without a store"):
+    with pytest.raises(ValueError, match="calls with a store"):
         await setting.agent.expire_calls()

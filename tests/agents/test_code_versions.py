@@ -49,9 +49,9 @@ async def book(ctx: BranchContext, name: str = "seat") -> str:
 
 @tool(name="book")
 async def book_otherwise(ctx: BranchContext, name: str = "seat") -> str:
-    """Ask something else."""
-    await ctx.step(do, name, undo=undo)
-    return (await ctx.elicit(Number, f"Which {name}?")).action
+    """Do something else, and ask the same."""
+    await ctx.step(do, f"another {name}", undo=undo)
+    return (await ctx.elicit(Number, f"{name}?")).action
 
 
 @tool(name="book")

@@ -52,7 +52,7 @@ def test_a_modern_server_may_return_any_json() -> None:
         (text("hello"), "hello"),
         (text('{"a": 1}'), {"a": 1}),
         (text("one", "two"), "one\ntwo"),
-        ([], ""),
+        ([], None),
     ],
 )
 def test_without_structured_content_the_text_is_the_value(content: Any, value: object) -> None:

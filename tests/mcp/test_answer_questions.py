@@ -1,21 +1,18 @@
 """Clients that show no questions: results list them, and ``answer_questions`` takes the answers."""
 
 import json
-import re
-from collections.abc import Mapping
 from datetime import date
 from typing import Any, Literal
 
-import mcp_types as types
 import pytest
 from fastmcp import FastMCP
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from mcp import Client
 from pydantic import BaseModel, Field
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch.mcp import create_server, install_fastmcp
 from anabranch.tool import Tool
+from tests.mcp.handles import HANDLE, answered, given, handle_in
 from tests.mcp.harness import (
     CANCEL,
     ERAS,
@@ -33,7 +30,6 @@ from tests.mcp.harness import (
 )
 from tests.sagas.harness import signed_in
 
-HANDLE = re.compile(r"call='([^']+)'")
 STORES = [None, "memory:"]
 DONE: list[str] = []
 
@@ -79,23 +75,8 @@ async def plan(ctx: BranchContext, who: str) -> str:
     return f"{who}: {stay.content.nights} nights in {where.content.city}"
 
 
-def given(question: str, action: str = "accept", **content: Any) -> dict[str, Any]:
-    return {"question": question, "action": action, **({"content": content} if content else {})}
-
-
 ROME = given("plan/city.1", city="Rome")
 TWO = given("plan/elicit.1", nights=2)
-
-
-def handle_in(result: types.CallToolResult) -> str:
-    found = HANDLE.search(text_of(result))
-    assert found is not None, text_of(result)
-    return found[1]
-
-
-async def answered(client: Client, handle: str, *answers: Mapping[str, Any]) -> Any:
-    arguments = {"call": handle, "answers": [*answers]}
-    return await client.call_tool("answer_questions", arguments)
 
 
 def falling_back(*tools: Tool[Any], store: str | None = None, **options: Any) -> Any:

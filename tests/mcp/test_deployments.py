@@ -11,8 +11,8 @@ from anabranch.mcp import Durability
 from anabranch.stores import CallStore
 from anabranch.tool import Tool
 from tests.durable.stores import Modelled
+from tests.mcp.handles import answered, given, handle_in
 from tests.mcp.harness import ERAS, MODERN, Answers, call_once, connected, serving, text_of
-from tests.mcp.test_answer_questions import answered, given, handle_in
 from tests.sagas.harness import accepted, call_saga, resume_saga, said
 
 CHANGED = "\n\n(The last answer did not fit: the question was changed after it had been shown.)"

@@ -61,7 +61,7 @@ class UnusableSchemaError(ValueError):
 def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
     """Return the faults of a form's content: field and reason; the field is empty for the whole form."""
     try:
-        found = _errors(schema, without_nulls(schema, content), formats=True)
+        found = _errors(schema, content, formats=True)
     except UnusableSchemaError:
         return []
     return [(_field_of(error), _line(error)) for error in found]

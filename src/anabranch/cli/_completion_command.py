@@ -14,7 +14,7 @@ from anabranch.cli._output import print_text
 
 def completion_command(
     shell: Annotated[
-        Literal["bash", "zsh", "fish", "powershell"] | None,
+        Literal["zsh", "bash", "fish", "powershell"] | None,
         Parameter(help="The shell; by default the one that you are in."),
     ] = None,
     /,

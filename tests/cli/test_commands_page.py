@@ -1,6 +1,6 @@
 """The reference of the command line is the help of its commands."""
 
-from tests.api.commands import PAGE, written
+from tests.cli.commands import PAGE, written
 
 
 def test_the_page_of_commands_has_their_present_help() -> None:

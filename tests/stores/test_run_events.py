@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.stores import EventId, MissedEventsError, open_run_events, open_tree_store
-from anabranch.stores import _event_watches as watches
+from anabranch.stores import _event_tails as watches
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url

@@ -19,7 +19,6 @@ exports them, with their records, for users of :func:`open_store`. A store never
     _trees.py            the store of conversations
     _event_tables.py     the tables of run events, and their SQL
     _event_tails.py      the latest events in memory, for readers in this process
-    _event_watches.py    notices events that other processes append
     _run_events.py       the store of run events
     _memory_tables.py    the tables of memories, and memories as rows
     _memory_search.py    the searches by words and by vectors

@@ -8,22 +8,44 @@ A crash of the database may take events from the store that are in a tail. Where
 another mark, the tail is begun again, and readers who are at an event that is lost ask the store.
 
 Each event loop has tails of its own, since what waits in one loop cannot be woken from another.
+
+Other processes append as well: Postgres announces their events, SQLite is polled. The table is the
+truth, and an announcement is only a hint to read it. A lost announcement delays events, and loses
+none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
+import sqlalchemy as sa
+
 from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
+from anabranch.errors import StoreError
+from anabranch.stores._database import Database
+from anabranch.stores._event_tables import CHANNEL, RUN
 from anabranch.stores._sql import to_bytes
 
 TAIL_BYTES = 64 * 1024
 """Maximum bytes of events in a tail; a single larger event is allowed."""
+
+POLL = 0.05
+"""Seconds between two polls of a SQLite file."""
+
+CHECK = 2.0
+"""Seconds until a read of the store when Postgres announces nothing."""
+
+RETRY = 1.0
+"""Seconds until the next attempt after a failure of the store."""
+
+logger: logging.Logger = logging.getLogger("anabranch.stores")
 
 UNKNOWN = -1
 """Stands for the mark of an event whose number alone is known; no event has this mark."""
@@ -195,7 +217,7 @@ class Tails:
 
     def wake_all(self) -> None:
         """Let all readers read the store."""
-        self._on_each_loop(lambda tails: wake(tails.values()))
+        self._on_each_loop(_wake)
 
     def _on_each_loop(self, work: Callable[[dict[str, Tail]], None]) -> None:
         here = asyncio.get_running_loop()
@@ -247,7 +269,63 @@ class Tails:
                 self._watching.pop(loop).cancel()
 
 
-def wake(tails: Iterable[Tail]) -> None:
+def _wake(tails: dict[str, Tail]) -> None:
     """Let the readers of ``tails`` read the store."""
-    for tail in tails:
+    for tail in tails.values():
         tail.wake()
+
+
+def watch_of(database: Database) -> Watch | None:
+    """Return the watch for events of other processes, or ``None`` if no other process can append."""
+    if not database.is_shared:
+        return None
+    return partial(_watch, database, _announced if database.is_postgresql else _polled)
+
+
+async def _watch(
+    database: Database,
+    attempt: Callable[[Database, dict[str, Tail]], Awaitable[None]],
+    tails: dict[str, Tail],
+) -> None:
+    """Wake tails until cancelled; start again after a failure."""
+    while True:
+        try:
+            await attempt(database, tails)
+        except StoreError as error:
+            logger.warning("run events of other processes are not seen: %s", error)
+        _wake(tails)  # their readers read the store, and see its error
+        await asyncio.sleep(RETRY)
+
+
+async def _polled(database: Database, tails: dict[str, Tail]) -> None:
+    version: int | None = None
+    while True:
+        before, version = version, await database.version()
+        if version != before:
+            await _look(database, tails)
+        await asyncio.sleep(POLL)
+
+
+async def _announced(database: Database, tails: dict[str, Tail]) -> None:
+    async with database.listening(CHANNEL) as heard:
+        while True:
+            await _look(database, tails)
+            async for payload in heard(CHECK):
+                name, _, last = payload.partition(":")
+                if name in tails:
+                    tails[name].wake(int(last))
+
+
+async def _look(database: Database, tails: dict[str, Tail]) -> None:
+    """Wake the tails that lag behind the store."""
+    followed = {tail.run: tail for tail in tails.values()}
+    for run, last in await database.read(lambda connection: _heads(connection, list(followed))):
+        followed[run].wake(last)
+
+
+def _heads(connection: sa.Connection, runs: Sequence[str]) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for start in range(0, len(runs), 500):
+        some = sa.select(RUN.c.run, RUN.c.last).where(RUN.c.run.in_(runs[start : start + 500]))
+        found += [(run, last) for run, last in connection.execute(some)]
+    return found

@@ -26,8 +26,7 @@ from anabranch._durable.run_events import (
 from anabranch.errors import StoreError
 from anabranch.stores import _event_tables as sql
 from anabranch.stores._database import Database
-from anabranch.stores._event_tails import UNKNOWN, Page, Tails
-from anabranch.stores._event_watches import watch_of
+from anabranch.stores._event_tails import UNKNOWN, Page, Tails, watch_of
 from anabranch.stores._sql import Row, Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 

@@ -138,20 +138,18 @@ def open_memory_store(url: str | TreeStore) -> MemoryStore:
         StoreError: as for :func:`open_store`, or if the store of conversations is not of this
             package.
     """
-    beside = _database_of(url)
-    database = beside or _open_database(str(url))
+    database, closes = _database_at(url)
     from anabranch.stores._memories import Memories  # noqa: PLC0415  # see _open_database
 
-    return Memories(database, closes=beside is None)
+    return Memories(database, closes=closes)
 
 
 def open_branch_store(url: str | TreeStore) -> BranchStore:
     """Return the store of branches at a URL or in another's database; see :func:`open_memory_store`."""
-    beside = _database_of(url)
-    database = beside or _open_database(str(url))
+    database, closes = _database_at(url)
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
 
-    return Branches(database, closes=beside is None)
+    return Branches(database, closes=closes)
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
@@ -182,27 +180,25 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     The second form shares the connections of a store of this package, until that store is closed.
     If ``where`` is a store of another package, the events are in memory.
     """
-    if isinstance(where, str):
-        beside, url = None, where
-    else:
+    if not isinstance(where, str):
         from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
-        beside, url = where.database if isinstance(where, Trees) else None, "memory:"
-    database = beside or _open_database(url)
+        where = where if isinstance(where, Trees) else "memory:"
+    database, closes = _database_at(where)
     from anabranch.stores._run_events import Events  # noqa: PLC0415
 
-    return Events(database, closes=beside is None)
+    return Events(database, closes=closes)
 
 
-def _database_of(where: str | TreeStore) -> Database | None:
-    """Return the database of a store, or ``None`` for a URL, whose database is not open yet."""
+def _database_at(where: str | TreeStore) -> tuple[Database, bool]:
+    """Return the database at a URL or of a store, and whether nobody else closes the database."""
     if isinstance(where, str):
-        return None
+        return _open_database(where), True
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
     if not isinstance(where, Trees):
         raise StoreError(f"A {type(where).__name__} has no connections to share. Pass a URL.")
-    return where.database
+    return where.database, False
 
 
 def _open_database(url: str) -> Database:

@@ -1,4 +1,4 @@
-"""Conversations in a database: the store behind the port :class:`~anabranch.tree._tree_store.TreeStore`.
+"""Conversations in a database: the store behind the port :class:`~anabranch.tree.TreeStore`.
 
 This module decides which statement runs when, and interprets its outcome. An append writes without
 reading first: the insert finds thread and parent, and only a failed insert looks up the reason.

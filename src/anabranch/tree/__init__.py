@@ -3,22 +3,17 @@
 Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores`` implements the protocol
 ``TreeStore``, and ``tests/suites`` has the checks that each implementation must pass.
 
-    _nodes.py          threads, nodes, results of tools, refs
-    _projection.py     the messages of a path, and which of them each node accounts for (law 6)
-    _files.py          files of a thread, and the references to them
-    _left_out.py       blocks and reasoning that a provider has refused
-    _refused_blocks.py the refused blocks of a path, for display
-    _open_turn.py      the reasoning that the next reply continues
-    _tree_store.py     the protocol of stores
-    _branch_names.py   names of branches
-    _finding.py        threads and nodes by id, short id, or ``last``
-    _navigator.py      up, down, to a sibling, to a fork, to the leaves
-    _person_view.py    nodes as a user reads them
-    _export.py         a thread as JSON, Mermaid, Markdown
-    _thread_file.py    a thread in a file, and back
+    _threads.py       threads, nodes, results of tools, refs; the protocol of stores
+    _projection.py    the messages of a path, and which of them each node accounts for (law 6)
+    _files.py         files of a thread, and the references to them
+    _left_out.py      what a provider is not sent: old reasoning, and refused blocks
+    _names.py         names of branches; threads and nodes by id, short id, or ``last``
+    _navigator.py     up, down, to a sibling, to a fork, to the leaves
+    _person_view.py   nodes as a user reads them
+    _export.py        a thread as JSON, Mermaid, Markdown
+    _thread_file.py   a thread in a file, and back
 """
 
-from anabranch.tree._branch_names import Branches, find_node, is_branch_name, name_branches
 from anabranch.tree._export import (
     HERE,
     draw,
@@ -39,31 +34,36 @@ from anabranch.tree._files import (
     load_files,
     store_files,
 )
-from anabranch.tree._finding import (
-    LATEST,
-    AmbiguousIdError,
-    find_node_id,
-    find_thread,
-    match_id,
-    short_ids,
-)
 from anabranch.tree._left_out import (
     LEFT_OUT,
     Place,
     media_places,
     reasoning_places,
     text_places,
+    with_reasoning_of_open_turn,
     without,
 )
+from anabranch.tree._names import (
+    LATEST,
+    AmbiguousIdError,
+    Branches,
+    find_node,
+    find_node_id,
+    find_thread,
+    is_branch_name,
+    match_id,
+    name_branches,
+    short_ids,
+)
 from anabranch.tree._navigator import Navigator, cut, glimpse
-from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Role, Thread, check_place
-from anabranch.tree._open_turn import with_reasoning_of_open_turn
 from anabranch.tree._person_view import (
     CLOSED,
     LEFT,
     STOPPED,
     WAITS,
+    RefusedBlock,
     TurnEnd,
+    refused_blocks,
     state_of,
     store_turn_end,
     text_for_person,
@@ -80,9 +80,23 @@ from anabranch.tree._projection import (
     provider_blocks,
     wire_name,
 )
-from anabranch.tree._refused_blocks import RefusedBlock, refused_blocks
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
-from anabranch.tree._tree_store import Path, RefusedError, Surroundings, Tree, TreeStore
+from anabranch.tree._threads import (
+    HEAD,
+    SHOWN,
+    Kind,
+    Node,
+    Path,
+    Ref,
+    RefusedError,
+    Result,
+    Role,
+    Surroundings,
+    Thread,
+    Tree,
+    TreeStore,
+    check_place,
+)
 
 __all__ = [
     "CLOSED",

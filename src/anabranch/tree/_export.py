@@ -17,15 +17,13 @@ from anabranch.messages import (
     ToolUseBlock,
     text_of,
 )
-from anabranch.tree._branch_names import name_branches
 from anabranch.tree._files import file_line
-from anabranch.tree._finding import short_ids
+from anabranch.tree._left_out import with_reasoning_of_open_turn, without_reasoning
+from anabranch.tree._names import name_branches, short_ids
 from anabranch.tree._navigator import Navigator
-from anabranch.tree._nodes import HEAD, ROLES, SHOWN, Node
-from anabranch.tree._open_turn import with_reasoning_of_open_turn, without_reasoning
 from anabranch.tree._person_view import state_of, text_for_person
 from anabranch.tree._projection import provider_blocks
-from anabranch.tree._tree_store import Tree
+from anabranch.tree._threads import HEAD, ROLES, SHOWN, Node, Tree
 
 HERE = "← you are here"
 """Marks the node where the user is."""
@@ -107,9 +105,7 @@ def names_of(tree: Tree, node_id: str) -> list[str]:
 
 def preview(node: Node, width: int) -> str:
     """Return the beginning of a node's text, on one line, and the tools that it calls."""
-    text = " ".join(text_for_person(node).split())
-    if len(text) > width:
-        text = text[: width - 1].rstrip() + "…"
+    text = _shortened(_line(text_for_person(node)), width)
     return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()
 
 
@@ -120,7 +116,10 @@ def results_preview(blocks: Iterable[Block], width: int) -> str:
         for block in blocks
         if isinstance(block, ToolResultBlock)
     ]
-    line = " ".join(f"← {' '.join(text.split())}" for text in texts)
+    return _shortened(" ".join(f"← {_line(text)}" for text in texts), width)
+
+
+def _shortened(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
@@ -151,7 +150,7 @@ def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dic
         "parent_id": node.parent_id,
         "kind": node.kind,
         "role": node.role,
-        "content": _to_json(content),
+        "content": [without_reasoning(block).model_dump(mode="json") for block in content],
         "label": label,
         "usage": None if node.usage is None else node.usage.model_dump(),
         "created_at": node.created_at,
@@ -164,10 +163,6 @@ def messages_to_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
         {"role": one.role, "content": [block.model_dump(mode="json") for block in one.content]}
         for one in with_reasoning_of_open_turn(messages)
     ]
-
-
-def _to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    return [without_reasoning(block).model_dump(mode="json") for block in blocks]
 
 
 # -- Mermaid ---------------------------------------------------------------------------------
@@ -191,7 +186,7 @@ def to_mermaid(tree: Tree) -> str:
 
 def _mermaid(text: str) -> str:
     """Return ``text`` for a quoted label, with the characters that are special there escaped."""
-    return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", " ".join(text.split()))
+    return re.sub(r'[#"<>`&\\]', lambda found: f"#{ord(found[0])};", _line(text))
 
 
 # -- Markdown --------------------------------------------------------------------------------
@@ -225,7 +220,7 @@ def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
             case TextBlock():
                 parts.append(_quoted(block.text))
             case ToolUseBlock():
-                given = block.malformed or _pretty(block.input)
+                given = block.malformed or json.dumps(block.input, indent=2, ensure_ascii=False)
                 parts += [f"calls {_line(block.name)}:", _fenced(given, "json")]
             case ToolResultBlock():
                 what = "an error" if block.is_error else "a result"
@@ -239,10 +234,6 @@ def _markdown(tree: Tree, node: Node, blocks: Sequence[Block]) -> list[str]:
 
 def _media(block: Block) -> str:
     return _line(file_line(block)) if isinstance(block, FileBlock) else f"({block.type})"
-
-
-def _pretty(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Leaves out of a conversation the blocks and the reasoning that a provider has refused.
+"""Leaves out of a conversation what its provider does not read: old reasoning, and refused blocks.
+
+A provider reads a model's reasoning only while the model waits for results of the tools that it
+called. Reasoning of earlier turns would cost tokens without being read.
 
 A provider that refuses one image refuses every request with that image. The reply that came without
 the block stores the place of the block in its data. So requests below that reply leave the block
@@ -25,8 +28,7 @@ from anabranch.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from anabranch.tree._nodes import Node
-from anabranch.tree._open_turn import with_reasoning_of_open_turn, without_reasoning
+from anabranch.tree._threads import Node
 
 LEFT_OUT = "left_out"
 """The places of refused blocks, in the data of the first reply without them."""
@@ -53,15 +55,7 @@ def left_out_on(path: Iterable[Node]) -> frozenset[Place]:
 
 def media_places(messages: Sequence[Message]) -> list[Place]:
     """Return the places of all images, sounds and other files, in order."""
-    places: list[Place] = []
-    for number, message in enumerate(messages):
-        for at, block in enumerate(message.content):
-            if isinstance(block, ImageBlock | AudioBlock | DocumentBlock | FileBlock):
-                places.append((number, at))
-            elif isinstance(block, ToolResultBlock):
-                inner = enumerate(block.content)
-                places += [(number, at, n) for n, b in inner if not isinstance(b, TextBlock)]
-    return places
+    return _places_of(messages, (ImageBlock, AudioBlock, DocumentBlock, FileBlock))
 
 
 def text_places(messages: Sequence[Message]) -> list[Place]:
@@ -69,15 +63,21 @@ def text_places(messages: Sequence[Message]) -> list[Place]:
 
     They include texts in results of tools, also those in the newest message.
     """
+    places = _places_of(messages, (TextBlock,))
+    return places[:-1] if places and len(places[-1]) == 2 else places  # noqa: PLR2004 - its own
+
+
+def _places_of(messages: Sequence[Message], kinds: tuple[type[Block], ...]) -> list[Place]:
+    """Return the places of blocks of some kinds, also in results of tools, in order."""
     places: list[Place] = []
     for number, message in enumerate(messages):
         for at, block in enumerate(message.content):
-            if isinstance(block, TextBlock):
-                places.append((number, at))
-            elif isinstance(block, ToolResultBlock):
+            if isinstance(block, ToolResultBlock):
                 inner = enumerate(block.content)
-                places += [(number, at, n) for n, b in inner if isinstance(b, TextBlock)]
-    return places[:-1] if places and len(places[-1]) == 2 else places  # noqa: PLR2004 - its own
+                places += [(number, at, n) for n, part in inner if isinstance(part, kinds)]
+            elif isinstance(block, kinds):
+                places.append((number, at))
+    return places
 
 
 def reasoning_places(messages: Sequence[Message]) -> list[Place]:
@@ -129,3 +129,35 @@ def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that
             return TextBlock(text="(a text that the model's provider refused)")
         case _:
             return block
+
+
+def with_reasoning_of_open_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return ``messages`` with only the reasoning that the next reply continues.
+
+    That reasoning follows the last message of the user without a result of a tool.
+    """
+    begins = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), 0)
+    ended = (_without(message) for message in messages[:begins])
+    return (*ended, *messages[begins:])
+
+
+def _begins_turn(message: Message) -> bool:
+    return message.role == "user" and not any(
+        isinstance(block, ToolResultBlock) for block in message.content
+    )
+
+
+def _without(message: Message) -> Message:
+    if message.role == "user" or all(
+        block is without_reasoning(block) for block in message.content
+    ):
+        return message
+    content = tuple(map(without_reasoning, message.content))
+    return message.model_copy(update={"content": content})
+
+
+def without_reasoning(block: Block) -> Block:
+    """Return ``block`` without its reasoning."""
+    if isinstance(block, TextBlock | ToolUseBlock) and block.reasoning is not None:
+        return block.model_copy(update={"reasoning": None})
+    return block

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.tree._branch_names import BranchNamer, find_node
-from anabranch.tree._nodes import HEAD, Node
-from anabranch.tree._tree_store import Tree
+from anabranch.tree._names import BranchNamer, find_node
+from anabranch.tree._threads import HEAD, Node, Tree
 
 
 class Navigator:

@@ -1,16 +1,16 @@
-"""Nodes as a user reads them: the ends of turns, the states of questions and nodes, and their text."""
+"""Nodes as a user reads them: ends of turns, states of questions and nodes, their text, refused blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.messages import FileBlock, TextBlock, ToolUseBlock, text_of
+from anabranch.messages import FileBlock, Message, TextBlock, ToolResultBlock, text_of
 from anabranch.tree._files import file_line
+from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._navigator import Navigator
-from anabranch.tree._nodes import Node, Result
-from anabranch.tree._projection import ASIDE, Results, is_placeholder
-from anabranch.tree._tree_store import Path, Tree, TreeStore
+from anabranch.tree._projection import ASIDE, Results, is_placeholder, placed_blocks
+from anabranch.tree._threads import Node, Path, Result, Tree, TreeStore
 
 NO_USE = ""
 """Stands for the id of a tool use where a turn's end is stored; no tool use has an empty id."""
@@ -94,8 +94,10 @@ def state_of(node: Node, walk: Navigator, results: Results) -> str:
     """
     if node.kind == "question":
         return _state_of_question(node, walk, results)
-    went_on = any(follower.kind != "branch" for follower in walk.children(node.id))
-    return "" if went_on else _end_of_turn(node, results)
+    end = end_of_turn(node.id, results)
+    if end is None or any(follower.kind != "branch" for follower in walk.children(node.id)):
+        return ""
+    return STOPPED if end.error is None else f"failed: {end.error}".rstrip(".")
 
 
 def open_questions(tree: Tree) -> list[Node]:
@@ -153,20 +155,41 @@ def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
     return False
 
 
-def _end_of_turn(node: Node, results: Results) -> str:
-    end = end_of_turn(node.id, results)
-    if end is None:
-        return ""
-    return STOPPED if end.error is None else f"failed: {end.error}".rstrip(".")
-
-
 def text_for_person(node: Node) -> str:
     """Return the text of a node for users; at the end of a folded branch, also its conclusion."""
-    concluded = [_field(use, "message") for use in node.tool_uses if use.name == "branch_return"]
+    returned = [use.input.get("message") for use in node.tool_uses if use.name == "branch_return"]
+    concluded = [message for message in returned if isinstance(message, str)]
     files = [file_line(block) for block in node.content if isinstance(block, FileBlock)]
     return "\n".join(filter(None, [*files, node.shown, *concluded]))
 
 
-def _field(use: ToolUseBlock, name: str) -> str:
-    value = use.input.get(name)
-    return value if isinstance(value, str) else ""
+@dataclass(frozen=True, slots=True)
+class RefusedBlock:
+    """A block that a provider has refused.
+
+    Attributes:
+        node: the id of the block's node.
+        block: the number of the block among the blocks that the provider is sent for the node.
+        part: the number in a result of a tool; ``None`` outside of results.
+        line: the text that the model was sent in place of the block.
+    """
+
+    node: str
+    block: int
+    part: int | None
+    line: str
+
+
+def refused_blocks(path: Sequence[Node], results: Results) -> Iterator[RefusedBlock]:
+    """Yield the blocks that the last node of ``path``, a reply, came without."""
+    places = left_out_on(path[-1:])
+    for node, (number, first), blocks in placed_blocks(path, results) if places else ():
+        for at, block in enumerate(blocks):
+            place = (number, first + at)
+            parts = block.content if isinstance(block, ToolResultBlock) else (block,)
+            for n, part in enumerate(parts):
+                inner = n if isinstance(block, ToolResultBlock) else None
+                if (place if inner is None else (*place, inner)) in places:
+                    [sent] = without([Message(role="user", content=(part,))], [(0, 0)])
+                    if isinstance(line := sent.content[0], TextBlock):
+                        yield RefusedBlock(node.id, at, inner, line.text)

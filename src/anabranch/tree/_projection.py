@@ -25,7 +25,7 @@ from anabranch.messages import (
     unchecked,
 )
 from anabranch.tree._left_out import left_out_on, without
-from anabranch.tree._nodes import ROLES, Kind, Node, Result, Role
+from anabranch.tree._threads import ROLES, Kind, Node, Result, Role
 
 LONGEST = 64
 _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")

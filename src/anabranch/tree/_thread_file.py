@@ -28,8 +28,7 @@ from pydantic import (
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from anabranch.tree._export import node_to_json
-from anabranch.tree._nodes import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, check_place
-from anabranch.tree._tree_store import Tree
+from anabranch.tree._threads import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, Tree, check_place
 
 NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
 """The result of a tool use without a result in the file."""

@@ -23,7 +23,7 @@ from anabranch.memory import (
     UnknownMemoryError,
     WithheldError,
 )
-from anabranch.memory._scopes import LEVELS
+from anabranch.memory._items import LEVELS
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 

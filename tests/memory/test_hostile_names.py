@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anabranch.memory import Draft, Filter, ReasoningBank, Scope, Scopes
-from anabranch.memory._comparison import is_opposite, is_same
+from anabranch.memory._words import is_opposite, is_same
 from anabranch.stores import open_memory_store
 from tests.randomised import examples
 

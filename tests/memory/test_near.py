@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.memory import Draft, Memory, ReasoningBank
-from anabranch.memory._comparison import is_near, stems_of
+from anabranch.memory._words import is_near, stems_of
 from anabranch.stores import open_memory_store
 from anabranch.testing import ManualClock
 

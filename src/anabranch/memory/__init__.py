@@ -4,18 +4,14 @@ A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and
 queues finished branches to be learned from. It knows neither agents nor the budgets of branches.
 :class:`Scrubber` removes secrets from every text that enters the memory or leaves a branch.
 
-    _scopes.py           the owners of memories, and the memories that a caller sees
-    _items.py            memories, their lengths and confidence
-    _memory_store.py     the protocol of stores
-    _comparison.py       lessons that say the same, the opposite, or nearly the same
-    _words.py            the search terms of a text
-    _embedding.py        the port of embedders, and rank fusion
-    _recall.py           the memories that fit into a branch's allowance of tokens
-    _secrets.py          secrets found and replaced, failing closed
-    _bank.py             the memories of one caller
-    _prompts.py          requests to a model about a finished branch
-    _distilling.py       the worker that learns from finished branches
-    _tools.py            the memory as tools
+    _items.py        memories, their lengths and confidence; their owners, and what a caller sees
+    _ports.py        the protocols of stores and of embedders
+    _words.py        the search terms of a text, and lessons compared by words
+    _recall.py       the memories that fit into a branch's allowance of tokens
+    _secrets.py      secrets found and replaced, failing closed
+    _bank.py         the memories of one caller
+    _distilling.py   the worker that learns from finished branches, and its requests to a model
+    _tools.py        the memory as tools
 """
 
 from anabranch.memory._bank import (
@@ -26,15 +22,21 @@ from anabranch.memory._bank import (
     bank_of,
 )
 from anabranch.memory._distilling import Distiller
-from anabranch.memory._embedding import EmbeddedKind, Embedder
 from anabranch.memory._items import (
     START,
     Draft,
+    Level,
+    LevelError,
     Memory,
     Outcome,
     Provenance,
+    Scope,
+    Scopes,
+    UnknownMemoryError,
 )
-from anabranch.memory._memory_store import (
+from anabranch.memory._ports import (
+    EmbeddedKind,
+    Embedder,
     Filter,
     FinishedBranch,
     Learned,
@@ -42,7 +44,6 @@ from anabranch.memory._memory_store import (
     QueuedBranch,
 )
 from anabranch.memory._recall import InjectedMemory, Recall
-from anabranch.memory._scopes import Level, LevelError, Scope, Scopes, UnknownMemoryError
 from anabranch.memory._secrets import (
     REDACTED,
     WITHHELD,

@@ -16,28 +16,31 @@ from typing import TypeAlias
 import anyio
 
 from anabranch._aio import Clock, SystemClock
-from anabranch.memory._comparison import is_near, stems_of
-from anabranch.memory._embedding import Embedder, fused
 from anabranch.memory._items import (
     CONTENT,
     DESCRIPTION,
     TITLE,
     Draft,
+    Level,
+    LevelError,
     Memory,
     Provenance,
+    Scope,
+    Scopes,
+    UnknownMemoryError,
 )
-from anabranch.memory._memory_store import (
+from anabranch.memory._ports import (
     LEFT_OUT,
     TRANSCRIPT,
+    Embedder,
     Filter,
     FinishedBranch,
     MemoryStore,
     QueuedBranch,
 )
-from anabranch.memory._recall import Recall, packed
-from anabranch.memory._scopes import Level, LevelError, Scope, Scopes, UnknownMemoryError
+from anabranch.memory._recall import Recall, fused, packed
 from anabranch.memory._secrets import Scrubber
-from anabranch.memory._words import words_of
+from anabranch.memory._words import is_near, stems_of, words_of
 
 logger: logging.Logger = logging.getLogger("anabranch")
 
@@ -170,9 +173,8 @@ class ReasoningBank:
             WithheldError: if the search for secrets failed.
         """
         scope = scope or self._writable(level)
-        title, description, content, safe_task = await self._safe(
-            draft.title, draft.description, draft.content, task
-        )
+        texts = (draft.title, draft.description, draft.content, task)
+        title, description, content, safe_task = [await self.scrubber.clean(text) for text in texts]
         # The placeholder of a secret may be longer than the secret.
         safe = Draft(
             title=title[:TITLE], description=description[:DESCRIPTION], content=content[:CONTENT]
@@ -194,9 +196,6 @@ class ReasoningBank:
 
     def _not_writable(self, level: Level | None) -> LevelError:
         return LevelError(level, [scope.level for scope in self.writable])
-
-    async def _safe(self, *texts: str) -> list[str]:
-        return [await self.scrubber.clean(text) for text in texts]
 
     async def search(
         self, text: str, *, limit: int = 10, min_confidence: float = 0.0
@@ -318,7 +317,8 @@ class ReasoningBank:
             return
         try:
             while missing := await self.store.without_vector(embedder.id, _EMBEDDED):
-                texts = [_embedded_text(memory) for memory in missing]
+                parts = ((m.task, m.title, m.description, m.content) for m in missing)
+                texts = ["\n".join(filter(None, each)) for each in parts]
                 vectors = await embedder.embed(texts, "document")
                 ids = [memory.id for memory in missing]
                 await self.store.add_vectors(embedder.id, dict(zip(ids, vectors, strict=True)))
@@ -338,7 +338,3 @@ def bank_of(banks: Banks, principal: str | None) -> ReasoningBank:
     if isinstance(banks, ReasoningBank):
         return banks.of(principal)
     return banks(principal or None)
-
-
-def _embedded_text(memory: Memory) -> str:
-    return "\n".join(filter(None, (memory.task, memory.title, memory.description, memory.content)))

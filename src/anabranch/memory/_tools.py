@@ -8,8 +8,7 @@ from pydantic import Field
 
 from anabranch.context import BranchContext, caller_of
 from anabranch.memory._bank import Banks, ReasoningBank, bank_of
-from anabranch.memory._items import Content, Description, Draft, Memory, Title
-from anabranch.memory._scopes import Level
+from anabranch.memory._items import Content, Description, Draft, Level, Memory, Title
 from anabranch.messages import Shape
 from anabranch.tool import Tool, ToolAnnotations, tool
 

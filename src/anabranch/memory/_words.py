@@ -1,4 +1,14 @@
-"""The search terms of a text: words and, in scripts without spaces, short runs of characters (grams)."""
+"""The words of texts: the search terms of a text, and lessons compared by words, without a model.
+
+A term is a word or, in scripts without spaces, a short run of characters (a gram).
+
+Two lessons are the same if they have the same words in the same order. Any other difference, such
+as a number, a name or a negation, may change their meaning. They are opposites if they differ only
+in an English negation. Case, white space, and punctuation around words do not count.
+
+Two lessons are nearly the same if they share most of their search terms: one lesson in other words,
+or a fact that has changed. This module does not decide which of the two is right.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +64,6 @@ def indexed(text: str) -> str:
     )
 
 
-def searched(text: str) -> Iterator[str]:
-    """Yield the terms of a question, in order."""
-    for run, size in _runs(text):
-        yield from _cut(run, min(size, len(run)), size)
-
-
 def _runs(text: str) -> Iterator[tuple[str, int]]:
     """Yield runs of characters of one kind, each with its gram size; :data:`_WORD` for words."""
     plain = folded(text)
@@ -100,143 +104,17 @@ def _is_ignored(char: str) -> bool:
 
 
 _STOP = frozenset(
-    [
-        "a",
-        "about",
-        "above",
-        "after",
-        "again",
-        "against",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "down",
-        "during",
-        "each",
-        "few",
-        "for",
-        "from",
-        "further",
-        "get",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "itself",
-        "just",
-        "let",
-        "like",
-        "may",
-        "me",
-        "might",
-        "more",
-        "most",
-        "must",
-        "my",
-        "no",
-        "nor",
-        "not",
-        "now",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "own",
-        "per",
-        "please",
-        "same",
-        "shall",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "upon",
-        "us",
-        "use",
-        "used",
-        "using",
-        "very",
-        "via",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "why",
-        "will",
-        "with",
-        "within",
-        "without",
-        "would",
-        "you",
-        "your",
-    ]
+    """
+    a about above after again against all also am an and any are as at be because been before
+    being below between both but by can could did do does doing down during each few for from
+    further get had has have having he her here hers him his how i if in into is it its itself
+    just let like may me might more most must my no nor not now of off on once only or other our
+    out over own per please same shall she should so some such than that the their them then there
+    these they this those through to too under until up upon us use used using very via was we
+    were what when where which while who whom why will with within without would you your
+    """.split()  # noqa: SIM905 - a list would have a line for each word
 )
+"""English words that a search ignores, since most texts have them."""
 
 
 def words_of(text: str) -> list[str]:
@@ -245,8 +123,60 @@ def words_of(text: str) -> list[str]:
     Case, accents and compatibility forms are folded. In a script without spaces, each two or three
     neighbouring characters count as one word.
     """
+    terms = (term for run, size in _runs(text) for term in _cut(run, min(size, len(run)), size))
     return [
-        word
-        for word in dict.fromkeys(searched(text))
-        if word not in _STOP and (len(word) > 1 or word > "z")
+        word for word in dict.fromkeys(terms) if word not in _STOP and (len(word) > 1 or word > "z")
     ]
+
+
+_SHARED = 0.6
+"""The share of common words from which two lessons are nearly the same."""
+
+_ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|es|e|s)$")
+
+_AFTER = ".,;:!?\"'`)]}\u201d\u2019\u2026"
+_BEFORE = "\"'`([{\u201c\u2018"
+_DENIES = frozenset(["not", "never", "no", "cannot"])
+_AFFIRMS = frozenset(["do", "does", "did", "always", "can", "ca", "will", "wo"])
+_CONTRACTED = re.compile(r"n['\u2019]t$")
+
+
+def is_same(one: str, other: str) -> bool:
+    """Return whether two lessons say the same."""
+    return _words(one) == _words(other)
+
+
+def is_opposite(one: str, other: str) -> bool:
+    """Return whether one lesson says not to do what the other says."""
+    first, second = _words(one), _words(other)
+    is_denied = any(map(_denies, first)) != any(map(_denies, second))
+    return is_denied and _asserted(first) == _asserted(second)
+
+
+def stems_of(text: str) -> frozenset[str]:
+    """Return the words of a lesson without endings, for :func:`is_near`."""
+    return frozenset(_ENDING.sub("", word) for word in words_of(text))
+
+
+def is_near(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Return whether two lessons share most of their words; a lesson without words is near to none."""
+    return 2 * len(one & other) >= _SHARED * (len(one) + len(other)) > 0
+
+
+def _words(text: str) -> list[str]:
+    return [_bare(word) for word in text.casefold().split()]
+
+
+def _bare(word: str) -> str:
+    """Return a word without the punctuation around it; pure punctuation stays."""
+    return word.rstrip(_AFTER).lstrip(_BEFORE) if any(map(str.isalnum, word)) else word
+
+
+def _denies(word: str) -> bool:
+    return word in _DENIES or _CONTRACTED.search(word) is not None
+
+
+def _asserted(words: list[str]) -> list[str]:
+    """Return the words without those that only affirm or deny."""
+    bare = (_CONTRACTED.sub("", word) for word in words)
+    return [word for word in bare if word not in _DENIES and word not in _AFFIRMS]

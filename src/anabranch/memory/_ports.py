@@ -1,4 +1,4 @@
-"""``MemoryStore``, the protocol of stores of memories, and the queue of branches to learn from.
+"""The ports of the memory: its stores, with the queue of branches to learn from, and its embedders.
 
 A memory never changes except for its votes. Scopes and confidence are filters: an excluded memory
 is not ranked, so it cannot displace a memory that the caller may see.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from anabranch.memory._items import Memory
-from anabranch.memory._scopes import Level, Scope, Scopes
+from anabranch.memory._items import Level, Memory, Scope, Scopes
 from anabranch.messages import Shape
 
 TRANSCRIPT = 40_000
@@ -193,4 +192,21 @@ class MemoryStore(Protocol):
 
     async def close(self) -> None:
         """Close connections and files; a second call does nothing."""
+        ...
+
+
+EmbeddedKind: TypeAlias = Literal["query", "document"]
+"""The use of a text: some models embed questions and answers differently."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def id(self) -> str:
+        """The name of the model. Vectors of different names are never compared."""
+        ...
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
+        """Return a vector for each text. The caller logs any error, and searches without vectors."""
         ...

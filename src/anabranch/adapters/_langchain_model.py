@@ -1,4 +1,4 @@
-"""A chat model of LangChain as one that answers samples: texts, tool calls and their results."""
+"""Lets a chat model of LangChain answer samples: texts, tool calls and their results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _CHOICES = {"required": "any", "auto": "auto"}
 
 
 class ChatModelSampler:
-    """Answers samples by a ``BaseChatModel``.
+    """Answers samples with a ``BaseChatModel``.
 
-    A request for no tool is one without tools; preferences of other models are not heeded.
+    A request that allows no tool call is sent without tools; preferences for other models are
+    ignored.
     """
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401 - the framework's
@@ -35,8 +36,8 @@ class ChatModelSampler:
         """Answer ``request``.
 
         Raises:
-            ToolError: it has a picture or a sound.
-            Exception: what the model raises.
+            ToolError: if the request has an image or a sound.
+            Exception: if the model raises.
         """
         messages = [each for message in request.messages for each in self._messages(message)]
         if request.system_prompt:
@@ -79,7 +80,7 @@ class ChatModelSampler:
         return self._model.bind_tools(tools, tool_choice=choice)
 
     def _messages(self, message: Message) -> list[Any]:
-        """Return a message as LangChain has it: results of tools are messages of their own."""
+        """Return a message in LangChain's form, where each result of a tool is a separate message."""
         _check_kinds(message.content)
         text = text_of(message.content)
         if message.role == "assistant":

@@ -1,7 +1,7 @@
-"""A call between two rounds, as all adapters pause with it and continue it.
+"""A call between two rounds, in the form in which all adapters pause and continue it.
 
-What a framework stores of a call is plain JSON: the questions, the sealed state, and what was wrong with
-the last answers, if something was.
+A framework stores a call as plain JSON: the questions, the sealed state, and the problem of the
+last answers, if any.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class PausedCall:
-    """A call that a framework makes of a tool.
+    """A call of a tool by a framework.
 
     Attributes:
-        tool, arguments: what is called.
-        rounds: runs its rounds.
-        call_id: what the framework names it; no other call of the principal has this name.
-        principal: who calls.
+        tool, arguments: the tool and its arguments.
+        rounds: runs the rounds.
+        call_id: the framework's name of the call; no other call of the principal has it.
+        principal: the caller.
     """
 
     tool: Tool[Any]
@@ -67,20 +67,20 @@ class PausedCall:
         sampler: Sampler | None = None,
         on_notice: Callable[[Notice], Awaitable[object]] | None = None,
     ) -> Returned[Any] | Failed | dict[str, Any]:
-        """Run the first round, or the one after ``paused``; return how it ends, or what to pause with.
+        """Run the first round, or the one after ``paused``; return its end, or the data to pause with.
 
-        Nothing runs without answers, unless a sleep has ended, nor with an invalid answer: then the
-        call pauses as before, and ``problem`` says what is wrong. An error that the model may not read
-        is logged, and the model reads its id.
+        A round runs only with valid answers, or after a sleep has ended. With an invalid answer,
+        the call pauses as before, and ``problem`` names the reason. An error that the model may not
+        read is logged, and the model reads its id.
 
         Raises:
-            StoreError, UnreachableError: if the store does not answer; this and the next two leave
-                the call as it was, to be continued later.
-            OtherVersionError: it waits for other code.
+            StoreError, UnreachableError: if the store does not answer. After this error and the
+                next two, the call is unchanged and can be continued later.
+            OtherVersionError: if the call waits for other code.
             InvalidTokenError: if the state is another caller's, or was answered differently before.
-            ValueError: it was not paused here.
-            Exception: what the tool raises in the first round: that is the framework's affair, as
-                with any tool.
+            ValueError: if ``paused`` does not come from this method.
+            Exception: if the tool raises in the first round; the framework handles it like any
+                tool's error.
         """
         asked = None if paused is None else Asked.from_json(paused)
         if asked is not None and not answers and not self._is_due(asked):
@@ -105,7 +105,7 @@ class PausedCall:
         return ended if isinstance(ended, Returned) else ended.to_json()
 
     def _end(self, error: Exception, *, is_first: bool) -> str | None:
-        """Return what the model reads of the error that has ended the call; ``None`` if it has not."""
+        """Return the model's text for the error that has ended the call; ``None`` if the call is open."""
         match error:
             case StoreError() | UnreachableError() | OtherVersionError() | InvalidAnswerError():
                 return None
@@ -115,7 +115,7 @@ class PausedCall:
                 return str(error)
             case _ if is_first:
                 return None
-            case _:  # its effects are undone, so that nothing can continue it
+            case _:  # its effects are undone, so nothing can continue it
                 shown = masked(f"Error executing tool {self.tool.name}", error)
                 logger.error("%s", shown, exc_info=error)
                 return shown
@@ -125,7 +125,7 @@ class PausedCall:
 
 
 def without_state(paused: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a person is shown of it: the state is of no use to anyone who asks."""
+    """Return the part of a paused call for users, without the state, which is useless to them."""
     return {name: value for name, value in paused.items() if name != "state"}
 
 
@@ -135,5 +135,5 @@ def notice_json(notice: Notice) -> dict[str, Any]:
 
 
 def as_text(value: object) -> str:
-    """Return a tool's value as a model reads it: a text as it is, anything else as JSON."""
+    """Return a tool's value for a model: a text unchanged, anything else as JSON."""
     return encodable(value) if isinstance(value, str) else to_json(encodable(value)).decode()

@@ -1,8 +1,8 @@
-"""Calls whose later rounds run beside the framework's agent: what is stored of them, and how they advance.
+"""Calls whose later rounds run outside of the framework's agent: their stored form, and their rounds.
 
-A framework that cannot run a tool a second time after its person has answered stores such a call in its own
-snapshot, as JSON: the tool's name and arguments, what the call is paused with, and at its end the text that
-the model reads.
+Some frameworks cannot run a tool a second time after its user has answered. They store such a call
+in their snapshot, as JSON: the tool's name and arguments, the data of the pause and, at the end,
+the text for the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ StoredCall: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class AdaptedTool:
-    """A tool of ours behind one of a framework's, which has it as its attribute ``anabranch``."""
+    """A tool of ours behind a framework's tool, which holds it in its attribute ``anabranch``."""
 
     tool: Tool[Any]
     rounds: Rounds
@@ -35,17 +35,17 @@ class AdaptedTool:
     async def begin(
         self, arguments: Mapping[str, Any], principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the first round of a call; raises as :meth:`PausedCall.next`."""
+        """Run the first round of a call; raises like :meth:`PausedCall.next`."""
         call = {"tool": self.tool.name, "arguments": dict(arguments)}
         return await self.advance(call, None, principal, call_id)
 
     async def advance(
         self, call: StoredCall, answers: Answers | None, principal: str, call_id: str = ""
     ) -> StoredCall:
-        """Run the next round of a call that has not ended, and return what is stored of it then.
+        """Run the next round of an open call, and return its new stored form.
 
         Raises:
-            Exception: as :meth:`PausedCall.next`; the call is as it was.
+            Exception: if the round fails, as for :meth:`PausedCall.next`; the call is unchanged.
         """
         if "text" in call:
             return call
@@ -64,10 +64,11 @@ async def next_rounds(
     answers: Mapping[str, Answers],
     principal: str,
 ) -> AsyncGenerator[tuple[str, StoredCall]]:
-    """Run the next rounds of ``calls``, by their ids; yield what is to be stored of each, at once.
+    """Run the next rounds of ``calls``, by id; yield the new stored form of each immediately.
 
     Raises:
-        Exception: if after the others, what the first call that stays as it was has raised.
+        Exception: if a call is unchanged because its round failed; the first such error, after all
+            other calls.
     """
     adapted: dict[str, AdaptedTool] = {
         each.name: each.anabranch for each in tools if hasattr(each, "anabranch")
@@ -85,7 +86,7 @@ async def next_rounds(
 
 
 def questions_of(calls: Mapping[str, StoredCall]) -> dict[str, dict[str, Any]]:
-    """Return what is shown of the calls that have not ended, by their ids."""
+    """Return the questions of the open calls, by call id."""
     return {
         name: {"tool": call["tool"], **without_state(call["paused"])}
         for name, call in calls.items()

@@ -9,8 +9,8 @@
         result = await agent.run(message, session=session)
 
 The requests hold the sealed states: store ``request.to_dict()`` with the session. ``answer`` runs the later
-rounds, and ``results`` has the values of the calls. The framework logs the exception with which a tool asks
-as a failure of its function. The sampler of ``rounds`` answers samples.
+rounds, and ``results`` has the values of the calls. A tool asks by an exception, which the framework logs as a
+failure of its function. The sampler of ``rounds`` answers samples.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from anabranch.tool import Tool
 __all__ = ["answer", "as_tool", "questions", "results"]
 
 OURS = "anabranch"
-"""Where a request has what is stored of its call."""
+"""The key of the stored call in a request."""
 
 
 def as_tool(
     tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] | None = None
 ) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``FunctionTool``; ``principal`` says who calls, from the invocation's context.
+    """Return ``tool`` as a ``FunctionTool``; ``principal`` returns the caller from the context.
 
     Raises:
         MissingExtraError: if the framework is not installed, or is too old.
@@ -58,7 +58,7 @@ def as_tool(
         )
         raise framework.UserInputRequiredException([request])
 
-    # The framework reads the annotation to see that this parameter is not the model's.
+    # The annotation tells the framework that the model does not give this parameter.
     run.__annotations__["anabranch_context"] = framework.FunctionInvocationContext
     made = framework.FunctionTool(
         name=tool.name, description=tool.description, func=run, input_model=tool.input_schema
@@ -68,9 +68,10 @@ def as_tool(
 
 
 def questions(requests: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return what the calls of these tools ask, by call.
+    """Return the open questions of the calls of these tools, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
+    refused.
     """
     return questions_of({request.call_id: call for request, call in _ours(requests)})
 
@@ -85,18 +86,19 @@ async def answer(
     """Run the next rounds of the calls for which there are ``answers``, by call and question.
 
     Args:
-        requests: of the agent's last run, or of the last answer; those of other tools are left out.
-        tools: the agent's.
-        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
-        principal: who answers: what the tool's ``principal`` has returned.
+        requests: the requests of the agent's last run, or of the last answer; requests of other
+            tools are ignored.
+        tools: the agent's tools.
+        answers: answers to some questions, or all. The call of a sleeping tool continues at its
+            time without answers.
+        principal: the user who answers: the value that the tool's ``principal`` has returned.
 
     Returns:
-        The requests of these tools, which are brought up to date; :func:`questions` reads what is still
-        asked.
+        the updated requests of these tools; :func:`questions` reads their open questions.
 
     Raises:
-        Exception: if why a call cannot go on just now; it stays open. ``requests`` have what the
-            others came to.
+        Exception: if a call cannot continue now; it stays open. ``requests`` have the results of
+            the other calls.
     """
     ours = {request.call_id: (request, call) for request, call in _ours(requests)}
     calls = {call_id: call for call_id, (_, call) in ours.items()}
@@ -106,7 +108,7 @@ async def answer(
 
 
 def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
-    """Return the message with which the agent continues; ``None`` while one of the calls is open."""
+    """Return the message with which the agent continues, or ``None`` while a call is open."""
     framework, ours = _framework(), _ours(requests)
     if not ours or not all("text" in call for _, call in ours):
         return None
@@ -118,13 +120,13 @@ def results(requests: Iterable[Any]) -> Any:  # noqa: ANN401 - Message, or None
 
 
 def _name_of(context: Any) -> str:  # noqa: ANN401 - FunctionInvocationContext
-    """Return what a call is named: empty without a session, or without middleware, which learns its id."""
+    """Return a call's name, or "" without a session, or without the middleware that learns its id."""
     call_id = context.metadata.get("call_id")
     return f"{context.session.session_id}/{call_id}" if context.session and call_id else ""
 
 
 def _ours(requests: Iterable[Any]) -> list[tuple[Any, StoredCall]]:
-    """Return the requests of these tools, each with what is stored of its call."""
+    """Return the requests of these tools, each with its stored call."""
     return [
         (request, request.additional_properties[OURS])
         for request in requests

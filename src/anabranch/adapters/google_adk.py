@@ -1,4 +1,4 @@
-"""Tools in agents of Google's ADK: a call that asks is a long-running one.
+"""Tools in agents of Google's ADK: a call that asks is a long-running call.
 
     agent = Agent(name="travel", model=…, tools=[as_tool(book_hotel, rounds)])
     async for event in runner.run_async(user_id=…, session_id=…, new_message=…): …
@@ -8,9 +8,9 @@
     if message is not None:                          # every call has ended
         async for event in runner.run_async(user_id=…, session_id=…, new_message=message): …
 
-The sealed states are in the session's state. ``answer`` runs the later rounds and appends an event that
-stores them; the message is the responses of the calls. The principal is the session's user, and the sampler
-of ``rounds`` answers samples.
+The sealed states are in the session's state. ``answer`` runs the later rounds and appends an event
+that stores them; the message has the responses of the calls. The principal is the session's user,
+and the sampler of ``rounds`` answers samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from anabranch.tool import Tool
 __all__ = ["answer", "as_tool", "questions"]
 
 STORED = "anabranch:"
-"""What the names of ours in a session's state begin with; the ids of their calls follow."""
+"""The prefix of our names in a session's state; the id of a call follows."""
 
 WAITING = {"status": "The user is asked, and has not answered yet."}
 
@@ -43,7 +43,7 @@ def user_of(context: Any) -> str:  # noqa: ANN401 - a context, or a session
 
 
 def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = user_of) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``BaseTool`` of ADK; ``principal`` says who calls, from the context.
+    """Return ``tool`` as a ``BaseTool`` of ADK; ``principal`` returns the caller from the context.
 
     Raises:
         MissingExtraError: if ADK is not installed, or is too old.
@@ -76,9 +76,10 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Session
-    """Return what the calls of these tools ask in a session, by call.
+    """Return the open questions of the calls of these tools in a session, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
+    refused.
     """
     return questions_of(_stored_calls(session))
 
@@ -95,18 +96,20 @@ async def answer(
 
     Args:
         service: stores the session.
-        session: was read from it, with all its events; it is brought up to date.
-        tools: the agent's.
-        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
-        principal: says who calls, from the session.
+        session: the session, read from the service with all its events; it is updated.
+        tools: the agent's tools.
+        answers: answers to some questions, or all. The call of a sleeping tool continues at its
+            time without answers.
+        principal: returns the caller from the session.
 
     Returns:
-        The message with which the agent continues, once every call has ended; ``None`` before. It is
+        the message with which the agent continues, once every call has ended; ``None`` before. It
+            is
         returned again until the session has it.
 
     Raises:
-        Exception: if why a call cannot go on just now; it stays open, and what the others came to
-            is stored.
+        Exception: if a call cannot continue now; it stays open, and the results of the other calls
+            are stored.
     """
     events = find_framework("google.adk.events", "google-adk", "2.13", __name__)
     genai = find_framework("google.genai.types", "google-genai", "2.30", __name__)
@@ -135,7 +138,7 @@ async def answer(
 
 
 def _stored_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Session
-    """Return what is stored of calls, by their ids."""
+    """Return the stored calls, by id."""
     return {
         name.removeprefix(STORED): call
         for name, call in sorted(session.state.items())
@@ -144,10 +147,10 @@ def _stored_calls(session: Any) -> dict[str, StoredCall]:  # noqa: ANN401 - Sess
 
 
 def _read_calls(session: Any) -> list[str]:  # noqa: ANN401 - Session
-    """Return the ids of the calls that are still stored, and whose values the session's events have."""
+    """Return the ids of the stored calls whose values the session's events already have."""
     read: set[str] = set()
     for event in session.events:
-        read -= {call.id for call in event.get_function_calls()}  # some models use their ids again
+        read -= {call.id for call in event.get_function_calls()}  # some models reuse ids
         responses = event.get_function_responses()
         read |= {each.id for each in responses if each.response != WAITING}
     return [

@@ -5,10 +5,10 @@
     asked = questions(result["__interrupt__"])      # {interrupt id: {"questions": […], …}}
     await agent.ainvoke(Command(resume={interrupt_id: {question_id: answer}}), config)
 
-Each round is a task of LangGraph, so that one that has ended is not run again when the graph is resumed;
-its sealed state is in the checkpoint and not in the interrupt. An interrupt that is not resumed stays
-open. Notices go to the stream writer. Graphs run asynchronously, with a checkpointer. LangGraph does not
-show tools the agent's model: a sampler of ``rounds``, or ``model=``, answers samples.
+Each round is a task of LangGraph, so that a resumed graph does not run an ended round again; the sealed state is
+in the checkpoint and not in the interrupt. An interrupt that is not resumed stays open. Notices go to the stream
+writer. Graphs run asynchronously, with a checkpointer. Tools cannot use the agent's model in LangGraph: a sampler
+of ``rounds``, or ``model=``, answers samples.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def as_tool(
     """Return ``tool`` as a ``StructuredTool`` of LangChain.
 
     Args:
-        tool: what is called.
-        rounds: runs its rounds; a sampler of theirs replaces the model.
-        model: a chat model that answers samples: LangGraph does not show tools that of the agent.
-        principal: says who calls, from the ``ToolRuntime``.
+        tool: the tool.
+        rounds: runs the tool's rounds; its sampler, if any, replaces ``model``.
+        model: a chat model that answers samples, since tools cannot use the agent's model in
+            LangGraph.
+        principal: returns the caller from the ``ToolRuntime``.
 
     Raises:
         MissingExtraError: if LangChain or LangGraph is not installed, or is too old.
@@ -84,7 +85,7 @@ def as_tool(
             raise core.ToolException(ended["error"])
         return str(ended["value"])
 
-    # LangChain reads the annotation to see that this parameter is not the model's.
+    # The annotation tells LangChain that the model does not give this parameter.
     run.__annotations__["anabranch_runtime"] = prebuilt.ToolRuntime
     return core.StructuredTool(
         name=tool.name,
@@ -96,10 +97,10 @@ def as_tool(
 
 
 def questions(interrupts: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return what these tools ask, by the ids of the interrupts of a result or a state.
+    """Return the open questions of these tools, by the ids of the interrupts of a result or a state.
 
-    Each is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and ``problem`` if the last answers
-    were refused.
+    Each is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and ``problem`` if the last
+    answers were refused.
     """
     found: dict[str, Any] = {each.id: each.value for each in interrupts}
     return {

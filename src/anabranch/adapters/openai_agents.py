@@ -8,9 +8,9 @@
     if not await answer(state, agent.tools, {call_id: {question_id: answer}}):
         result = await Runner.run(agent, state)
 
-The run's context is a dict: under ``anabranch`` it has the sealed states, and the values of calls that have
-ended. The first round runs where the SDK asks whether a call needs approval; ``answer`` runs the others,
-and approves a call after its last. A context of the run has no model: the sampler of ``rounds`` answers.
+The run's context is a dict: under ``anabranch`` it has the sealed states, and the values of ended calls. The first
+round runs when the SDK asks whether a call needs approval; ``answer`` runs the other rounds, and approves a call
+after its last. The run's context has no model: the sampler of ``rounds`` answers samples.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["answer", "as_tool", "questions"]
 
 
 def no_one(_: object) -> str:
-    """Return the principal of a call whose caller is not known."""
+    """Return the principal of a call whose caller is unknown."""
     return ""
 
 
@@ -44,12 +44,12 @@ WAITS = "The person has not answered the questions of this call."
 
 @dataclass(frozen=True)
 class _Beginnings:
-    """The first rounds of the calls of a tool, which run where the SDK asks whether to approve them."""
+    """The first rounds of a tool's calls, which run when the SDK asks whether to approve them."""
 
     adapted: AdaptedTool
     principal: Callable[[Any], str]
     failures: dict[str, Exception] = field(default_factory=dict[str, Exception])
-    """Raised where the SDK runs the tool: it would take them for a wish to approve."""
+    """Errors to raise when the SDK runs the tool; raised earlier, they would request an approval."""
 
     async def needs_answers(self, wrapper: Any, arguments: Any, call_id: str) -> bool:  # noqa: ANN401
         ours = _ours(wrapper)
@@ -65,7 +65,7 @@ class _Beginnings:
         return "text" not in calls[call_id]
 
     async def read(self, context: Any, arguments: str) -> str:  # noqa: ANN401 - ToolContext
-        """Return what the model reads of a call."""
+        """Return the model's text for a call."""
         call_id = context.tool_call_id
         if await self.needs_answers(context, read_json(arguments or "{}"), call_id):
             return WAITS
@@ -76,7 +76,7 @@ class _Beginnings:
 
 
 def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] = no_one) -> Any:  # noqa: ANN401 - the framework's
-    """Return ``tool`` as a ``FunctionTool`` of the SDK; ``principal`` says who calls, from the context.
+    """Return ``tool`` as a ``FunctionTool``; ``principal`` returns the caller from the context.
 
     Raises:
         MissingExtraError: if the SDK is not installed, or is too old.
@@ -97,9 +97,10 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 
 
 def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunState
-    """Return what the calls of these tools ask, by call.
+    """Return the open questions of the calls of these tools, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were refused.
+    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
+    refused.
     """
     calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state has no public context
     waiting = [item.raw_item.call_id for item in state.get_interruptions()]
@@ -116,17 +117,18 @@ async def answer(
     """Run the next rounds of the calls for which there are ``answers``, by call and question.
 
     Args:
-        state: the run's, in which calls that have ended are approved.
-        tools: the agent's.
-        answers: of some questions, or all. A call whose tool sleeps continues at its time without any.
-        principal: says who calls, from the run's context.
+        state: the run's state, in which ended calls are approved.
+        tools: the agent's tools.
+        answers: answers to some questions, or all. The call of a sleeping tool continues at its
+            time without answers.
+        principal: returns the caller from the run's context.
 
     Returns:
-        What is still asked, as :func:`questions` does; the run continues when nothing is.
+        the open questions, like :func:`questions`; the run continues when there are none.
 
     Raises:
-        Exception: if why a call cannot go on just now; it stays open. ``state`` has what the others
-            came to.
+        Exception: if a call cannot continue now; it stays open. ``state`` has the results of the
+            other calls.
     """
     wrapper = state._context  # noqa: SLF001 - as above
     calls, waiting = _ours(wrapper)["calls"], state.get_interruptions()
@@ -140,10 +142,12 @@ async def answer(
 
 
 def _ours(wrapper: Any) -> dict[str, Any]:  # noqa: ANN401 - RunContextWrapper
-    """Return what is ours in the run's context: its calls, and a name that tells them from other runs'."""
+    """Return our data in the run's context: its calls, and a name that no other run has."""
     context = wrapper.context
     if not isinstance(context, dict):
-        raise TypeError("A run with tools of anabranch needs a dict as its context: context={}.")
+        raise TypeError(
+            "A run with tools of anabranch needs a dict as its context. Pass context={}."
+        )
     ours: dict[str, Any] = cast("dict[str, Any]", context).setdefault(
         "anabranch", {"run": uuid4().hex, "calls": {}}
     )

@@ -6,9 +6,9 @@
     await agent.run(message_history=result.all_messages(),
                     deferred_tool_results=results(result.output, {call_id: {question_id: answer}}))
 
-The call is paused as one that requires approval, whose metadata hold the questions and the sealed state;
-``results`` approves, and hands the answers to the tool. Questions that are left open are asked again.
-The agent's model answers samples, and notices are emitted as custom events named ``anabranch_notice``.
+A paused call is a call that requires approval; its metadata hold the questions and the sealed state. ``results``
+approves it, and passes the answers to the tool. Questions without an answer are asked again. The agent's model
+answers samples, and notices become custom events named ``anabranch_notice``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def as_tool(
     """Return ``tool`` as a ``Tool`` of Pydantic AI.
 
     Args:
-        tool: what is called.
-        rounds: runs its rounds; a sampler of theirs replaces the agent's model.
-        principal: says who calls, from the ``RunContext``.
+        tool: the tool.
+        rounds: runs the tool's rounds; its sampler, if any, replaces the agent's model.
+        principal: returns the caller from the ``RunContext``.
 
     Raises:
         MissingExtraError: if Pydantic AI is not installed, or is too old.
@@ -66,9 +66,9 @@ def as_tool(
 
 
 def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredToolRequests
-    """Return what the calls of these tools ask, by call; other deferred calls are not listed.
+    """Return the open questions of the calls of these tools, by call, without other deferred calls.
 
-    Where the last answers were refused, ``requests.metadata[call_id]["problem"]`` says why.
+    If the last answers were refused, ``requests.metadata[call_id]["problem"]`` has the reason.
     """
     stored: dict[str, dict[str, Any]] = requests.metadata
     return {
@@ -79,9 +79,9 @@ def questions(requests: Any) -> dict[str, Asked]:  # noqa: ANN401 - DeferredTool
 
 
 def results(requests: Any, answers: Mapping[str, Answers]) -> Any:  # noqa: ANN401
-    """Return the ``DeferredToolResults`` with which the run continues: ``answers`` by call, and question.
+    """Return the ``DeferredToolResults`` with which the run continues: ``answers`` by call and question.
 
-    A call that is left out asks again. Results of other deferred calls can be added to them.
+    A call without answers asks again. Results of other deferred calls can be added.
     """
     ours = questions(requests)
     given = {each: {**requests.metadata[each], "answers": answers.get(each, {})} for each in ours}

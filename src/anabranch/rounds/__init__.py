@@ -1,4 +1,4 @@
-"""One round of a tool from a state: what an adapter to another maker's agent needs.
+"""Runs one round of a tool from a state, for adapters to agents of other projects.
 
     ended = await run_round(book_flight, {"destination": "Rome"}, keys=[...])
     while isinstance(ended, Asked):
@@ -7,7 +7,7 @@
                                 state=ended.state, answers=answers, keys=[...])
     ended.value
 
-Who runs many rounds makes one :class:`Rounds`, which holds the keys and the store.
+For many rounds, make one :class:`Rounds`, which holds the keys and the store.
 """
 
 from anabranch.rounds._answers import AnswerLike, InvalidAnswerError

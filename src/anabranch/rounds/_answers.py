@@ -1,8 +1,8 @@
-"""Answers to the questions of a round, checked before anything of it runs.
+"""Checks the answers to the questions of a round before any part of it runs.
 
-The schema of a form is checked here, so that who asks learns at once which field is wrong. What only
-the author's model refuses, by a validator of its own, is found out when the body takes the answer; the
-tool then asks again.
+The schema of a form is checked here, so that the caller learns immediately which field is wrong. A
+validator of the author's model runs later, when the body takes the answer; if it refuses, the tool
+asks again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AnswerLike: TypeAlias = (
 )
 """An answer: a reply, or its JSON, such as ``{"action": "accept", "content": {"nights": 2}}``.
 
-An :class:`anabranch.AnswerError` says that who was asked has failed; the tool reads a ``StepFailed``.
+An :class:`anabranch.AnswerError` means that the answering side has failed; the tool gets a ``StepFailed``.
 """
 
 _FORM_REPLY = (
@@ -43,7 +43,7 @@ _PAGE_REPLY = 'it must be {"action": "accept"}, {"action": "decline"} or {"actio
 
 @dataclass(eq=False, repr=False)
 class InvalidAnswerError(AnabranchError, recordable=False):
-    """The answer to ``question`` is refused, since ``problem``. Nothing has run; answer it again."""
+    """The answer to ``question`` is refused because of ``problem``. Nothing has run; answer it again."""
 
     question: str
     problem: str
@@ -65,12 +65,13 @@ def checked_answers(
     Args:
         given: answers by the ids of their questions.
         questions: the kinds of the open questions, by id.
-        forms: the schemas of those whose answers are checked by them.
+        forms: the form schemas of the questions whose answers are checked, by id.
 
     Raises:
-        InvalidAnswerError: one is not to an open question, is no answer, or does not fit the form.
+        InvalidAnswerError: if an answer is to no open question, is no answer, or does not fit the
+            form.
     """
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of a client
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - for callers without types
         asked = next(iter(questions), "")
         raise InvalidAnswerError(
             asked, "answers are given by the ids of their questions, {id: answer}"
@@ -144,7 +145,7 @@ def _check_field(field: Field, value: JsonValue) -> None:
     """Check the value of one field.
 
     Raises:
-        ValueError: it does not fit; the message says in a few words what would.
+        ValueError: if the value does not fit; the message briefly says which value would.
     """
     match field.type:
         case "array":

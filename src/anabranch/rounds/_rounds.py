@@ -1,12 +1,12 @@
-"""Rounds, run one by one: the options that they share, and the function that runs a single one.
+"""Rounds, run one by one: their shared options, and the function that runs a single round.
 
-A state that a round hands out is sealed with keys, as MCP's ``requestState`` is: bound to the tool, its
-arguments, the principal and the audience, and of limited life. Without keys nothing runs: a state that
-only this process could open would be lost wherever a framework's snapshot is resumed elsewhere.
+A state that a round hands out is sealed with keys, like MCP's ``requestState``: it is bound to the
+tool, its arguments, the principal and the audience, and expires. Rounds require keys: a state that
+only this process could open would be lost when a framework resumes its snapshot elsewhere.
 
-Without a store the state has everything, and what is recorded in it is not run again; a state that is
-continued twice runs twice what comes after it. With a store the state is a reference, a round that is
-repeated gets the outcome of the first, and nothing is done twice.
+Without a store, the state has everything, and its recorded effects do not run again; a state that
+is continued twice runs later effects twice. With a store, the state is a reference, a repeated
+round gets the outcome of the first, and no effect happens twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from anabranch.tool import Runtime, Tool, code_version, require_tool
 T = TypeVar("T")
 
 Misfits: TypeAlias = Literal["refuse", "ask"]
-"""What happens to an answer that does not fit its form: it is refused, or the tool asks again."""
+"""The reaction to an answer that does not fit its form: refuse it, or let the tool ask again."""
 
 OnNotice: TypeAlias = Callable[[Notice], Awaitable[object]]
 
@@ -63,7 +63,7 @@ class _RoundClaims(Claims):
 
 @dataclass(frozen=True, slots=True)
 class _Replies:
-    """How the open questions of a round are handed out, and stored. The state is not sealed here."""
+    """Converts the open questions of a round to an unsealed ``Asked``, and to the stored form."""
 
     journal: Journal
     kind: str = "run_round"
@@ -84,27 +84,29 @@ def _services() -> WeakKeyDictionary[Tool[Any], CallService]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """What the rounds of some tools share.
+    """The shared options of the rounds of some tools.
 
     Attributes:
-        keys: secrets of at least 32 bytes each; the first seals the states, all of them open.
-        store: where calls are recorded: a URL as for ``anabranch.stores.open_store``, a store, or a
-            ``Durability``. One given by URL is closed by :meth:`aclose`.
-        audience: the name of the service: a state of another one with the same keys is refused.
-        ttl: seconds for which a state can be continued: a day by default; that of a call that sleeps,
-            after it wakes. A ``Durability`` has its own.
-        sampler: answers the tools' samples, unless a round has one of its own. Without one, samples
-            are questions.
-        capabilities: what can be asked; everything by default. A tool that asks for anything else is
-            refused with a ``CapabilityError``.
-        misfits: what happens to an answer that does not fit its form: by default it is refused and
-            nothing runs. With ``ask``, the tool asks again and says why, as it does over MCP, three
-            times at most.
-        limits: enclose every call, in addition to each tool's own.
+        keys: secrets of at least 32 bytes each; the first seals the states, all can open.
+        store: the store of the calls: a URL as for ``anabranch.stores.open_store``, a store, or a
+            ``Durability``. :meth:`aclose` closes a store given by URL.
+        audience: the name of the service: the state of another service with the same keys is
+            refused.
+        ttl: seconds for which a state can be continued: a day by default. For a sleeping call, the
+            time after it wakes. A ``Durability`` has a separate value.
+        sampler: answers the tools' samples, unless a round has a sampler. Without one, samples are
+            questions.
+        capabilities: the questions that can be asked; by default, all. A tool that asks another
+            question fails with a ``CapabilityError``.
+        misfits: the reaction to an answer that does not fit its form. By default it is refused and
+            nothing runs. With ``ask``, the tool asks again and says why, as over MCP, at most three
+            times.
+        limits: limits on every call, in addition to each tool's.
         patience: seconds that work outside of steps may hold back an open question in a round.
-        clock: time.
-        ids: call ids.
-        code_version: the version of the tools' code; with a store, a digest of their files by default.
+        clock: the time.
+        ids: makes call ids.
+        code_version: the version of the tools' code; with a store, a digest of their files by
+            default.
 
     Raises:
         ValueError: if there are no keys, or one is too short.
@@ -147,7 +149,7 @@ class Rounds:
         object.__setattr__(self, "_sealer", sealer)
 
     def _opened(self) -> Durability | None:
-        """Return how the store is used: every state stays in it, and is handed out as a reference."""
+        """Return the policy of the store: every state stays in it, and is handed out as a reference."""
         store = self.store
         if store is None or isinstance(store, Durability):
             return store and replace(store, spill=0)
@@ -169,13 +171,13 @@ class Rounds:
         """Run one round of ``tool``: to its end, or until it waits.
 
         Args:
-            tool: what is called.
-            arguments: its arguments, the same in every round.
-            state: what the last round has handed out; ``None`` begins a call.
-            answers: to open questions, by their ids. Those that are left out stay open.
-            call_id: names the call that begins: with a store, a first round that is repeated under
-                the same name is not run again. Choose one that no other call of the principal has.
-            principal: who calls; a state of another one is refused.
+            tool: the tool.
+            arguments: the tool's arguments, the same in every round.
+            state: the state that the last round has handed out; ``None`` begins a call.
+            answers: answers to open questions, by id. Questions without an answer stay open.
+            call_id: the name of a new call. With a store, a first round that is repeated under the
+                same name does not run again. Choose a name that no other call of the principal has.
+            principal: the caller; the state of another caller is refused.
             sampler: answers the tool's samples.
             on_notice: receives log messages and progress, each once.
 
@@ -185,19 +187,19 @@ class Rounds:
 
         Raises:
             InvalidArgumentsError: if the arguments do not fit the tool's parameters.
-            InvalidAnswerError: if an answer is refused. These two say which field is wrong, and
-                nothing has run.
-            InvalidTokenError: if the state is not one of these rounds for this tool, these
-                arguments and this principal; it has expired; or, with a store, it was answered
+            InvalidAnswerError: if an answer is refused. This error and the one above name the wrong
+                field, and nothing has run.
+            InvalidTokenError: if the state has expired, or belongs to other rounds, another tool,
+                other arguments or another principal; or, with a store, if it was answered
                 differently before.
             CallExpiredError: if the call was given up, or not continued in time; its effects are
                 undone.
-            IdempotencyKeyError: if another call was begun under this ``call_id``.
-            OtherVersionError: if the call waits for the code that has begun it.
+            IdempotencyKeyError: if another call began under this ``call_id``.
+            OtherVersionError: if the call waits for the code that began it.
             UnreachableError: if the store does not answer; nothing is lost, run the same round
                 again.
             TypeError: if ``tool`` is not a tool.
-            Exception: what the tool raises, after its effects are undone.
+            Exception: if the tool raises, after its effects are undone.
         """
         require_tool("run_round()", tool)
         validated = tool.validate(arguments or {})
@@ -232,16 +234,16 @@ class Rounds:
         *,
         principal: str = "",
     ) -> bool:
-        """End a call that will not be continued: run the undos of what it has done, in reverse order.
+        """End a call that will not be continued: run its undos, in reverse order.
 
-        With a store the call is then over, and every state of it refused; one that has ended before
-        stays as it is. Without one, a state that is given up twice is undone twice.
+        With a store, the call is then over, and all its states are refused; an ended call stays
+        unchanged. Without a store, a state that is given up twice is undone twice.
 
-        Returns whether nothing is left to undo. With a store, :meth:`expire` tries the rest again; it
-        also gives up calls that were not continued in time.
+        Returns whether no undo is left. With a store, :meth:`expire` tries the remaining undos
+        again; it also ends calls that nobody continued in time.
 
         Raises:
-            InvalidTokenError, UnreachableError, TypeError: as :meth:`run`.
+            InvalidTokenError, UnreachableError, TypeError: as for :meth:`run`.
         """
         require_tool("give_up()", tool)
         validated, service = tool.validate(arguments or {}), self._service(tool)
@@ -257,10 +259,10 @@ class Rounds:
         return record is None or not record.state.is_open
 
     async def expire(self, *tools: Tool[Any]) -> int:
-        """Undo the calls of ``tools`` that were not continued in time, and delete those that are over.
+        """Undo the calls of ``tools`` that nobody continued in time, and delete old ended calls.
 
-        Run it now and then where there is a store; any number of processes may. Returns how many
-        calls were ended.
+        Run this now and then if there is a store; any number of processes may. Returns the number
+        of ended calls.
 
         Raises:
             ValueError: if there is no store.
@@ -271,16 +273,16 @@ class Rounds:
         )
 
     async def aclose(self) -> None:
-        """Close the store, if it was given by its URL; closing again does nothing."""
+        """Close the store, if it was given by URL; a second call does nothing."""
         if self._durability is not None and isinstance(self.store, str):
             await self._durability.store.close()
 
     async def __aenter__(self) -> Self:
-        """Return itself, to be closed at the end of the block."""
+        """Return these rounds, which the end of the block closes."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the rounds."""
         await self.aclose()
 
     def _service(self, tool: Tool[Any]) -> CallService:
@@ -313,7 +315,7 @@ class Rounds:
                 await asyncio.sleep(0)
 
         host = Host(self.capabilities, sampler, principal=principal)
-        # The one who has the state runs the round after a sleep, and no client waits meanwhile.
+        # The holder of the state runs the round after a sleep, and no client waits meanwhile.
         return Job(tool, arguments, host, sink, principal, wakes=True)
 
     async def _load(
@@ -374,13 +376,13 @@ async def run_round(
 ) -> Returned[T] | Asked:
     """Run one round of ``tool``: to its end, or until it waits.
 
-    It makes a :class:`Rounds` of ``shared``, and closes it again; see :meth:`Rounds.run` for what it
-    takes, returns and raises. A store that is given by its URL is opened for this round alone, so
-    who runs many makes a ``Rounds`` once.
+    The function makes a :class:`Rounds` of ``shared``, and closes it again; see :meth:`Rounds.run`
+    for parameters, result and errors. A store that is given by URL is opened for this round alone,
+    so make one ``Rounds`` for many rounds.
 
     Raises:
         ValueError: if there are no ``keys``.
-        Exception: as :meth:`Rounds.run`.
+        Exception: if the round fails, as for :meth:`Rounds.run`.
     """
     async with Rounds(**shared) as rounds:
         return await rounds.run(

@@ -1,6 +1,6 @@
-"""The two ends of a round: with the tool's value, or with open questions and a sealed state.
+"""The two ends of a round: the tool's value, or open questions with a sealed state.
 
-Both have a form in plain JSON, since a framework stores what it pauses with.
+Both have a form in plain JSON, since a framework stores it while it pauses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.messages import ElicitRequest, SampleRequest, UrlRequest
 T = TypeVar("T")
 
 QuestionKind: TypeAlias = Literal["form", "url", "sample"]
-"""Who answers, and how: a person in a form, a person on a page, or a model."""
+"""The kind of answer: a user's in a form, a user's on a page, or a model's."""
 
 _KINDS: Mapping[str, tuple[QuestionKind, type[ElicitRequest | UrlRequest | SampleRequest]]] = {
     "elicit": ("form", ElicitRequest),
@@ -38,9 +38,9 @@ class Question:
     """An open question.
 
     Attributes:
-        id: what an answer to it is given under.
-        kind: who answers, and how.
-        request: what is asked, as in MCP.
+        id: the key for an answer.
+        kind: the kind of answer.
+        request: the request, as in MCP.
     """
 
     id: str
@@ -49,15 +49,15 @@ class Question:
 
     @property
     def message(self) -> str:
-        """The text of the question; of a sample, that of its last message."""
+        """The text of the question; for a sample, the text of its last message."""
         request = self.request
         return request.messages[-1].text if isinstance(request, SampleRequest) else request.message
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON: ``id``, ``kind``, and the fields of the request.
+        """Return the question as plain JSON: ``id``, ``kind``, and the fields of the request.
 
-        Those of a form are ``message``, ``requested_schema``, and maybe ``context`` and ``key``; of a
-        page, ``message`` and ``url``.
+        A form has ``message``, ``requested_schema``, and possibly ``context`` and ``key``; a page
+        has ``message`` and ``url``.
         """
         return encodable(
             {
@@ -69,10 +69,10 @@ class Question:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Question:
-        """Return the question that :meth:`to_json` has made ``stored`` of.
+        """Return the question from which :meth:`to_json` made ``stored``.
 
         Raises:
-            ValueError: it has not.
+            ValueError: if ``stored`` is not such JSON.
         """
         kind = stored.get("kind")
         if kind not in _SHAPES or not isinstance(stored.get("id"), str):
@@ -85,12 +85,13 @@ class Asked:
     """The call waits.
 
     Attributes:
-        questions: what is open. Without any, the call only sleeps.
-        state: what the next round continues from. It is sealed: who has it can neither read nor
-            change it, and it is of use only with the same tool, arguments, principal and audience.
-        until: when the call continues without an answer, in seconds since the epoch: a sleep of the
-            tool ends, or the time of a branch that sleeps. ``None`` if nothing but an answer
-            continues it.
+        questions: the open questions. Without any, the call only sleeps.
+        state: the state from which the next round continues. It is sealed: its holder can neither
+            read nor change it, and it works only with the same tool, arguments, principal and
+            audience.
+        until: the time at which the call continues without an answer, in seconds since the epoch:
+            the end of a sleep, or of a sleeping branch's time. ``None`` if only an answer continues
+            it.
     """
 
     questions: tuple[Question, ...]
@@ -98,16 +99,16 @@ class Asked:
     until: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON: ``questions``, ``state`` and ``until``."""
+        """Return the questions as plain JSON: ``questions``, ``state`` and ``until``."""
         questions = [question.to_json() for question in self.questions]
         return {"questions": questions, "state": self.state, "until": self.until}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Asked:
-        """Return what :meth:`to_json` has made ``stored`` of.
+        """Return the ``Asked`` from which :meth:`to_json` made ``stored``.
 
         Raises:
-            ValueError: it has not.
+            ValueError: if ``stored`` is not such JSON.
         """
         questions, state, until = map(stored.get, ("questions", "state", "until"))
         if (
@@ -123,6 +124,6 @@ class Asked:
 
 
 def question_of(ask: Ask) -> Question:
-    """Return the question that asks ``ask``."""
+    """Return the question for ``ask``."""
     kind, _ = _KINDS[ask.kind]
     return Question(ask.step_id, kind, ask.request)

@@ -231,7 +231,7 @@ async def test_a_value_that_does_not_fit_the_schema_is_reported_and_logged(
 
     (result,) = await run(body, era)
     wrong = "does not fit its output schema: result: Input should be a valid integer"
-    assert (text_in(result), result["isError"]) == (f"What the tool has returned {wrong}.", True)
+    assert (text_in(result), result["isError"]) == (f"The tool's return value {wrong}.", True)
     assert wrong in caplog.text
 
 

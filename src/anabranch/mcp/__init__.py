@@ -8,8 +8,8 @@
     fastmcp.add_tool(as_fastmcp_tool(book_flight)) # or to a FastMCP server (extra ``fastmcp``)
     install_fastmcp(fastmcp, book_flight, keys=[...])
 
-All serve clients of the handshake era and of the stateless one. Any ``mcp.Client`` calls tools;
-one that calls them as sagas is
+All of these serve clients of the handshake era and of the stateless era. Any ``mcp.Client`` calls the
+tools. To call them as sagas:
 
     result = await SagaClient(client, answerer).call_tool("book_flight", {"destination": "Oslo"})
 """

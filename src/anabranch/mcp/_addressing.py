@@ -1,8 +1,8 @@
-"""Which call a server's request or notice belongs to, where several share one connection.
+"""Finds the call that a server's request or notice belongs to, if several share one connection.
 
 The protocol does not always say. A reply over HTTP is read in the context of the call that it
-answers. Otherwise the call is known if it is alone, or if all that run were made for the same owner;
-a request that may be another owner's is refused.
+answers. Otherwise the call is known if it is alone, or if all running calls have the same owner. A
+request that may belong to another owner is refused.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 T = TypeVar("T")
 
 MOST_NOTICES: Final = 1_000
-"""Notices of one call that wait for a slow reader; further ones are dropped."""
+"""Maximum notices of one call that wait for a slow reader; further notices are dropped."""
 LONGEST_NOTICE: Final = 4_000
 
 _here: ContextVar[CallInFlight | None] = ContextVar("anabranch.mcp.call", default=None)
 
 
 def forget_call() -> None:
-    """Let what is started from here belong to no call."""
+    """Detach the tasks that start here from any call."""
     _here.set(None)
 
 
 class CallInFlight:
-    """One call that a server may ask about, and report on.
+    """A running call, whose server may ask questions and send notices.
 
     Args:
-        answerer: answers what the call asks, and receives its notices.
-        owner: for whom it is made.
+        answerer: answers the questions of the call, and receives its notices.
+        owner: the party for whom the call is made.
     """
 
     def __init__(self, answerer: Answerer, owner: str) -> None:
@@ -59,10 +59,10 @@ class CallInFlight:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Deliver notices in order until the block ends; what is being answered ends with it.
+        """Deliver notices in order until the block ends; then cancel the unfinished answers.
 
         Raises:
-            Exception: what the receiver of notices raises.
+            Exception: if the receiver of notices raises.
         """
         delivering = asyncio.create_task(self._deliver())
         try:
@@ -73,11 +73,11 @@ class CallInFlight:
             await cancel_and_wait([delivering, *self._answering])
 
     async def answer(self, answering: Coroutine[Any, Any, T]) -> T:
-        """Return what ``answering`` returns, unless the call ends before that.
+        """Return the result of ``answering``, unless the call ends first.
 
         Raises:
             AnswerError: if the call has ended.
-            Exception: what ``answering`` raises.
+            Exception: if ``answering`` raises.
         """
         task = asyncio.create_task(answering)
         self._answering.add(task)
@@ -91,11 +91,11 @@ class CallInFlight:
         return task.result()
 
     def log(self, level: LogLevel, message: str) -> None:
-        """Deliver a log message when the notices before it are."""
+        """Deliver a log message after the earlier notices."""
         self._notice(lambda: self.answerer.log(level, message[:LONGEST_NOTICE]))
 
     def notify(self, message: str, progress: float, total: float | None) -> None:
-        """Deliver a progress message when the notices before it are."""
+        """Deliver a progress message after the earlier notices."""
         self._notice(lambda: self.answerer.notify(message[:LONGEST_NOTICE], progress, total))
 
     def _notice(self, deliver: Callable[[], Awaitable[None]]) -> None:
@@ -111,10 +111,10 @@ class CallInFlight:
 
 
 class Addressed:
-    """The answerer of a connection: passes on to each call what concerns it.
+    """The answerer of a connection: passes requests and notices on to their calls.
 
     Args:
-        capabilities: what is declared to the server.
+        capabilities: the capabilities that the client declares to the server.
     """
 
     def __init__(self, capabilities: Capabilities) -> None:
@@ -123,7 +123,7 @@ class Addressed:
 
     @asynccontextmanager
     async def calling(self, call: CallInFlight) -> AsyncGenerator[None]:
-        """Let ``call`` be asked during the block."""
+        """Let the server ask for ``call`` during the block."""
         self._calls.append(call)
         token = _here.set(call)
         try:
@@ -134,30 +134,30 @@ class Addressed:
             self._calls.remove(call)
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Let the call's answerer answer as a model.
+        """Let the call's answerer answer in the role of the model.
 
         Raises:
-            AnswerError: it is not known which call asks.
+            AnswerError: if several calls could have asked.
         """
         call = self._asking()
         return await call.answer(_sampled(call.answerer, request, step_id))
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Let the call's answerer answer as the person.
+        """Let the call's answerer answer in the role of the user.
 
         Raises:
-            AnswerError: it is not known which call asks.
+            AnswerError: if several calls could have asked.
         """
         call = self._asking()
         return await call.answer(_elicited(call.answerer, request, step_id))
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Pass a log message on; where its call is not known, it is dropped."""
+        """Pass a log message on; drop it if its call is unknown."""
         if (call := self._call()) is not None:
             call.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
-        """Do nothing: a request has a callback of its own for its progress."""
+        """Do nothing: each request has a separate callback for its progress."""
 
     def _call(self) -> CallInFlight | None:
         known = _here.get()
@@ -169,9 +169,7 @@ class Addressed:
     def _asking(self) -> CallInFlight:
         call = self._call()
         if call is None:
-            raise AnswerError(
-                "several conversations use the server, and it is not known which asks"
-            )
+            raise AnswerError("several conversations use the server, and the request names none")
         return call
 
 

@@ -1,7 +1,8 @@
-"""The page of a question: its form as HTML without script, and what a browser has sent, read.
+"""The page of a question: its form as HTML without script, its link, and the reading of sent answers.
 
-All text in it is foreign, so all of it is escaped. The page loads nothing, runs nothing, is shown in
-no frame, and sends its form to where it came from.
+All text on the page is foreign, so all of it is escaped. The page loads nothing, runs nothing,
+refuses to be framed, and sends its form only to its own address. ``AskLinks`` makes the links and
+serves the pages.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from anabranch.errors import InvalidTokenError, StoreError, ToolError
 from anabranch.mcp._rounds import ROUND_REPLIES
 
 PREFIX: Final = "field:"
-"""Before the names of fields, so that none of them is taken for the button's."""
+"""The prefix of field names, so that no field has the name of the button."""
 
 _STYLE = """
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem; }
@@ -55,7 +56,7 @@ HEADERS: Final = {
     " frame-ancestors 'none'; base-uri 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # the address is a capability
+    "Referrer-Policy": "same-origin",  # whoever knows the URL may answer
     "Cache-Control": "no-store",
 }
 
@@ -63,14 +64,14 @@ Given = Mapping[str, Sequence[str]]
 
 
 def notice_page(title: str, text: str, status: int = 200) -> HTMLResponse:
-    """Return a page that says something."""
+    """Return a page with a message."""
     return _page(title, f'<p class="message" dir="auto">{_text(text)}</p>', status)
 
 
 def form_page(
     tool: str, message: str, form: Form, given: Given | None = None, errors: Mapping[str, str] = {}
 ) -> HTMLResponse:
-    """Return the page of a question; with what was entered before, and what is wrong with it."""
+    """Return the page of a question, with earlier entries and their errors."""
     fields = [
         _field(name, field, given, errors.get(name), required=name in form.required)
         for name, field in form.properties.items()
@@ -87,7 +88,7 @@ def form_page(
 
 
 def read_form(form: Form, given: Given) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """Return the values that were entered, and by field what is wrong with the others."""
+    """Return the entered values, and the problems of the others, by field."""
     content: dict[str, JsonValue] = {}
     errors: dict[str, str] = {}
     for name, field in form.properties.items():
@@ -120,7 +121,7 @@ def _value(field: Field, given: Sequence[str], *, required: bool) -> JsonValue |
 
 
 def _choices(field: Field) -> dict[str, Option]:
-    """Return by its text what can be chosen; empty for a field that is typed."""
+    """Return the choices of a field by their text; empty for a field that is typed."""
     if field.type == "boolean":
         return {"yes": Option(const=True, title="yes"), "no": Option(const=False, title="no")}
     return {option.text: option for option in field.options or field.items.options}
@@ -165,7 +166,7 @@ def _field(
 
 
 _TYPED = {
-    "integer": 'inputmode="numeric"',  # a number field would drop what it does not accept
+    "integer": 'inputmode="numeric"',  # a number field would drop invalid entries
     "number": 'inputmode="decimal"',
     "email": 'type="email"',
     "uri": 'type="url"',
@@ -200,7 +201,7 @@ def _text(text: str) -> str:
 ROUTE: Final = "/ask/{token}"
 FORM: Final = "application/x-www-form-urlencoded"
 LARGEST: Final = 256 * 1024
-"""Bytes of a form that is sent."""
+"""Maximum bytes of a sent form."""
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
@@ -215,7 +216,7 @@ class _Asked(NamedTuple):
 
 
 class _Refused(Exception):  # noqa: N818 - a page, not an error
-    """The request is answered by a page that says why it is refused."""
+    """A refused request, whose page names the reason."""
 
     def __init__(self, title: str, text: str, status: int) -> None:
         super().__init__(title)
@@ -227,9 +228,9 @@ class AskLinks:
     """Makes the links of one server, and serves their pages.
 
     Attributes:
-        url: where users reach the server.
-        calls: runs its calls, with a store.
-        policy: has the store, where what is entered waits for the call's next request.
+        url: the address at which users reach the server.
+        calls: runs the server's calls, with a store.
+        policy: the policy of the store, where an entered answer waits for the call's next request.
         sealer: seals the links.
     """
 
@@ -239,7 +240,7 @@ class AskLinks:
     sealer: Sealer
 
     def offer(self, server: OffersRoutes) -> None:
-        """Let ``server`` serve the pages over HTTP."""
+        """Add the route of the pages to ``server``."""
         server.custom_route(ROUTE, ["GET", "POST"])(self.serve)
 
     async def make(self, tool: str, state: str, step_id: str) -> str:
@@ -249,12 +250,12 @@ class AskLinks:
             ToolError: if the store does not answer.
         """
         short = await self.calls.stored.shortened(state)
-        # For no principal: the person's browser is not the caller. The call's record has the caller.
+        # For no principal: the user's browser is not the caller. The call's record has the caller.
         token = self.sealer.seal(SagaClaims(tool=tool, state=short, question=step_id), "")
         return f"{self.url.rstrip('/')}/ask/{token}"
 
     async def serve(self, request: Request) -> Response:
-        """Answer the request for a page, or of its form."""
+        """Answer the request for a page, or a sent form."""
         try:
             asked = await self._asked(str(request.path_params["token"]))
             form = Form.model_validate(asked.params.requested_schema)
@@ -280,7 +281,7 @@ class AskLinks:
         waiting = await waiting_round(self.policy.store, journal, self.calls.runtime.clock.now())
         if waiting is None:
             raise _answered()
-        # Other questions may have been answered since: then this one is asked by a later round.
+        # Other questions may have been answered since; a later round then asks this one.
         journal = await self.calls.stored.load(waiting.state)
         reply = self.calls.stored.repeated(ROUND_REPLIES, journal.line, waiting)
         asked = {} if reply is None else reply.input_requests or {}
@@ -291,12 +292,12 @@ class AskLinks:
         return _Asked(claims.tool, claims.question, journal, params)
 
     async def _sent(self, request: Request) -> dict[str, list[str]]:
-        """Return the fields of the form that was sent, if it was sent by its own page."""
+        """Return the fields of the sent form, if its own page has sent it."""
         own = urlsplit(self.url)
         if request.headers.get("origin") != f"{own.scheme}://{own.netloc}":
             raise _Refused("Not accepted", "The form was not sent by its own page.", 403)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-            raise _Refused("Not accepted", "This is not what the page's form sends.", 415)
+            raise _Refused("Not accepted", "The page's form sends another content type.", 415)
         body = b""
         async for chunk in request.stream():
             body += chunk
@@ -322,7 +323,7 @@ class AskLinks:
         return notice_page("Thank you", text)
 
     async def _enter(self, asked: _Asked, answer: Answer) -> None:
-        """Store an answer; its client has as long to come for it as after a request of its own."""
+        """Store an answer; the client's deadline starts again, as after a request."""
         until = self.calls.runtime.clock.now() + self.policy.expire_after
         if not await enter(self.policy.store, asked.journal, asked.step_id, answer, until):
             raise _answered()

@@ -1,7 +1,8 @@
-"""The calling side: the SDK's own ``Client``, whose questions an ``Answerer`` answers.
+"""The client side: the SDK's ``Client``, with an ``Answerer`` for the questions of servers.
 
-Both eras arrive in the same callbacks: as requests in the handshake era, and in the modern one as
-an ``InputRequiredResult``, where the SDK drives the rounds. Sagas are called by ``SagaClient``.
+Both eras arrive in the same callbacks: as requests in the handshake era, and as an
+``InputRequiredResult`` in the modern era, where the SDK drives the rounds. The module connects,
+lists tools and calls them. ``SagaClient`` calls sagas.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
 from anabranch.mcp._repeating import keyed_meta
 
 Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str
-"""What can be connected to: a server in this process, a command, a transport, a URL."""
+"""A server to connect to: an object in this process, a command, a transport, or a URL."""
 Era: TypeAlias = Literal["auto", "modern", "handshake"]
 MODES: dict[Era, str] = {"auto": "auto", "modern": "2026-07-28", "handshake": "legacy"}
 
 MOST_LISTED = 10_000
-"""Tools after which the list of a server ends."""
+"""Maximum tools in the list of a server."""
 
 MAX_ROUNDS = 100
-"""The SDK's default of 10 guards programs; a person notices a tool that never stops asking."""
+"""Maximum rounds of a call. The SDK's default of 10 guards programs; a user notices endless questions."""
 
 
 R = TypeVar("R")
 
 
 class _Client(Client):
-    """The SDK's client, with bounds to a check of results, and with contexts in the modern era.
+    """The SDK's client, with bounded checks of results, and with contexts in the modern era.
 
-    Of a question, it hands on the context in the modern era, too. Odd definitions and results are
-    repaired before the SDK checks them.
+    It passes on the context of a question in the modern era as well. It repairs odd definitions and
+    results before the SDK checks them.
     """
 
     checks_results = True
@@ -56,7 +57,7 @@ class _Client(Client):
             _check_result if self.checks_results else _unchecked, client
         )
         session: Any = client.session
-        # The SDK checks an answer as a whole, and has no public place before that check.
+        # The SDK checks an answer as a whole, and has no public hook before that check.
         dispatcher = session._dispatcher  # noqa: SLF001
         dispatcher.send_raw_request = partial(_repaired, client, dispatcher.send_raw_request)
         return client
@@ -68,7 +69,7 @@ class _Client(Client):
             [types.InputResponses | None, str | None], Awaitable[R | types.InputRequiredResult]
         ],
     ) -> R:
-        # The SDK hands the questions of a result to callbacks, and has no public way to its _meta.
+        # The SDK passes the questions of a result to callbacks, without public access to its _meta.
         async def retried(
             responses: types.InputResponses | None, state: str | None
         ) -> R | types.InputRequiredResult:
@@ -97,7 +98,7 @@ async def _check_result(client: Client, name: str, result: types.CallToolResult)
     """Compare a result with the output schema of its tool.
 
     Raises:
-        ToolError: it does not fit.
+        ToolError: if the result does not fit.
     """
     session: Any = client.session
     if name not in session._tool_output_schemas:  # noqa: SLF001 - the SDK has no public way to them
@@ -117,7 +118,7 @@ async def _check_result(client: Client, name: str, result: types.CallToolResult)
 
 
 def _with_contexts(result: R) -> R:
-    """Return ``result`` with each context at its question, as requests of the handshake era."""
+    """Return ``result`` with each context at its question, like requests of the handshake era."""
     if isinstance(result, types.InputRequiredResult):
         contexts: Any = (result.meta or {}).get(CONTEXT_META)
         for key, request in (result.input_requests or {}).items():
@@ -133,13 +134,14 @@ def connect(
     era: Era = "auto",
     checks_results: bool = True,
 ) -> Client:
-    """Return a client of ``server`` whose questions ``answerer`` answers.
+    """Return a client of ``server``, with ``answerer`` for the server's questions.
 
     Args:
-        server: as the SDK's client takes it.
+        server: the server, in any form that the SDK's client takes.
         answerer: answers the questions.
         era: the protocol's era.
-        checks_results: whether a result that does not fit the output schema of its tool is an error.
+        checks_results: whether a result that does not fit the output schema of its tool is an
+            error.
     """
     able = answerer.capabilities
 
@@ -175,15 +177,15 @@ def connect(
 async def call_tool(
     client: Client, name: str, arguments: dict[str, Any], answerer: Answerer, *, key: str = ""
 ) -> types.CallToolResult:
-    """Call a tool and return its result, which may be an error's.
+    """Call a tool and return its result, which may be an error result.
 
-    With an idempotency ``key``, a repeated call is the same one where the server has a store.
+    With an idempotency ``key``, a repeated call is the same call if the server has a store.
 
     Raises:
         MCPError: if the server refused, the connection broke, or ``answerer`` raised an
             :class:`AnswerError` in the modern era.
         InputRequiredRoundsExceededError: if the tool asked in more than :data:`MAX_ROUNDS` rounds.
-        ToolError: if its result does not fit the output schema that it declares.
+        ToolError: if the result does not fit the tool's output schema.
     """
 
     async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -204,7 +206,7 @@ async def list_tools(client: Client) -> dict[str, types.Tool]:
         known = len(tools)
         tools |= {tool.name: tool for tool in page.tools}
         cursor = page.next_cursor
-        # A server that repeats a page ends here, and one that never ends, too.
+        # The loop also ends for a server that repeats a page, or never ends.
         if cursor is None or len(tools) == known or len(tools) > MOST_LISTED:
             return tools
 
@@ -217,7 +219,8 @@ class _Probe(types.Request[dict[str, Any], str]):
 async def offers_sagas(client: Client) -> bool:
     """Return whether the server knows the saga methods, without starting a saga.
 
-    A request to resume without a token fails; only a server without the method says so.
+    A request to resume without a token fails; only a server without the method reports an unknown
+    method.
     """
     try:
         await client.session.send_request(
@@ -230,7 +233,7 @@ async def offers_sagas(client: Client) -> bool:
 
 
 def _step_id(context: ClientRequestContext) -> str:
-    """The step's id: in ``_meta`` where our own servers write it, else the key of the round."""
+    """Return the step's id: from ``_meta`` if our servers wrote it, else the key of the round."""
     meta = cast("Mapping[str, object]", context.meta or {})
     given = meta.get(STEP_ID_META)
     return next((i for i in (given, context.request_id) if isinstance(i, str)), "")

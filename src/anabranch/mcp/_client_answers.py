@@ -1,7 +1,7 @@
-"""Sampling and elicitation requests of an MCP server, answered by an ``Answerer``.
+"""Answers sampling and elicitation requests of an MCP server through an ``Answerer``.
 
-Translates the protocol's parameters into ``SampleRequest``, ``ElicitRequest`` and ``UrlRequest``,
-and the replies back into the protocol's results.
+The module translates the protocol's parameters into ``SampleRequest``, ``ElicitRequest`` and
+``UrlRequest``, and the replies back into the protocol's results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.messages import ElicitRequest, SampleReply, SampleRequest, UrlReq
 async def answer_sample(
     answerer: Answerer, step_id: str, params: types.CreateMessageRequestParams
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-    """Let ``answerer`` answer as a model; its :class:`AnswerError` becomes the answer."""
+    """Let ``answerer`` answer in the role of the model; its :class:`AnswerError` becomes the answer."""
     try:
         return _sampled(await answerer.sample(_sample_request(params), step_id=step_id))
     except AnswerError as error:
@@ -32,7 +32,7 @@ async def answer_sample(
 async def answer_elicit(
     answerer: Answerer, step_id: str, params: types.ElicitRequestParams
 ) -> types.ElicitResult | types.ErrorData:
-    """Let ``answerer`` answer as the person; its :class:`AnswerError` becomes the answer."""
+    """Let ``answerer`` answer in the role of the user; its :class:`AnswerError` becomes the answer."""
     try:
         reply = await answerer.elicit(elicit_request(step_id, params), step_id=step_id)
     except AnswerError as error:
@@ -51,7 +51,7 @@ def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
 
 
 def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRequest | UrlRequest:
-    """Return the question of a server, as this library spells it."""
+    """Return the question of a server in this library's types."""
     if isinstance(params, types.ElicitRequestURLParams):
         elicitation_id = params.elicitation_id or step_id
         return UrlRequest(message=params.message, url=params.url, elicitation_id=elicitation_id)

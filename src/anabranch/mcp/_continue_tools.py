@@ -1,8 +1,8 @@
 """The tools that continue a call by its handle: ``continue_call`` and ``answer_questions``.
 
 ``continue_call`` asks the open questions of a call that needs more rounds than its client allows.
-``answer_questions`` takes the answers of a user whose client shows no questions. Either replies
-with what the tool itself would: its value, further questions, or a handle again.
+``answer_questions`` takes the answers of a user whose client shows no questions. Both reply like
+the continued tool: with its value, further questions, or a handle again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Handle = Annotated[str, Field(description="The handle that the earlier result ha
 
 
 class UserAnswer(BaseModel):
-    """What the user said to one question."""
+    """The user's answer to one question."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class ContinueTool:
     """One of the two tools, as a server offers it; the attributes are those of a tool."""
 
     annotations: ToolAnnotations | None = None
-    returns: Any = inspect.Signature.empty  # the value of the tool that is continued
+    returns: Any = inspect.Signature.empty  # the value of the continued tool
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ContinueTool:
         """Return the arguments, checked.
 
         Raises:
-            InvalidArgumentsError: they do not fit.
+            InvalidArgumentsError: if the arguments do not fit.
         """
         return self._parameters.validate(arguments)
 
@@ -93,9 +93,9 @@ class ContinueTool:
         """Continue the call: give it the answers, or ask its open questions again.
 
         Raises:
-            ToolError: if the call cannot go on, or an answer answers no question.
+            ToolError: if the call cannot continue, or an answer belongs to no open question.
             InvalidTokenError: if the state of the chain is not valid.
-            Exception: what the call raises.
+            Exception: if the call raises.
         """
         return sendable(await self._served(arguments, request))
 
@@ -112,7 +112,7 @@ class ContinueTool:
             call = await handles.open(arguments["call"], request.principal)
             given: list[UserAnswer] = arguments.get("answers", [])
             answers = _answers(given, call.journal)
-            entered = await service.calls.stored.entered(call.journal)  # which the round takes
+            entered = await service.calls.stored.entered(call.journal)  # the round takes them
             if not answers and not entered and service.calls.durability is not None:
                 return await self._reopen(call, request)
             chain = Chain(call.journal.rounds, marks=True)
@@ -121,7 +121,7 @@ class ContinueTool:
             raise ToolError(NO_CALL) from refusal
 
     async def _reopen(self, call: OpenCall, request: McpRequest) -> object:
-        """Ask what is open now, which may be more than when the handle was made."""
+        """Ask the open questions, which may be more than when the handle was made."""
         service = self._service
         waiting = await service.calls.stored.waiting(call.journal.line, ROUND_REPLIES)
         if waiting is None:
@@ -135,7 +135,7 @@ class ContinueTool:
 
 
 def continue_call(service: Service) -> ContinueTool:
-    """Return the tool for calls of more rounds than clients allow."""
+    """Return the tool for calls with more rounds than clients allow."""
     return ContinueTool(
         service,
         CONTINUE_CALL,
@@ -162,15 +162,15 @@ def _answers(given: list[UserAnswer], journal: Journal) -> dict[str, Answer]:
     """Return the answers by question.
 
     Raises:
-        ToolError: one is to a question that is not open, or two are to the same.
+        ToolError: if an answer belongs to no open question, or two answers to the same.
     """
     forms = [step_id for step_id, (kind, _) in journal.questions.items() if kind != "sample"]
     answers: dict[str, Answer] = {}
     for each in given:
         if each.question not in forms or each.question in answers:
             raise ToolError(
-                f"There is no open question {each.question[:100]!r}, or it is answered twice. Give"
-                f" one answer to each of: {', '.join(map(repr, forms))}."
+                f"Question {each.question[:100]!r} is not open, or is answered twice. Give one"
+                f" answer to each of: {', '.join(map(repr, forms))}."
             )
         content: dict[str, JsonValue] = {"content": each.content} if each.action == "accept" else {}
         answers[each.question] = Answer({"action": each.action, **content})

@@ -1,9 +1,9 @@
-"""Exceptions of a call as what its caller receives, for every MCP host and for sagas.
+"""Maps the exceptions of a call to errors for its caller, for every MCP host and for sagas.
 
-A call that fails ends in one of two: an ``MCPError``, which is a JSON-RPC error, or a
-:class:`CallFailedError`, which the host makes a tool result with ``isError``. Our own errors carry
-messages that the caller may read. All others may hold secrets: their text is only logged, under an
-id that the caller is shown.
+A failed call ends in one of two errors: an ``MCPError``, which is a JSON-RPC error, or a
+:class:`CallFailedError`, which the host turns into a tool result with ``isError``. The caller may
+read the messages of this library's errors. All other errors may hold secrets: only the log has
+their text, and the caller sees an id.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from anabranch.models import ModelError
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
-# The wording is that of the SDK's own request-state boundary; the reason is in our log alone.
+# The wording is the SDK's; the reason is in our log alone.
 REQUEST_STATE: Final = ("Invalid or expired requestState", "invalid_request_state")
 SAGA_TOKEN: Final = ("Invalid or expired sagaToken", "invalid_saga_token")
 
 
 class CallFailedError(Exception):
-    """A call failed, and its caller receives a result that says so; ``__cause__`` is the error.
+    """A call failed, and its caller receives an error result; ``__cause__`` is the error.
 
     Attributes:
-        text: the message for the caller; ``None`` if the error was not expected, and its text is
-            for the log.
+        text: the message for the caller; ``None`` for an unexpected error, whose text is for the
+            log.
     """
 
     def __init__(self, text: str | None) -> None:
@@ -55,11 +55,11 @@ class CallFailedError(Exception):
         self.text = encodable(text)
 
     def masked(self, what: str) -> str:
-        """Return what the caller of an error that was not expected is shown: ``what``, and an id."""
+        """Return the text for the caller of an unexpected error: ``what``, and an id."""
         return masked(what, self.__cause__ or self)
 
     def log(self, tool: str) -> None:
-        """Log the cause, if it was not expected. For hosts that do not log it themselves."""
+        """Log the cause of an unexpected error, for hosts that do not log it."""
         if self.text is None:
             what = self.masked(f"tool {tool!r} raised an unexpected exception")
             logger.error(what, exc_info=self.__cause__)
@@ -82,13 +82,13 @@ def mapped_errors(
 
     Args:
         is_modern: whether the client speaks a stateless revision.
-        token: the parameter that an ``InvalidTokenError`` is about; ``None`` if the request has
-            no such parameter.
-        unmapped: the host's own errors, which are passed on as they are.
+        token: the parameter that an ``InvalidTokenError`` concerns; ``None`` if the request has no
+            such parameter.
+        unmapped: the host's own errors, which are passed on unchanged.
 
     Raises:
         MCPError: if the request is at fault, or the tool has raised the error itself.
-        CallFailedError: if everything else, but for cancellation from outside.
+        CallFailedError: if any other error occurs, except a cancellation from outside.
     """
     passed_on: tuple[type[Exception], ...] = (MCPError, *unmapped)
     try:
@@ -102,11 +102,11 @@ def mapped_errors(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # An author's code has cancelled itself: that would end the connection with all its calls.
+        # Author code has cancelled itself, which would end the connection with all its calls.
         raise CallFailedError(None) from as_error(cancelled)
     except Exception as error:
         raise CallFailedError(None) from error
-    except BaseException as error:  # a validator's, or a serializer's: it would end the server
+    except BaseException as error:  # from a validator or a serializer; it would end the server
         if (instead := error_instead(error)) is None:
             raise
         raise CallFailedError(None) from instead
@@ -128,10 +128,10 @@ def require_writable(structured: object) -> None:
 
 @contextmanager
 def checked_results() -> Generator[None]:
-    """Say in one sentence, and in the log, why a tool's value cannot be a result.
+    """Report in one sentence, and in the log, why a tool's value cannot be a result.
 
     Raises:
-        ToolError: it does not fit the output schema, or is not finite JSON.
+        ToolError: if the value does not fit the output schema, or is not finite JSON.
     """
     try:
         yield
@@ -145,11 +145,11 @@ def checked_results() -> Generator[None]:
     else:
         return
     logger.error("what a tool has returned %s", problem)
-    raise ToolError(f"What the tool has returned {problem}.")
+    raise ToolError(f"The tool's return value {problem}.")
 
 
 def _require_encodable(error: Exception) -> None:
-    """Make the texts of a host's error, or of one that the tool has raised itself, encodable."""
+    """Make the texts of an error encodable, from a host or raised by the tool."""
     error.args = encodable(error.args)
     if isinstance(error, MCPError):
         error.error = encodable(error.error)

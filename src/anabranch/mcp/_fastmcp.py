@@ -1,7 +1,7 @@
-"""Our tools on a FastMCP server: one by one, or several with all that they share.
+"""Our tools on a FastMCP server: one by one, or several that share a service.
 
-FastMCP is an extra that takes a second to import, so it is imported when one of these functions is
-called, and not before.
+FastMCP is an extra that takes a second to import, so the functions here import it when they are
+called.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 def as_fastmcp_tool(
     tool: Tool[Any], *, options: ServerOptions | None = None, **keywords: Unpack[ToolKeywords]
 ) -> BaseTool:
-    """Return ``tool`` as FastMCP's ``add_tool`` takes it; it serves both eras.
+    """Return ``tool`` for FastMCP's ``add_tool``; it serves both eras.
 
-    With a store, effects happen once however often clients repeat a request, and calls that no one
-    continues are ended from the first call on. ``continue_call`` takes :func:`install_fastmcp`.
+    With a store, effects happen once however often clients repeat a request, and expired calls are
+    ended from the first call on. ``continue_call`` needs :func:`install_fastmcp`.
 
     Args:
         tool: the tool.
-        options: how its calls run; ``keys`` and ``continue_calls`` do not concern a single tool,
-            and ``ttl`` is that of ``FastMCP(request_state_security=)``.
-        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
+        options: the options of its calls; ``keys`` and ``continue_calls`` do not apply to a single
+            tool, and ``FastMCP(request_state_security=)`` sets ``ttl``.
+        keywords: fields of :class:`ServerOptions`, which replace those of ``options``.
 
     Raises:
         ImportError: if the extra ``fastmcp`` is not installed.
@@ -59,16 +59,16 @@ def as_fastmcp_tool(
 def fastmcp_sagas(
     *, keys: Keys | None = None, ttl: float = TTL, clock: Clock | None = None
 ) -> ServerExtension:
-    """Return the saga methods as FastMCP's ``add_extension`` takes them.
+    """Return the saga methods for FastMCP's ``add_extension``.
 
-    They call every tool that the server shows to the caller: those of this library as sagas, also
-    if the server that has them is mounted on this one, and all others in one round.
+    They call every tool that the server shows to the caller. Tools of this library are called as
+    sagas, even if their server is mounted on this one; all others run in one round.
 
     Args:
-        keys: secrets of at least 32 bytes that seal the tokens; the first seals, all open.
-            Without keys one is made for this process.
+        keys: secrets of at least 32 bytes that seal the tokens; the first seals, all can open.
+            Without keys, this process makes one.
         ttl: seconds for which a token is valid.
-        clock: time; the system's by default.
+        clock: the time; the system's by default.
 
     Raises:
         ImportError: if the extra ``fastmcp`` is not installed.
@@ -86,22 +86,22 @@ def install_fastmcp(
 ) -> Installation:
     """Add ``tools`` to a FastMCP server, and the saga methods if it has none of ours.
 
-    What seals the state of ``tools/call`` is the server's own, ``FastMCP(request_state_security=)``;
-    ``keys`` and ``ttl`` are for the tokens of sagas. With a store, calls that no one continues are
-    ended while the server runs, also if it is mounted on another. A tool whose name the server has
-    already is handled by the server's ``on_duplicate``. Call this before the server is started.
+    The server seals the state of ``tools/call`` (``FastMCP(request_state_security=)``); ``keys``
+    and ``ttl`` are for the tokens of sagas. With a store, expired calls are ended while the server
+    runs, even if it is mounted on another. If the server already has a tool of a name, its
+    ``on_duplicate`` applies. Call this before the server starts.
 
     Args:
         server: the server.
-        tools: what to add.
-        options: what the tools share.
-        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
+        tools: the tools to add.
+        options: the options of the tools.
+        keywords: fields of :class:`ServerOptions`, which replace those of ``options``.
 
     Raises:
         ImportError: if the extra ``fastmcp`` is not installed.
         ValueError: if a key is too short, or two of the tools have the same name.
         StoreError: if the store's URL is invalid.
-        TypeError: it is a server of another kind; the message says what to use for that.
+        TypeError: if the server is of another kind; the message names the right function.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra

@@ -22,7 +22,7 @@ from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 
 
 class Lifespan(Provider):
-    """Has ``installation`` run while its server runs, also when that is mounted on another."""
+    """Runs ``installation`` while its server runs, also if that is mounted on another."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__()
@@ -30,24 +30,24 @@ class Lifespan(Provider):
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Expire calls for as long as the server runs, then end those that run."""
+        """Expire calls while the server runs, then end the running calls."""
         async with self._installation.running():
             yield
 
 
 def has_sagas(server: FastMCP[Any]) -> bool:
     """Whether ``server`` has the saga methods."""
-    # FastMCP has no public way to ask for an extension.
+    # FastMCP has no public query for an extension.
     return IDENTIFIER in server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 class FastMcpSagas(ServerExtension):
     """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that a FastMCP server shows.
 
-    A tool is found as a ``tools/call`` would find it: by the name under which its caller sees it.
+    The methods find a tool like ``tools/call``: by the name that its caller sees.
 
     Args:
-        options: seal the tokens.
+        options: the options that seal the tokens.
     """
 
     identifier = IDENTIFIER
@@ -56,7 +56,7 @@ class FastMcpSagas(ServerExtension):
         self._options = options
 
     def settings(self) -> dict[str, Any]:
-        """Return what the server advertises about them."""
+        """Return the settings that the server advertises for the saga methods."""
         return dict(SETTINGS)
 
     def methods(self) -> Sequence[MethodBinding]:
@@ -84,8 +84,8 @@ class FastMcpSagas(ServerExtension):
 
 
 async def _tool_of(server: FastMCP[Any], name: str) -> Tool | None:
-    """Return the tool that ``server``, or one that is mounted on it, shows under ``name``."""
-    async with Context(server):  # what a session sees depends on who is asking
+    """Return the tool that ``server``, or a mounted server, shows under ``name``."""
+    async with Context(server):  # a session's tools depend on the caller
         found = await server.get_tool(name)
     if isinstance(found, FastMCPProviderTool) and found._original_name:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return await _tool_of(found._server, found._original_name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -52,9 +52,9 @@ class FastMcpRequest(McpRequest):
     server: FastMCP[Any]
 
     def wants(self, level: LogLevel) -> bool:
-        """Return whether the client wants log messages of ``level``, as ``Context.log`` would decide."""
+        """Return whether the client wants log messages of ``level``, like ``Context.log`` decides."""
         # Context.log would decide this, but it wraps the message, and raises the SDK's deprecation
-        # warning where it cannot be suppressed.
+        # warning in a place where nothing can suppress it.
         server, key = self.server, _log_level_session_key(self.session)
         levels = server._client_log_levels  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         least = levels.get(key, server.client_log_level)
@@ -83,7 +83,7 @@ class Refusal(ToolResult):
 
 
 class FastMcpTool(BaseTool):
-    """A tool of this library as FastMCP has them."""
+    """A tool of this library as a FastMCP tool."""
 
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
@@ -99,8 +99,8 @@ class FastMcpTool(BaseTool):
     ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
 
-        ``offer`` makes what the saga methods call; without it, they call the tool as they call
-        those of the host.
+        ``offer`` makes the object that the saga methods call; without it, they call the tool like
+        the host's tools.
         """
         returning = BaseTool.from_function(
             function_returning(described.returns), name=described.name
@@ -130,11 +130,11 @@ class FastMcpTool(BaseTool):
 
     @property
     def offered(self) -> Offered | None:
-        """The tool for the saga methods; ``None`` if they serve it as one of the host's own."""
+        """The tool for the saga methods; ``None`` if they serve it like the host's tools."""
         return self._offered
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Serve the request that is being handled.
+        """Serve the current request.
 
         Raises:
             ToolError: if the call failed; an unexpected error is masked, and logged.
@@ -144,7 +144,7 @@ class FastMcpTool(BaseTool):
         except MCPError as error:
             return Refusal.of(error)
         except CallFailedError as failure:
-            # FastMCP would show the text of any other error, unless the server masks them.
+            # FastMCP shows the text of any other error, unless the server masks errors.
             failure.log(self._described.name)
             text = failure.text or failure.masked(f"Error calling tool {self.name!r}")
             raise ToolError(text) from failure.__cause__
@@ -186,7 +186,7 @@ def _request(tool: str) -> FastMcpRequest:
             f"Tool {tool!r} asks the client that calls it, and there is none: call it"
             " through a client of the server, for example fastmcp.Client(server)."
         )
-    # FastMCP's "escape hatch to the underlying SDK request context"; there is no other way to it.
+    # FastMCP's "escape hatch to the underlying SDK request context" is the only access to it.
     below = active._srctx  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return FastMcpRequest(
         below, context.request_state, context.input_responses, server=context.fastmcp

@@ -1,7 +1,7 @@
-"""Handles: sealed names of calls that are not done, which a client hands to another tool.
+"""Handles: sealed names of unfinished calls, which a client passes to another tool; and idempotency keys.
 
-A handle is bound to its tool, arguments, caller and server, and expires, as a state does. It holds
-the state itself, or with a store a reference to it, which is short enough for a model to copy.
+A handle is bound to its tool, arguments, caller and server, and expires, like a state. It holds the
+state itself or, with a store, a reference to it, which is short enough for a model to copy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from anabranch.errors import CallExpiredError, IdempotencyKeyError, InvalidToken
 from anabranch.tool import Tool
 
 KEY_META: Final = "anabranch/idempotency-key"
-"""Key in the ``_meta`` of a request."""
+"""The ``_meta`` key of a request's idempotency key."""
 
 TAKES_KEY_META: Final = "anabranch/takes-idempotency-key"
-"""Key in the ``_meta`` of a tool that repeats the reply of a keyed request.
+"""The ``_meta`` key of a tool that repeats the reply of a keyed request.
 
-It is not the request's, since some clients send a tool's ``_meta`` along with each call of it.
+It differs from the request's key, since some clients send a tool's ``_meta`` with each call of the tool.
 """
 
 HEADER = "Idempotency-Key"
@@ -36,10 +36,10 @@ _KEY = re.compile("[!-~]{1,255}")
 
 
 def given_key(context: ServerRequestContext[Any, Any]) -> str:
-    """Return the key of a request, empty if it has none.
+    """Return the idempotency key of a request, or "" without one.
 
     Raises:
-        IdempotencyKeyError: it is not one, or header and ``_meta`` differ.
+        IdempotencyKeyError: if the key is malformed, or header and ``_meta`` differ.
     """
     headers: Mapping[str, str] = getattr(context.request, "headers", None) or {}
     meta = cast("Mapping[str, object]", context.meta or {})
@@ -52,7 +52,7 @@ def given_key(context: ServerRequestContext[Any, Any]) -> str:
     for key in given:
         if not (isinstance(key, str) and _KEY.fullmatch(key)):
             raise IdempotencyKeyError(
-                "it has to be 1 to 255 visible ASCII characters, without spaces"
+                "it must be 1 to 255 visible ASCII characters, without spaces"
             )
         if key != given[0]:
             raise IdempotencyKeyError(
@@ -63,7 +63,7 @@ def given_key(context: ServerRequestContext[Any, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call as a request finds it: what is called, and how far it has come."""
+    """A call that a request continues: its tool, its arguments, and its state."""
 
     tool: Tool[Any]
     arguments: Mapping[str, Any]
@@ -75,8 +75,8 @@ class Handles:
     """Makes and opens the handles of one installation.
 
     Attributes:
-        calls: runs its calls.
-        tools: its tools, by name.
+        calls: runs the calls.
+        tools: the tools, by name.
         sealer: seals the handles.
     """
 
@@ -99,8 +99,8 @@ class Handles:
         """Return the call of ``handle``.
 
         Raises:
-            InvalidTokenError: it is not a handle of this server for this caller, or has expired.
-            CallExpiredError: if its call has expired.
+            InvalidTokenError: if the handle has expired, or is not of this server for this caller.
+            CallExpiredError: if the call has expired.
             ToolError: if the store does not answer.
         """
         claims = self.sealer.open(handle, principal)

@@ -1,7 +1,7 @@
-"""MCP up to 2025-11-25: the body runs live, and its asks are requests to the client.
+"""MCP up to 2025-11-25: the body runs live, and sends its asks as requests to the client.
 
-Each request carries the id of the ``tools/call`` it belongs to; without it, the request would be
-sent on a stream that clients need not read.
+Each request carries the id of its ``tools/call``; without the id, it would be sent on a stream that
+clients need not read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from anabranch.mcp._protocol import to_answer, to_request
 from anabranch.mcp._request import McpRequest
 
 TIMES_ASKED = 3
-"""How often a question is asked when its answer is of another kind, before that is an error."""
+"""Maximum attempts at a question whose answer is of the wrong kind; then it is an error."""
 
 
 def asking(request: McpRequest, heartbeat: Heartbeat) -> Callable[[Ask], Awaitable[Answer]]:
-    """Return a function that sends an ask to the client of ``request`` and returns its answer.
+    """Return a function that sends an ask to the client of ``request`` and returns the answer.
 
-    It raises ``ToolError`` if the connection was closed.
+    The function raises ``ToolError`` if the connection was closed.
     """
 
     async def answer(ask: Ask) -> Answer:
@@ -39,7 +39,7 @@ def asking(request: McpRequest, heartbeat: Heartbeat) -> Callable[[Ask], Awaitab
 async def request_answer(
     step_id: str, asked: types.InputRequest, request: McpRequest, heartbeat: Heartbeat
 ) -> Answer:
-    """Send what asks the step ``step_id`` during ``request``, and return the client's answer.
+    """Send the question of the step ``step_id`` during ``request``, and return the client's answer.
 
     Raises:
         ToolError: if the connection was closed.
@@ -55,7 +55,7 @@ async def request_answer(
                 result = await request.session.send_request(asked, shape, metadata=metadata)
         except MCPError as error:
             if _is_disconnect(error.error):
-                # Not an answer: the tool must not go on as if the client had given one.
+                # Not an answer: the tool must not continue as if the client had answered.
                 raise ToolError("The client was disconnected while it was being asked.") from error
             said = error.error
             return answer_of_error(kind, step_id, said.code, said.message, said.data)
@@ -68,5 +68,5 @@ async def request_answer(
 
 
 def _is_disconnect(error: types.ErrorData) -> bool:
-    """Return whether the SDK made this error itself; clients use the code for errors of their own."""
+    """Return whether the SDK made this error itself; clients also use its code."""
     return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"

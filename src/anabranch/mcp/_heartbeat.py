@@ -1,8 +1,8 @@
-"""Signs of life while an answer is awaited: progress notifications at an interval.
+"""Heartbeats during a wait for an answer: progress notifications at an interval.
 
-A client of the handshake era waits for one reply while its person thinks, and many give up after
-sixty seconds in which nothing arrives. Those that gave a progress token, and let their timeout
-begin again at progress, go on waiting.
+A client of the handshake era waits for one reply while its user thinks, and many time out after
+sixty seconds without a message. A client that gave a progress token, and restarts its timeout at
+progress, keeps waiting.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch.mcp._request import STEP, McpRequest
 
 HEARTBEAT = 15.0
-"""Seconds between two signs of life, by default."""
+"""Seconds between two heartbeats, by default."""
 COARSE = 2.0**-8
 
 
 class Heartbeat:
-    """The signs of life of one request.
+    """The heartbeats of one request.
 
     Args:
-        request: whose client is asked; without a progress token it is sent nothing.
-        every: seconds between two of them; ``None`` for none.
-        clock: time.
+        request: the request, whose client is asked; without a progress token, no heartbeat is sent.
+        every: seconds between two heartbeats; ``None`` for none.
+        clock: the time.
     """
 
     def __init__(self, request: McpRequest, every: float | None, clock: Clock) -> None:
@@ -38,7 +38,7 @@ class Heartbeat:
 
     @asynccontextmanager
     async def waiting(self) -> AsyncGenerator[None]:
-        """Send signs of life inside the block; blocks may overlap, and share them."""
+        """Send heartbeats inside the block; blocks may overlap, and share them."""
         self._waiting += 1
         if self._beating is None and self._every is not None:
             self._beating = asyncio.create_task(self._beat(self._every))
@@ -47,7 +47,7 @@ class Heartbeat:
         finally:
             self._waiting -= 1
             if not self._waiting and self._beating is not None:
-                # It ends by itself only if it cannot send, and then the call has ended as well.
+                # The task ends early only if it cannot send; then the call has ended as well.
                 beating, self._beating = self._beating, None
                 await cancel_and_wait([beating])
 
@@ -58,8 +58,8 @@ class Heartbeat:
 
 
 def is_heartbeat(progress: float, total: float | None, message: str | None) -> bool:
-    """Return whether a progress notification is a sign of life, and nothing to show to a person.
+    """Return whether a progress notification is a heartbeat, which a user need not see.
 
-    The protocol has no mark for them; no tool counts in such small steps.
+    The protocol cannot mark heartbeats; no tool counts in such small steps.
     """
     return message is None and total is None and progress % COARSE != 0 and progress % STEP == 0

@@ -1,4 +1,4 @@
-"""The installation of tools in one server, whatever the host: how calls run, and when they expire."""
+"""The installation of tools in one server of any host: it runs, expires and ends their calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from anabranch.mcp._termination import before_termination
 from anabranch.tool import Runtime, Tool, code_version
 
 LEAVING = 5.0
-"""Seconds that a server which ends waits for its reaper. Compensations under way go on."""
+"""Seconds that a stopping server waits for its reaper. Running compensations continue."""
 
 
 class Installation:
@@ -33,11 +33,11 @@ class Installation:
 
     Args:
         tools: the tools.
-        options: how their calls run.
+        options: the options of the calls.
         audience: the server's name, to which handles are bound.
 
     Raises:
-        ValueError: if two of the tools have the same name; ``patience`` is not positive; or a key
+        ValueError: if two of the tools have the same name, ``patience`` is not positive, or a key
             is too short.
         StoreError: if the store's URL is invalid.
     """
@@ -86,16 +86,16 @@ class Installation:
 
     @property
     def names(self) -> list[str]:
-        """The names under which the host is to offer its tools, those that go on included."""
+        """The names of all tools that the host must offer, including those that continue calls."""
         return [*(tool.name for tool in self.tools), *(tool.name for tool in self.continue_tools)]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Expire calls that no one continues, if there is a store, while the server runs.
+        """Expire calls while the server runs, if there is a store; end running calls when it stops.
 
-        When it stops, calls that run are ended and undone. It may be entered several times, once
-        for each connection: the last to leave ends it. A server that does not enter it expires
-        calls from its first call on, until its loop ends.
+        Ending a call runs its compensations. The method may be entered several times, once for each
+        connection; the last to leave ends it. A server that does not enter it expires calls from
+        its first call on, until its loop ends.
         """
         self._running += 1
         self._expire()
@@ -119,17 +119,17 @@ class Installation:
         await self.service.calls.running.end(self._grace)
 
     def _expire(self) -> None:
-        """Start to expire calls, unless that is done in this loop or there is no store."""
+        """Start to expire calls, unless this loop already does, or there is no store."""
         if self.service.calls.durability is None:
             return
         if self._reaping is None or self._reaping.get_loop() is not asyncio.get_running_loop():
             reaper = Reaper(self.service.calls, {tool.name: tool for tool in self.tools})
-            # No task group: hosts leave a lifespan in another cancel scope than they entered it in.
+            # No task group: a host may leave a lifespan in another cancel scope than it entered.
             self._reaping = asyncio.ensure_future(reaper.run(self._engine))
 
 
 def offer_routes(installation: Installation, server: OffersRoutes) -> None:
-    """Let ``server`` say over HTTP how it is, and serve the pages of questions, if there are any."""
+    """Add the routes of the server's health and of the pages of questions, if it has such pages."""
     service = installation.service
     durability = service.calls.durability
     Health.of(server, *([] if durability is None else [partial(durability.store.find, "")]))
@@ -138,7 +138,7 @@ def offer_routes(installation: Installation, server: OffersRoutes) -> None:
 
 
 def _version(tools: Sequence[Tool[Any]], options: ServerOptions) -> str:
-    """Return the version of the code of ``tools``, where it is recorded."""
+    """Return the version of the code of ``tools``; empty without a store."""
     return "" if options.store is None else code_version(tools, options.code_version)
 
 
@@ -153,7 +153,7 @@ def require_server(server: object, kind: type) -> None:
     """Check that ``server`` is of ``kind``.
 
     Raises:
-        TypeError: it is not; the message says what to use for it.
+        TypeError: if ``server`` is of another kind; the message names the right function.
     """
     if isinstance(server, kind):
         return

@@ -1,8 +1,8 @@
 """``logging/setLevel``: the least severe log messages that a client of the handshake era wants.
 
-With the method comes the ``logging`` capability, which revisions up to 2025-11-25 demand of every
-server that sends log messages; clients do not set a level without it. Since 2026-07-28 each request
-brings its own level, which the SDK observes.
+The method brings the ``logging`` capability, which revisions up to 2025-11-25 demand of every
+server that sends log messages. Clients set no level without it. Since 2026-07-28 each request has a
+level, which the SDK observes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from anabranch.messages import LogLevel
 
 METHOD: Final = "logging/setLevel"
 LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
-"""Least severe first, as the type lists them."""
+"""All levels, the least severe first."""
 LEAST: Final = "anabranch/logLevel"
-"""Key in a connection's state for the least level that its client wants."""
+"""The key of the least wanted level in a connection's state."""
 
 
 def offer_log_level(server: MCPServer[Any]) -> None:
     """Let clients of ``server`` choose a level, unless the server handles the method itself."""
-    # MCPServer has no public way to add a method; the SDK's documentation refers to the server inside.
+    # MCPServer cannot add a method publicly; the SDK's documentation refers to the inner server.
     inner = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if inner.get_request_handler(METHOD) is None:
         inner.add_request_handler(METHOD, types.SetLevelRequestParams, _set_level)
@@ -39,16 +39,16 @@ async def _set_level(
 
 
 def is_wanted(session: ServerSession, level: LogLevel) -> bool:
-    """Return whether the client of ``session`` wants messages of ``level``; without a choice, all."""
+    """Return whether the client of ``session`` wants messages of ``level``; by default, it wants all."""
     least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
     return at_least(level, least)
 
 
 def at_least(level: str, least: str) -> bool:
-    """Whether ``level`` is as severe as ``least``, or more so."""
+    """Return whether ``level`` is at least as severe as ``least``."""
     return LEVELS.index(level) >= LEVELS.index(least)
 
 
 def _connection_state(session: ServerSession) -> dict[str, Any]:
-    """Return the state of the connection; a session lasts for one request only."""
+    """Return the state of the connection, since a session lasts for one request only."""
     return session._connection.state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -1,9 +1,9 @@
 """Repairs odd answers of a server before the SDK's client checks them.
 
-The client checks an answer as a whole, so that one odd tool definition would cost all tools of a server.
-Here each definition is checked alone, by the SDK's own check. A definition is repaired where its meaning
-is plain: no parameters where it has no schema, and no output schema where that has another type than
-the protocol allows. A definition that remains odd is left out, with a warning that names its tool.
+The client checks an answer as a whole, so that one odd tool definition would cost all tools of a
+server. Here the SDK's check runs on each definition separately. A definition with a plain meaning
+is repaired: a missing parameter schema means no parameters, and an output schema of an invalid type
+is dropped. A definition that remains odd is left out, with a warning that names its tool.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from anabranch._text import printable_line
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 NEEDED: Final = {"name", "inputSchema"}
-"""Fields of a definition without which no tool can be called; any other is dropped where it is odd."""
+"""Fields without which a tool cannot be called; any other odd field is dropped."""
 MOST_NAMED: Final = 20
-"""Left out tools that a warning names."""
+"""Maximum tools that a warning names."""
 
 Json = dict[str, Any]
 
 
 def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return the answer to ``tools/list`` with the definitions that are sound, or can be repaired.
+    """Return the answer to ``tools/list`` with only sound or repaired definitions.
 
     Args:
-        answer: of any server; one without a list of tools is returned unchanged.
+        answer: the answer of any server; without a list of tools, it is returned unchanged.
         version: the protocol's version.
     """
     page = cast("Json", answer if isinstance(answer, dict) else {})
     tools = cast("list[object] | None", page.get("tools"))
     if not isinstance(tools, list) or _problems(page, [], version) is not None:
-        return cast("object", answer)  # the SDK's client says what is wrong
+        return cast("object", answer)  # the SDK's client reports the problem
     if _problems(page, tools, version) is None:
         return page
     sound, left_out = list[object](), list[str]()
@@ -56,7 +56,7 @@ def with_sound_tools(answer: Any, version: str) -> Any:  # noqa: ANN401 - JSON o
 
 
 def with_content(answer: Any) -> Any:  # noqa: ANN401 - JSON of any server
-    """Return the answer to ``tools/call`` with empty content where it has structured content alone."""
+    """Return the answer to ``tools/call``, with empty content added to structured content alone."""
     result = cast("Json", answer if isinstance(answer, dict) else {})
     if result.get("content") is None and "structuredContent" in result:
         return Json(result, content=list[object]())
@@ -69,7 +69,7 @@ def has_structured_content(result: types.CallToolResult) -> bool:
 
 
 def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | None]:
-    """Return a definition that the SDK accepts, and why there is none."""
+    """Return a definition that the SDK accepts, or the problem."""
     if not isinstance(tool, dict):
         return tool, "it is no object"
     made = cast("Json", tool)
@@ -84,8 +84,8 @@ def _repaired(page: Json, tool: object, version: str) -> tuple[object, str | Non
 
 
 def _parameters(schema: object) -> object:
-    """Return the schema of a tool's parameters as the protocol has it, where its meaning is plain."""
-    if schema is None or schema == []:  # the way in which PHP writes an empty object
+    """Return the schema of a tool's parameters in the protocol's form, if its meaning is plain."""
+    if schema is None or schema == []:  # PHP writes an empty object like this
         return Json(type="object")
     if not isinstance(schema, dict):
         return schema
@@ -99,7 +99,7 @@ def _parameters(schema: object) -> object:
 
 
 def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...], str] | None:
-    """Return what the SDK's client refuses in ``tools``, by place; ``None`` if nothing."""
+    """Return the problems that the SDK's client finds in ``tools``, by place; ``None`` without any."""
     try:
         methods.parse_server_result("tools/list", version, page | {"tools": tools})
     except ValidationError as error:
@@ -109,7 +109,7 @@ def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return a place in a definition: what follows its number in the list."""
+    """Return the place within a definition: the part after its number in the list."""
     number = next((at for at, step in enumerate(loc) if isinstance(step, int)), -1)
     return tuple(map(str, loc[number + 1 :]))
 

@@ -1,7 +1,7 @@
-"""The options of a server: what ``create_server``, ``install`` and the FastMCP functions take.
+"""The options of a server, for ``create_server``, ``install`` and the FastMCP functions.
 
-Each takes a :class:`ServerOptions`, or its fields as keyword arguments, or both: the keywords then
-replace fields.
+Each takes a :class:`ServerOptions`, its fields as keyword arguments, or both; keywords replace
+fields. The module also opens the store of the options, and makes sealers from their keys.
 """
 
 from __future__ import annotations
@@ -33,71 +33,71 @@ from anabranch.stores import open_store
 from anabranch.tool import checked_version
 
 Store: TypeAlias = str | CallStore | Durability
-"""The URL of a store (``anabranch.stores``), a store, or a store and how it is used."""
+"""The URL of a store (``anabranch.stores``), a store, or a store with a policy."""
 
 Keys: TypeAlias = Sequence[bytes | str]
-"""Secrets of at least 32 bytes: the first seals, all of them open."""
+"""Secrets of at least 32 bytes: the first seals, all can open."""
 
 Ask: TypeAlias = Literal["client", "fallback"]
-"""Who is asked: a client that declares that it can be, or any client."""
+"""The clients that are asked: those that declare the capability, or all."""
 
 SamplerMode: TypeAlias = Literal["own", "prefer-client"]
-"""When the server's own model is asked: always, or where the client lacks or refuses sampling."""
+"""The use of the server's own model: always, or if the client lacks or refuses sampling."""
 
 EXPIRE_AFTER = 1.5
-"""With a store, a call expires after so many times ``ttl``; the margin is for clocks that differ."""
+"""With a store, the expiry of a call as a multiple of ``ttl``; the margin covers differing clocks."""
 
 TTL = 600.0
-"""Seconds that a person has for one round of questions."""
+"""Seconds that a user has for one round of questions."""
 
 GRACE = 10.0
-"""Seconds within which the calls of a server that stops are undone."""
+"""Seconds for undoing the calls of a stopping server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What the tools of one server share.
+    """The options of the tools of one server.
 
     Attributes:
-        keys: seal the state between rounds and the tokens of sagas. Without keys, one is made for
-            this process, and open questions do not survive it.
-        ttl: seconds that a person has for one round of questions; with a store, half as many more.
-        store: where calls are recorded (a URL as for ``anabranch.stores.open_store``, a store, or
-            a ``Durability``), so that effects happen once however often clients repeat a request.
-            Without one, all state travels with the client.
-        sampler: a model of the server's own; without one, the client's is asked.
-        sampler_mode: ``own`` asks that model for every sample, ``prefer-client`` only where the
-            client cannot sample, or refuses.
-        limits: enclose every call, in addition to each tool's own.
+        keys: seal the state between rounds and the tokens of sagas. Without keys, this process
+            makes one, and open questions do not survive it.
+        ttl: seconds that a user has for one round of questions; with a store, half as many more.
+        store: the store of the calls (a URL as for ``anabranch.stores.open_store``, a store, or a
+            ``Durability``). With a store, effects happen once however often clients repeat a
+            request. Without one, all state travels with the client.
+        sampler: a model of the server; without one, the client's is asked.
+        sampler_mode: ``own`` asks the server's model for every sample, ``prefer-client`` only if
+            the client cannot sample, or refuses.
+        limits: limits on every call, in addition to each tool's.
         patience: seconds that a tool's work outside of steps may hold back an open question in a
-            round (2 by default); a tool's own may be less.
-        clock: time for calls, their leases and tokens; the system's by default.
-        continue_calls: with a store, offer a tool ``continue_call`` that continues calls which
-            need more rounds than clients allow.
-        max_state: bytes that the answers of one call may take together, uncompressed.
-        max_request: bytes that a request over HTTP may have: what the transport was given as
+            round (2 by default); a tool's value may be less.
+        clock: the time for calls, their leases and tokens; the system's by default.
+        continue_calls: with a store, offer a tool ``continue_call`` that continues calls which need
+            more rounds than clients allow.
+        max_state: maximum bytes of all answers of one call, uncompressed.
+        max_request: maximum bytes of a request over HTTP: the transport's
             ``max_request_body_size``, 4 MiB by default. Without a store, a call whose state is too
             large for such a request ends in an error.
-        step_threads: how many synchronous steps of one call run at once, each in a thread. Calls do
-            not wait for the threads of others.
+        step_threads: maximum concurrent synchronous steps of one call, each in a thread. Calls do
+            not share threads.
         sagas: offer ``tools/callSaga`` and ``tools/resumeSaga``.
-        grace: seconds that calls which run when the server stops get to be ended and undone.
-        max_running: how many calls a process runs at the same time, live ones that wait for their
-            client included; a further one is refused, with the time to come back. A call that waits
-            between two requests does not run, and an answer is never refused. By default, any number.
-        auth, token_verifier: authentication over HTTP, as ``MCPServer`` takes them; a server that
-            exists has its own.
+        grace: seconds for ending and undoing running calls when the server stops.
+        max_running: maximum calls that a process runs at the same time, including live calls that
+            wait for their client. A further call is refused, with a time to retry. A call between
+            two requests does not run, and an answer is never refused. Default: no limit.
+        auth, token_verifier: authentication over HTTP, as for ``MCPServer``; an existing server has
+            its own.
         ask: with ``fallback``, questions also reach the user of a client that shows none: the
             result of the tool lists them, and a tool ``answer_questions`` takes the answers.
         heartbeat: seconds between two progress notifications while a client of the handshake era is
             asked, if it has given a progress token; ``None`` for none.
-        engine: has one of the processes that share the store expire its calls; by default, each
+        engine: lets one of the processes that share the store expire its calls; by default, each
             process does.
         code_version: the version of the tools' code. With a store, a call is continued by the code
-            that has begun it, or by code that takes the same way; by default, a digest of the
-            files in which the tools are defined.
-        ask_url: with ``fallback`` and a store, where users reach this server over HTTP: such a
-            result then also has links to pages with the forms, at ``/ask/…`` below it.
+            that began it, or by code that takes the same way; by default, a digest of the files
+            that define the tools.
+        ask_url: with ``fallback`` and a store, the HTTP address at which users reach this server.
+            The result then also has links to pages with the forms, at ``/ask/…`` below it.
     """
 
     keys: Keys | None = field(default=None, repr=False)
@@ -154,13 +154,13 @@ class ServerOptions:
             raise ValueError(f"ask_url must be like https://tools.example.org, got {url!r}.")
         if self.ask != "fallback" or self.store is None:
             raise ValueError(
-                "ask_url= needs ask='fallback' and a store=, which holds what users enter until"
-                " their call goes on."
+                "ask_url= needs ask='fallback' and a store=, which holds users' answers until"
+                " their call continues."
             )
 
 
 class ToolKeywords(TypedDict, total=False):
-    """The fields of :class:`ServerOptions` that concern a single tool."""
+    """The fields of :class:`ServerOptions` for a single tool."""
 
     ttl: float
     store: Store | None
@@ -193,7 +193,7 @@ class ServerKeywords(ToolKeywords, total=False):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """The options of the command that loads servers, and the fields that a server has itself."""
+    """The options of the command that loads servers, and the fields that each server has set."""
 
     options: ServerOptions
     unused: set[str]
@@ -204,9 +204,9 @@ _COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 @contextmanager
 def completed_by(options: ServerOptions) -> Generator[set[str]]:
-    """Give every server that is made meanwhile the fields of ``options`` that its code leaves open.
+    """Give every server made inside the block the fields of ``options`` that its code leaves open.
 
-    Yields the names of the fields that code has set to something else.
+    Yields the names of the fields that code has set to another value.
     """
     command = _Command(options, set())
     token = _COMMAND.set(command)
@@ -219,14 +219,14 @@ def completed_by(options: ServerOptions) -> Generator[set[str]]:
 def options_for(
     host: str, options: ServerOptions | None, keywords: ServerKeywords | ToolKeywords
 ) -> ServerOptions:
-    """Return the options of tools that are added to a server that exists.
+    """Return the options of tools that are added to an existing server.
 
     Raises:
-        ValueError: they have an authentication, which belongs to the server.
+        ValueError: if the options have an authentication, which belongs to the server.
     """
     given = options_of(options, keywords)
     if given.auth or given.token_verifier:
-        raise ValueError(f"auth= and token_verifier= are for {host}, which is there already")
+        raise ValueError(f"Pass auth= and token_verifier= to {host}, which already exists.")
     return given
 
 
@@ -250,7 +250,7 @@ def options_of(
 
 
 def durability_of(options: ServerOptions) -> Durability | None:
-    """Return the store, opened, and how it is used; ``None`` without one.
+    """Return the opened store with its policy, or ``None`` without a store.
 
     Raises:
         StoreError: if the store's URL is invalid.
@@ -263,10 +263,10 @@ def durability_of(options: ServerOptions) -> Durability | None:
 
 
 def token_ttl(options: ServerOptions) -> float:
-    """Return for how many seconds a token can be opened.
+    """Return the seconds for which a token can be opened.
 
-    With a store, that is for as long as the store knows its call, which decides: who answers a call
-    that has expired reads that, and not that the token is invalid.
+    With a store, a token opens for as long as the store knows its call, and the store decides: the
+    client of an expired call learns that it has expired, and not that the token is invalid.
     """
     if options.store is None:
         return options.ttl
@@ -276,7 +276,7 @@ def token_ttl(options: ServerOptions) -> float:
 
 
 def sealer_of(options: ServerOptions, audience: str, purpose: str = SAGAS) -> Sealer:
-    """Return what seals the tokens of the server named ``audience`` that are for ``purpose``.
+    """Return the sealer of tokens for ``purpose``, for the server named ``audience``.
 
     Raises:
         ValueError: if a key is too short.

@@ -1,7 +1,7 @@
-"""Asks as MCP requests, results as answers, and the capabilities that a client declares.
+"""Converts asks to MCP requests, results to answers, and a client's declaration to capabilities.
 
-The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. When and how a
-request is sent is decided by the module of the era.
+The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. The module of
+each era decides when and how to send a request.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from anabranch.messages import (
 from anabranch.tool import ToolAnnotations
 
 STEP_ID_META = "anabranch/stepId"
-"""Request ``_meta`` key: in the handshake era nothing else names the step to the client."""
+"""The ``_meta`` key of a request's step; in the handshake era nothing else names the step."""
 
 CONTEXT_META = "anabranch/context"
-"""Request ``_meta`` key of a question's context. Clients print the message and the schema's texts
-to the person as they are; ``_meta`` is for programs."""
+"""The ``_meta`` key of a question's context.
+
+Clients show the message and the schema's texts to the user unchanged; ``_meta`` is for programs.
+"""
 
 
 def to_params(ask: Ask) -> dict[str, Any]:
-    """Return the parameters of the request that asks ``ask``, as the protocol spells them."""
+    """Return the parameters of the request for ``ask``, in the protocol's form."""
     request: SampleRequest | ElicitRequest | UrlRequest = ask.request
     if isinstance(request, SampleRequest):
         return encodable(_sampling_params(request))
@@ -61,7 +63,7 @@ def _sampling_params(request: SampleRequest) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """One block alone, since clients older than 2025-11-25 know nothing else."""
+    """Return a message; a single block stands alone, since clients before 2025-11-25 know no lists."""
     wire = message.wire()
     if len(message.content) == 1:
         wire["content"] = wire["content"][0]
@@ -69,7 +71,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
-    """Return the request that asks ``ask``, with the step's id in its ``_meta``."""
+    """Return the request for ``ask``, with the step's id in its ``_meta``."""
     params = to_params(ask)
     params["_meta"] = {**params.get("_meta", {}), STEP_ID_META: ask.step_id}
     if ask.kind == "sample":
@@ -78,7 +80,7 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
 
 
 def to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
-    """Return the request that sends the person to a page which asks ``request``."""
+    """Return the request that sends the user to a page with the question ``request``."""
     params = request.params
     linked = types.ElicitRequestURLParams(
         message=params.message, url=url, elicitation_id=digest(url), _meta=params.meta
@@ -89,7 +91,7 @@ def to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
 def to_answer(kind: str, result: BaseModel) -> Answer | None:
     """Return the answer in a client's result; ``None`` if it does not answer this kind of ask."""
     if kind != "sample":
-        if isinstance(result, types.ElicitResult):  # checked by the SDK
+        if isinstance(result, types.ElicitResult):  # the SDK has checked it
             given = {} if result.content is None else {"content": _writable(result.content)}
             return Answer({"action": result.action, **given})
         return None
@@ -97,7 +99,7 @@ def to_answer(kind: str, result: BaseModel) -> Answer | None:
 
 
 def _writable(content: Mapping[str, Any]) -> JsonValue:
-    """Return the fields of a form; a number that cannot be recorded is replaced by what fits none."""
+    """Return the fields of a form; a number that cannot be recorded is replaced by a misfit."""
     return {name: {} if number_problem(value) else value for name, value in content.items()}
 
 
@@ -115,13 +117,13 @@ def _reply(result: dict[str, Any]) -> Answer | None:
         reply = SampleReply.model_validate(result)
     except ValidationError:
         return None
-    # In this library's spelling, without the fields of the protocol that are not used.
+    # In this library's spelling, without unused fields of the protocol.
     value = reply.model_dump(mode="json", exclude_none=True)
     return None if number_problem(value) else Answer(value)
 
 
 def capabilities_of(declared: types.ClientCapabilities | None) -> Capabilities:
-    """Return what a client has declared. ``elicitation: {}`` means forms only."""
+    """Return the capabilities that a client has declared. ``elicitation: {}`` means forms only."""
     if declared is None:
         return Capabilities(
             sampling=False,
@@ -161,7 +163,7 @@ def required_capabilities(name: str) -> dict[str, Any]:
 
 
 def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations | None:
-    """Return what a tool does to the world, as the protocol spells it."""
+    """Return a tool's effects in the protocol's form."""
     if annotations is None:
         return None
     return types.ToolAnnotations(
@@ -173,7 +175,7 @@ def to_annotations(annotations: ToolAnnotations | None) -> types.ToolAnnotations
 
 
 class _ProtocolErrors:
-    """JSON-RPC errors that a tool has raised itself; the client is sent them as they are."""
+    """JSON-RPC errors that a tool has raised itself; the client receives them unchanged."""
 
     def dump(self, error: Exception) -> dict[str, Any] | None:
         if not isinstance(error, MCPError):
@@ -185,4 +187,4 @@ class _ProtocolErrors:
 
 
 PROTOCOL_ERRORS: _ProtocolErrors = _ProtocolErrors()
-"""What a store records of them."""
+"""The conversion of such errors for a store."""

@@ -1,7 +1,7 @@
-"""Requests that a client repeats by itself when their connection was lost: when, and how often.
+"""Rules for requests that a client repeats after a lost connection.
 
-A first request is repeated only under an idempotency key, and only if the tool says that it takes
-one: then a store has the call, and nothing happens twice.
+A client repeats a first request only under an idempotency key, and only if the tool takes such
+keys: then the server stores the call, and nothing happens twice.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from anabranch.messages import (
 )
 
 PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before a request is repeated, each time; then its connection is given up."""
+"""Seconds before each repetition of a request; after the last, the client gives the connection up."""
 
 
 def new_key() -> str:
-    """Return an idempotency key that no one can guess."""
+    """Return an idempotency key that nobody can guess."""
     return str(uuid.uuid4())
 
 
@@ -43,7 +43,7 @@ def takes_key(tool: types.Tool) -> bool:
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Return whether ``error`` says that a connection was lost, or could not be made."""
+    """Return whether ``error`` reports a connection that was lost, or could not be made."""
     return any(
         cause.error.code == types.CONNECTION_CLOSED
         if isinstance(cause, MCPError)
@@ -53,7 +53,7 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield what an exception group holds, or the error itself."""
+    """Yield the errors in an exception group, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from causes(inner)
@@ -62,10 +62,10 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class Remembering(Forwarding):
-    """An ``Answerer`` that is asked each question once: a repeated call asks again what it asked.
+    """An ``Answerer`` that asks each question once, since a repeated call repeats its questions.
 
     Args:
-        answerer: answers.
+        answerer: answers new questions.
     """
 
     def __init__(self, answerer: Answerer) -> None:
@@ -73,7 +73,7 @@ class Remembering(Forwarding):
         self._answers: dict[tuple[str, str], Any] = {}
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer as the model did before, or let it answer."""
+        """Return the model's earlier answer, or ask."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().sample(request, step_id=step_id)
@@ -81,7 +81,7 @@ class Remembering(Forwarding):
         return reply
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Answer as the person did before, or ask them."""
+        """Return the user's earlier answer, or ask."""
         asked = (step_id, request.model_dump_json())
         if asked not in self._answers or not step_id:
             self._answers[asked] = await super().elicit(request, step_id=step_id)

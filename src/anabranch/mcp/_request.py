@@ -1,4 +1,4 @@
-"""One request as any MCP host sees it: who calls, in which era, with which answers."""
+"""One request in the view of any MCP host: its caller, era, answers, progress and notices."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def _is_modern(version: str) -> bool:
 
 
 STEP = 2.0**-20
-"""By how much a number exceeds the one before it at least: less than any progress of a tool."""
+"""The minimum step between two progress numbers: less than any progress of a tool."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """The progress numbers of one request, each above the one before it, as the protocol requires.
+    """The progress numbers of one request, which must grow, as the protocol requires.
 
-    Branches that run at the same time count separately, so their numbers may repeat or go back.
+    Concurrent branches count separately, so their numbers may repeat or decrease.
 
     Attributes:
-        last: number that was sent last; ``None`` before the first one.
-        sending: held while a notification is sent, so that numbers arrive in their order.
+        last: the number that was sent last; ``None`` before the first.
+        sending: held while a notification is sent, so that numbers arrive in order.
     """
 
     last: float | None = None
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def next(self, wanted: float | None) -> float:
-        """Return ``wanted`` if it is above the last number, otherwise the next possible number."""
+        """Return ``wanted`` if it exceeds the last number, otherwise the next possible number."""
         last = self.last
         if wanted is None or not _is_finite(wanted):
             wanted = last or 0.0
@@ -74,10 +74,10 @@ class McpRequest:
     """A request to an MCP server, independent of its host.
 
     Attributes:
-        context: the SDK's context, below that of any host.
-        state: the ``requestState`` of the request, unsealed; ``None`` at the first round.
-        responses: the answers that came with it, by step.
-        progress: its progress numbers.
+        context: the SDK's context, below the host's.
+        state: the unsealed ``requestState``; ``None`` in the first round.
+        responses: the answers in the request, by step.
+        progress: the progress numbers.
     """
 
     context: ServerRequestContext[Any, Any]
@@ -92,7 +92,7 @@ class McpRequest:
 
     @property
     def is_http(self) -> bool:
-        """Whether it has come over HTTP, where requests are limited in size."""
+        """Whether the request came over HTTP, which limits its size."""
         return self.context.request is not None
 
     @property
@@ -117,25 +117,25 @@ class McpRequest:
 
     @property
     def idempotency_key(self) -> str:
-        """What a first request is repeated under; empty if the client has given none.
+        """The idempotency key of a first request; empty if the client has given none.
 
         Raises:
-            IdempotencyKeyError: it is malformed.
+            IdempotencyKeyError: if the key is malformed.
         """
         return given_key(self.context)
 
     @property
     def unreachable(self) -> bool:
-        """Whether the connection carries no questions: that of some sessions of the handshake era."""
+        """Whether the connection cannot carry questions, as in some sessions of the handshake era."""
         return not (self.is_modern or self.session.can_send_request)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the client can be asked: what it has declared, and the connection carries."""
+        """The capabilities that the client has declared; none if the connection carries no questions."""
         return capabilities_of(None if self.unreachable else self.session.client_capabilities)
 
     def wants(self, level: LogLevel) -> bool:
-        """Return whether the client wants log messages of ``level``; a host may have its own record."""
+        """Return whether the client wants log messages of ``level``; a host may decide otherwise."""
         return is_wanted(self.session, level)
 
     async def report_progress(
@@ -143,7 +143,7 @@ class McpRequest:
     ) -> None:
         """Send a progress notification, if the client has given a token for it.
 
-        A number that is not above the last one is replaced by the next possible one, as is ``None``.
+        A number that does not exceed the last one, or ``None``, becomes the next possible number.
         """
         async with self.progress.sending:
             await self.session.report_progress(self.progress.next(progress), total, message)

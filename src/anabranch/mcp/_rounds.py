@@ -1,10 +1,13 @@
 """MCP 2026-07-28: the questions of a round as an ``InputRequiredResult``, and the answers in a retry.
 
-The state travels as ``requestState``, which the server's boundary seals and unseals; only plaintext
-that this server wrote arrives here (SEP-2322). A call that only sleeps asks nothing: its result has
-the state alone, with which its client repeats the request. Answers are accepted only for questions
-that are open in the journal, and only of the right kind; any other is ignored, and the question
+The state travels as ``requestState``, which the server's boundary seals and unseals, so this module
+sees only plaintext that this server wrote (SEP-2322). A sleeping call asks nothing: its result has
+only the state, with which the client repeats the request. The module accepts answers of the right
+kind to questions that are open in the journal. It ignores any other answer, and the question is
 asked again.
+
+A *chain* is the rounds of one request. Its state is marked with the number of its first round. The
+client side uses ``questions_of`` and ``answer_others``.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from anabranch.mcp._protocol import CONTEXT_META, to_answer, to_request
 from anabranch.messages import ElicitRequest, UrlRequest
 
 CHAIN: Final = 10
-"""Rounds of questions in one chain: known clients answer ten, and take an eleventh reply."""
+"""Maximum rounds of questions in one chain: known clients answer ten, and take an eleventh reply."""
 
 _MARK = "+"
 
@@ -37,10 +40,10 @@ def marked(state: str, begins: int) -> str:
 
 
 def unmarked(state: str) -> tuple[int, str]:
-    """Return the round at which the chain of a marked state began, and the state itself.
+    """Return the first round of a marked state's chain, and the state itself.
 
     Raises:
-        InvalidTokenError: it has no mark, or a malformed one.
+        InvalidTokenError: if the state has no mark, or a malformed one.
     """
     begins, _, rest = state.removeprefix(_MARK).partition(" ")
     if not (state.startswith(_MARK) and begins.isdecimal()):
@@ -54,19 +57,19 @@ Response: TypeAlias = (
 """The answer to one request of a round."""
 
 UNASKED: Final = 0.1
-"""Seconds before a call goes on that has only asked to be repeated."""
+"""Seconds before a call continues whose result only asks for a repetition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundOfAnswers:
-    """What the next round of a call is sent: the answers to the round before, and its state."""
+    """The input of a call's next round: the answers to the round before, and its state."""
 
     responses: Mapping[str, Response]
     state: str | None
 
 
 def questions_of(asked: types.InputRequiredResult) -> dict[str, ElicitRequest | UrlRequest]:
-    """Return what a round asks the person."""
+    """Return the questions of a round to the user."""
     requests = (asked.input_requests or {}).items()
     return {
         key: elicit_request(key, request.params)
@@ -78,10 +81,10 @@ def questions_of(asked: types.InputRequiredResult) -> dict[str, ElicitRequest | 
 async def answer_others(
     asked: types.InputRequiredResult, answerer: Answerer
 ) -> dict[str, Response]:
-    """Return what ``answerer`` answers to what a round asks, other than questions to the person.
+    """Return the answers of ``answerer`` to the asks of a round that are not questions to the user.
 
     Raises:
-        ToolError: it refuses, or what is asked has not been declared.
+        ToolError: if ``answerer`` refuses, or the client has not declared the capability.
     """
     responses: dict[str, Response] = {}
     for key, request in (asked.input_requests or {}).items():
@@ -91,7 +94,7 @@ async def answer_others(
                 raise ToolError(f"The server's request was refused: {response.message}")
             responses[key] = response
         elif not isinstance(request, types.ElicitRequest):
-            raise ToolError("The server asks for the roots of this client, which has none.")
+            raise ToolError("The server asks for this client's roots, and the client has none.")
     if not asked.input_requests:
         await anyio.sleep(UNASKED)
     return responses
@@ -109,7 +112,7 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
 
 
 def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
-    """Return the contexts of questions as the result's own ``_meta``: requests in it have none."""
+    """Return the contexts of questions as the result's ``_meta``, since requests in it have none."""
     contexts: dict[str, Any] = {}
     for step_id, request in requests.items():
         meta: Mapping[str, Any] = cast("Any", request).params.meta or {}
@@ -119,7 +122,7 @@ def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
 
 
 class _RoundReplies:
-    """How the open questions of a round become its result."""
+    """Converts the open questions of a round to its result, and to and from the stored form."""
 
     kind = "round"
 
@@ -139,4 +142,4 @@ class _RoundReplies:
 
 
 ROUND_REPLIES: _RoundReplies = _RoundReplies()
-"""How a round's questions are sent and stored."""
+"""The replies of rounds, sent and stored."""

@@ -1,9 +1,9 @@
-"""The calling side of sagas: ``tools/callSaga``, then ``tools/resumeSaga`` until there is a result.
+"""The client side of sagas: ``tools/callSaga``, then ``tools/resumeSaga`` until there is a result.
 
-All steps of a turn are answered at once, and every turn sends all steps completed so far. A request
-whose connection was lost is repeated only if the tool takes idempotency keys: then the server has a
-store, and runs no turn twice. The caller, who receives each :class:`Turn` before it is sent, may
-repeat any.
+The client answers all steps of a turn concurrently, and every turn sends all completed steps so
+far. After a lost connection, a request is repeated only if the tool takes idempotency keys: then
+the server has a store, and runs no turn twice. The caller receives each :class:`Turn` before it is
+sent, and may repeat any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.mcp._saga_shapes import (
 )
 
 INVALID_IN_V1 = "Invalid request parameters"
-"""What servers of the SDK's first major version answer to an unknown method."""
+"""The answer of servers of the SDK's first major version to an unknown method."""
 
 
 class SagaRoundsExceededError(AnabranchError):
@@ -50,11 +50,11 @@ class SagaRoundsExceededError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """All that is needed to continue a saga, from any process. Its parts are plain JSON.
+    """The data to continue a saga from any process. Its parts are plain JSON.
 
     Attributes:
         token: the server's latest token.
-        steps: every completed step so far, as ``tools/resumeSaga`` takes them.
+        steps: every completed step so far, in the form of ``tools/resumeSaga``.
     """
 
     token: str
@@ -65,14 +65,14 @@ class SagaClient:
     """Calls tools as sagas.
 
     Args:
-        client: is connected; or a function that returns a new connection, such as
-            ``lambda: Client(url)``, which is then called again when a connection was lost.
-        answerer: answers the steps, several at a time; a step that it refuses by ``AnswerError``
-            is completed with that error. It receives progress, too; log messages go to the
-            callback that ``client`` was made with.
-        max_rounds: turns with questions after which a call is given up.
-        on_turn: called with every turn before it is sent. A saga that was given up can be resumed
-            by the same turn, which servers with a store do not run twice.
+        client: a connected client; or a function that returns a new connection, such as ``lambda:
+            Client(url)``, which is called again after a lost connection.
+        answerer: answers the steps, several at a time. A step that it refuses by ``AnswerError`` is
+            completed with that error. It also receives progress; log messages go to the callback of
+            ``client``.
+        max_rounds: maximum turns with questions; then the call fails.
+        on_turn: called with every turn before it is sent. The same turn resumes an abandoned saga,
+            and servers with a store do not run it twice.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class SagaClient:
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, key: str | None = None
     ) -> types.CallToolResult:
-        """Call a tool and return its result, which may be an error's.
+        """Call a tool and return its result, which may be an error result.
 
         ``key`` is the idempotency key of the call: a random one by default. Another call with the
         same key, tool and arguments is the same saga where the server has a store.
 
         Raises:
-            MCPError: if the server refused, or the connection broke; with ``METHOD_NOT_FOUND``, the
-                server offers no sagas.
-            SagaRoundsExceededError: it asked in too many turns.
+            MCPError: if the server refused, or the connection broke. ``METHOD_NOT_FOUND`` means
+                that the server offers no sagas.
+            SagaRoundsExceededError: if the server asked in too many turns.
             pydantic.ValidationError: if the server's reply is neither a result nor a suspended
                 saga.
-            Exception: what the answerer raises, in an ``ExceptionGroup``.
+            Exception: if the answerer raises; in an ``ExceptionGroup``.
         """
         meta = keyed_meta(key or new_key())
         params = {"name": name, "arguments": dict(arguments or {}), "_meta": meta}
@@ -112,7 +112,7 @@ class SagaClient:
         """Continue from ``turn`` and return the tool's result.
 
         Raises:
-            Exception: as :meth:`call_tool`.
+            Exception: if the call fails, as for :meth:`call_tool`.
         """
         completed = {str(step["stepId"]): dict(step) for step in turn.steps}
         return await self._run(self._resumed(turn, _Saga("", {}, completed=completed)))
@@ -125,7 +125,7 @@ class SagaClient:
             outcome = await self._attempt(saga, lost)
             if isinstance(outcome, types.CallToolResult):
                 return outcome
-            # A client that is connected does not connect again.
+            # A connected client cannot connect again.
             is_last = lost is not None and isinstance(self._client, Client)
             repeats = saga.is_repeatable and is_lost(outcome) and not is_last
             pause = next(pauses, None) if repeats else None
@@ -137,7 +137,7 @@ class SagaClient:
     async def _attempt(
         self, saga: _Saga, lost: Exception | None
     ) -> types.CallToolResult | Exception:
-        """Drive a saga over one connection; an error is returned, so that the connection closes."""
+        """Drive a saga over one connection; return an error, so that the connection closes first."""
         try:
             async with self._connected() as client:
                 try:
@@ -167,7 +167,7 @@ class SagaClient:
                 raise SagaRoundsExceededError(self._max_rounds)
             saga.rounds += 1
             could = saga.is_repeatable
-            saga.is_repeatable = False  # the answerer's errors are no lost connection
+            saga.is_repeatable = False  # an error of the answerer is not a lost connection
             saga.completed |= await self._complete(reply.steps)
             saga.is_repeatable = could
             self._resumed(Turn(reply.saga_token, tuple(saga.completed.values())), saga)
@@ -181,7 +181,7 @@ class SagaClient:
         async with anyio.create_task_group() as group:
             for step in steps:
                 group.start_soon(complete, step)
-        # In the order in which they were asked, so that a turn does not depend on who was quicker.
+        # In the order of asking, so that a turn does not depend on the speed of answers.
         return {step.step_id: completed[step.step_id] for step in steps}
 
     async def _completed(self, step: SagaStep) -> dict[str, Any]:
@@ -225,14 +225,14 @@ class SagaClient:
 
 @dataclass(slots=True)
 class _Saga:
-    """A saga under way: its next request, which is repeated if the connection is lost.
+    """A running saga: its next request, which is repeated if the connection is lost.
 
     Attributes:
         method, params: the request.
-        tool: the tool's name; empty if it is not known.
+        tool: the tool's name; empty if unknown.
         is_repeatable: whether the request may be repeated.
-        completed: every step so far.
-        rounds: how many turns have come with questions.
+        completed: every completed step so far.
+        rounds: the number of turns with questions.
     """
 
     method: str
@@ -244,10 +244,10 @@ class _Saga:
 
 
 def _is_unknown(method: str, error: MCPError) -> bool:
-    """Whether ``error`` says that the server does not know the method."""
+    """Return whether ``error`` means that the server does not know the method."""
     if error.code == types.INVALID_PARAMS and method == CALL_SAGA:
         return error.message == INVALID_IN_V1
-    # A tool may raise an error with this code, too.
+    # A tool may also raise an error with this code.
     return error.code == types.METHOD_NOT_FOUND and error.error.data in (None, method)
 
 
@@ -257,6 +257,6 @@ class _Request(types.Request[dict[str, Any], str]):
 
 
 class _Reply(types.Result):
-    """A result with any fields."""
+    """A result with arbitrary fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")

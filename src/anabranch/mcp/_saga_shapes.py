@@ -1,6 +1,7 @@
 """The parameters and results of the saga methods as models, under the names of their proposal.
 
-``docs/sagas.schema.json`` and ``docs/sagas.d.ts`` are made of them.
+``docs/sagas.schema.json`` and ``docs/sagas.d.ts`` are generated from them. The module also reads
+parameters within bounds, and makes results.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from anabranch.mcp._error_mapping import checked_results
 
 
 class _Shape(BaseModel):
-    """What crosses in camel case.
+    """A model that is sent in camel case.
 
-    JSON in it is ``Any``: it comes from a parser, and pydantic's ``JsonValue`` calls a function of
-    Python for each part.
+    Its JSON fields are ``Any``: they come from a parser, and pydantic's ``JsonValue`` would call a
+    Python function for each part.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -123,26 +124,26 @@ IDENTIFIER: Final = "io.github.anabranch/sagas"
 """The name under which a server advertises the two methods."""
 
 DEEPEST: Final = 64
-"""Levels of objects and lists in a field; real forms, replies and arguments have far fewer."""
+"""Maximum levels of objects and lists in a field; real forms and arguments have far fewer."""
 LARGEST: Final = 4 * 1024 * 1024
-"""Characters in a field: the SDK's own limit over HTTP. Over stdio there is no other."""
+"""Maximum characters of a field: the SDK's limit over HTTP; over stdio the SDK has none."""
 LONGEST_NUMBER: Final = 4096
-"""Bits of an integer; Python refuses to write much longer ones in decimal."""
+"""Maximum bits of an integer; Python refuses to write much longer ones in decimal."""
 LONGEST: Final = 2**LONGEST_NUMBER
 QUOTED: Final = 80
-"""Characters of a text that an error message shows."""
+"""Maximum characters of a text in an error message."""
 
 S = TypeVar("S", bound=BaseModel)
 
 
 class LooseParams(types.RequestParams):
-    """Accepts anything: the SDK would refuse a bad parameter without naming it."""
+    """Accepts anything, since the SDK would refuse a bad parameter without naming it."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
 
 def read(shape: type[S], params: Mapping[str, Any] | None) -> S:
-    """Return ``params`` as ``shape``.
+    """Return ``params`` as a ``shape``.
 
     Raises:
         MCPError: if a field is missing, of another type, too large, or nested too deeply.
@@ -171,8 +172,8 @@ def quoted(text: str) -> str:
 def _require_bounds(field: str, value: object) -> None:
     """Refuse a value that would fail later.
 
-    Level by level, since it guards against recursion, and in C, since a level may have millions of
-    parts: a loop over them in Python would hold up every other call for seconds.
+    The check walks level by level, to avoid recursion, and in C: a Python loop over millions of
+    parts would delay every other call for seconds.
     """
     level: list[Any] = [value]
     characters = 0
@@ -194,7 +195,7 @@ def _require_bounds(field: str, value: object) -> None:
 
 
 def _of(kind: type, level: list[Any], kinds: set[type]) -> list[Any]:
-    """Return the values of ``level`` that are of ``kind``; ``kinds`` are all there are."""
+    """Return the values of ``level`` that have the type ``kind``; ``kinds`` are all types in it."""
     if kind not in kinds:
         return []
     if len(kinds) == 1:
@@ -209,14 +210,14 @@ def _where(location: tuple[int | str, ...]) -> str:
 
 
 Convert: TypeAlias = Callable[[object], BaseModel]
-"""Makes the result of a host of a tool's value."""
+"""Converts a tool's value to the host's result."""
 
 
 def to_result(value: object, convert: Convert) -> dict[str, Any]:
     """Return the result for ``value``.
 
     Raises:
-        Exception: it is not what the tool's return annotation promises, or cannot be JSON.
+        Exception: if ``value`` does not fit the tool's return annotation, or cannot be JSON.
     """
     with checked_results():
         result = to_wire(convert(encodable(value)))

@@ -1,11 +1,11 @@
 """``tools/callSaga`` and ``tools/resumeSaga``: calls whose client holds the state, in any era.
 
-They are proposed in https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870. What the
-proposal leaves open is settled here as follows. A token expires, and is bound to the server, the
-caller, the tool and its arguments. ``completedSteps`` holds every result so far; earlier ones must
-be repeated unchanged, and every open step must be in it, once. A saga that only sleeps has no open
-step. A step's error is raised in the tool, on the line that has asked. A token may be presented
-again: without a store that runs the round again, with one it gets the same reply.
+They are proposed in https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870. This module
+settles the open points of the proposal as follows. A token expires, and is bound to the server, the
+caller, the tool and its arguments. ``completedSteps`` holds every result so far: earlier results
+must be repeated unchanged, and every open step must be in it once. A sleeping saga has no open
+step. A step's error is raised in the tool, on the line that asked. A client may present a token
+again: without a store, the round runs again; with one, the client gets the same reply.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Offered:
 
     Attributes:
         tool: the tool.
-        service: runs it.
-        convert: makes the host's result of its value.
+        service: runs the tool.
+        convert: converts its value to the host's result.
     """
 
     tool: Tool[Any]
@@ -116,9 +116,9 @@ class Offered:
 
 
 Find: TypeAlias = Callable[[str], Awaitable[Offered | RequestHandler | None]]
-"""Returns the tool of that name as the caller of the request sees it; ``None`` if there is none.
+"""Returns the tool that the caller sees under a name; ``None`` without one.
 
-For a tool of the host's own, that is the host's handler of ``tools/call``.
+For a tool of the host itself, the result is the host's handler of ``tools/call``.
 """
 
 
@@ -129,11 +129,11 @@ def tools_call_of(server: Server[Any]) -> RequestHandler | None:
 
 
 class SagaMethods:
-    """The two methods, whatever the host.
+    """The two methods, for any host.
 
     Args:
-        sealer: seals their tokens.
-        find: finds the tool that is called.
+        sealer: seals the tokens.
+        find: finds the called tool.
     """
 
     def __init__(self, sealer: Sealer, find: Find) -> None:
@@ -160,8 +160,8 @@ class SagaMethods:
         """Answer ``tools/resumeSaga``.
 
         Raises:
-            MCPError: if a parameter is wrong; the message begins with its name. Whatever is wrong
-                with the token, the error is the same.
+            MCPError: if a parameter is wrong; the message begins with its name. Every problem of
+                the token gives the same error.
         """
         params = read(ResumeToolSagaParams, request.context.params)
         try:
@@ -215,7 +215,7 @@ class SagaMethods:
 
 @dataclass(frozen=True, slots=True)
 class _SagaReplies:
-    """How the open steps of a saga become its result, which is stored with its token."""
+    """Converts the open steps of a saga to its result, which is stored with its token."""
 
     sealer: Sealer
     claims: SagaClaims
@@ -235,12 +235,12 @@ class _SagaReplies:
 
 
 async def _one_round(handler: RequestHandler, request: McpRequest, name: str) -> dict[str, Any]:
-    """Call a tool of the host's own, which is a saga that ends at once.
+    """Call a tool of the host itself, as a saga that ends immediately.
 
     Raises:
-        MCPError: if the tool has raised it, or it suspends.
+        MCPError: if the tool has raised it, or the tool suspends.
     """
-    # Without what a request that goes on would carry: nothing has unsealed a state here.
+    # Without the fields that continue a call: no boundary has unsealed a state here.
     sent = request.context.params or {}
     given = {field: sent[field] for field in ("name", "arguments", "_meta") if field in sent}
     context = replace(request.context, method="tools/call", params=given)
@@ -254,7 +254,7 @@ async def _one_round(handler: RequestHandler, request: McpRequest, name: str) ->
 async def _mapped(
     tool: Tool[Any], request: McpRequest, running: Awaitable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what ``running`` returns, or the result that reports its failure.
+    """Return the result of ``running``, or a result that reports its failure.
 
     Raises:
         MCPError: if the request is at fault, or the tool has raised the error itself.
@@ -273,8 +273,8 @@ def _step(ask: Ask) -> dict[str, Any]:
 
 
 def _capabilities(request: McpRequest) -> Capabilities:
-    """What the client declared; a client that declares nothing can answer every step."""
+    """Return the capabilities that the client declared; by default it can answer every step."""
     declared = request.session.client_capabilities
     if declared is None or (declared.sampling is None and declared.elicitation is None):
         return Capabilities(sampling_documents=False)
-    return capabilities_of(declared)  # a step is no request: every connection carries it
+    return capabilities_of(declared)  # a step is not a request, so every connection carries it

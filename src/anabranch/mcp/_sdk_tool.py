@@ -1,7 +1,8 @@
-"""Our tools as tools of the SDK's ``MCPServer``: a subclass of its ``Tool`` with its own ``run``.
+"""Our tools as tools of the SDK's ``MCPServer``, and the saga methods for its tools.
 
-The server lists our input schema, and the tool's own ``validate`` checks the arguments, so that
-its errors are the same over every edge.
+``SdkTool`` is a subclass of the SDK's ``Tool`` with its own ``run``. The server lists our input
+schema, and the tool's ``validate`` checks the arguments, so that errors are the same over every
+edge.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from anabranch.mcp._unfinished import Unfinished, function_returning, list_as_on
 from anabranch.tool import Tool, ToolAnnotations
 
 Serve: TypeAlias = Callable[[Mapping[str, Any], McpRequest], Awaitable[object]]
-"""Serves one request with arguments that have been validated."""
+"""Serves one request with validated arguments."""
 
 
 class Described(Protocol):
-    """What a host shows of a tool, and how it checks arguments."""
+    """The description of a tool for a host, with its check of arguments."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +68,7 @@ class Described(Protocol):
 
 
 class SdkTool(BaseTool):
-    """A tool of this library as the SDK has them."""
+    """A tool of this library as a tool of the SDK."""
 
     _described: Described = PrivateAttr()
     _serve: Serve = PrivateAttr()
@@ -83,8 +84,8 @@ class SdkTool(BaseTool):
     ) -> Self:
         """Return the tool that ``described`` describes and ``serves`` serves.
 
-        ``offer`` makes what the saga methods call; without it, they call the tool as they call
-        those of the host.
+        ``offer`` makes the object that the saga methods call; without it, they call the tool like
+        the host's tools.
 
         Raises:
             InvalidSignature: if a parameter's ``x-mcp-header`` is not valid.
@@ -123,7 +124,7 @@ class SdkTool(BaseTool):
 
     @property
     def offered(self) -> Offered | None:
-        """The tool for the saga methods; ``None`` if they serve it as one of the host's own."""
+        """The tool for the saga methods; ``None`` if they serve it like the host's tools."""
         return self._offered
 
     async def run(
@@ -136,7 +137,7 @@ class SdkTool(BaseTool):
 
         Raises:
             MCPError: if the request is at fault, or the tool has raised the error itself.
-            ToolError: if any other failure; an ``UnexpectedToolError`` is logged by the SDK.
+            ToolError: if the call fails in any other way; the SDK logs an ``UnexpectedToolError``.
         """
         prefix = f"Error executing tool {self.name}"
         try:
@@ -157,7 +158,7 @@ class SdkTool(BaseTool):
             request = McpRequest(
                 context.request_context, context.request_state, context.input_responses
             )
-        except ValueError as error:  # there is no request: the server's author has called the tool
+        except ValueError as error:  # no request: the server's author has called the tool
             raise CallFailedError(None) from error
         with mapped_errors(
             is_modern=request.is_modern,
@@ -184,8 +185,8 @@ class Sagas(Extension):
     """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that ``server`` lists.
 
     Args:
-        sealer: seals their tokens.
-        server: has the tools.
+        sealer: seals the tokens.
+        server: the server with the tools.
     """
 
     identifier = IDENTIFIER
@@ -195,7 +196,7 @@ class Sagas(Extension):
         self._methods = SagaMethods(sealer, self._find)
 
     def settings(self) -> dict[str, Any]:
-        """Return what the server advertises about them."""
+        """Return the settings that the server advertises for the saga methods."""
         return dict(SETTINGS)
 
     def methods(self) -> list[MethodBinding]:
@@ -207,7 +208,7 @@ class Sagas(Extension):
 
     async def _find(self, name: str) -> Offered | RequestHandler | None:
         server = self._server
-        # The SDK has no public way to a registered tool, nor to its own handlers.
+        # The SDK has no public access to a registered tool, nor to its handlers.
         found = server._tool_manager.get_tool(name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if isinstance(found, SdkTool) and found.offered is not None:
             return found.offered

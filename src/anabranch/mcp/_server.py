@@ -1,4 +1,4 @@
-"""Our tools on the SDK's ``MCPServer``: a new server of them, or added to one that exists."""
+"""Our tools on the SDK's ``MCPServer``: a new server, or an existing one."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def create_server(
 ) -> MCPServer[Any]:
     """Return an ordinary ``MCPServer`` that offers ``tools`` in both eras, and as sagas.
 
-    With a store, calls that no one continues are ended while the server runs, and their
-    compensations run.
+    With a store, expired calls are ended while the server runs, and their compensations run.
 
     Args:
-        name: the server's name; states are bound to it, so workers that share keys share it too.
-        tools: what it offers.
+        name: the server's name; states are bound to it, so workers that share keys must share the
+            name.
+        tools: the tools.
         instructions: sent to clients with the server's description.
         version: the server's version, sent to clients.
-        options: what the tools share.
-        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
+        options: the options of the tools.
+        keywords: fields of :class:`ServerOptions`, which replace those of ``options``.
 
     Raises:
         ValueError: if a key is too short, or two tools have the same name.
@@ -80,7 +80,7 @@ def create_server(
 
 @contextmanager
 def _root_logger_left_alone() -> Generator[None]:
-    """Have the SDK's ``logging.basicConfig`` do nothing: how an application logs is its own."""
+    """Disable the SDK's ``logging.basicConfig``: the application configures its own logging."""
     occupied = logging.NullHandler()
     logging.root.addHandler(occupied)
     try:
@@ -95,33 +95,33 @@ def install(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> Installation:
-    """Add ``tools`` to a server that you have, and the saga methods if it has none of ours.
+    """Add ``tools`` to an existing server, and the saga methods if it has none of ours.
 
-    What seals the state of ``tools/call`` is the server's own; ``keys`` and ``ttl`` are for the
-    tokens of sagas. With a store, calls that no one continues are ended while the server runs; if
-    it runs already, from the first call on.
+    The server seals the state of ``tools/call``; ``keys`` and ``ttl`` are for the tokens of sagas.
+    With a store, expired calls are ended while the server runs; if it runs already, from the first
+    call on.
 
     Args:
         server: the server.
-        tools: what to add.
-        options: what the tools share.
-        keywords: fields of :class:`ServerOptions`; they replace those of ``options``.
+        tools: the tools to add.
+        options: the options of the tools.
+        keywords: fields of :class:`ServerOptions`, which replace those of ``options``.
 
     Raises:
         ValueError: if a key is too short, two of the tools have the same name, or the server has a
             tool of that name.
         StoreError: if the store's URL is invalid.
-        TypeError: it is a server of another kind; the message says what to use for that.
+        TypeError: if the server is of another kind; the message names the right function.
     """
     require_server(server, MCPServer)
     require_tools("install()", tools)
     given = options_for("MCPServer(…)", options, keywords)
     installation = Installation(tools, given, server.name)
-    # The SDK takes tools and extensions when a server is made; on a server that exists, its
-    # add_tool takes functions alone. So a Tool is put where add_tool puts those that it makes.
+    # The SDK takes tools and extensions when a server is made; on an existing server, add_tool takes
+    # functions alone. So this puts a Tool where add_tool puts the tools that it makes.
     manager = server._tool_manager  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if taken := sorted(name for name in installation.names if manager.get_tool(name)):
-        # The SDK would ignore the new one, with no more than a warning in its log.
+        # The SDK would ignore the new tool, with only a warning in its log.
         raise ValueError(f"{server.name!r} already has a tool named {', '.join(taken)}")
     for tool in _made(installation):
         manager._tools[tool.name] = tool  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -142,8 +142,8 @@ def _made(installation: Installation) -> list[BaseTool]:
 
 
 def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
-    """Add the saga methods, unless ``options`` do without them or the server has them already."""
-    # The SDK has no public way to ask a server for its extensions, or to add one later.
+    """Add the saga methods, unless ``options`` exclude them or the server has them already."""
+    # The SDK has no public access to a server's extensions, and cannot add one later.
     known = server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     if options.sagas and not any(isinstance(each, Sagas) for each in known):
         sagas = Sagas(sealer_of(options, server.name), server)
@@ -151,7 +151,7 @@ def _offer_sagas(server: MCPServer[Any], options: ServerOptions) -> None:
 
 
 def _run_along(server: MCPServer[Any], installation: Installation) -> None:
-    """Have ``installation`` run for as long as ``server`` does."""
+    """Run ``installation`` while ``server`` runs."""
     # The SDK accepts a lifespan only when a server is constructed.
     lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     own = lowlevel.lifespan

@@ -25,19 +25,19 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What all tools of one installation share.
+    """The shared parts of all tools of one installation.
 
     Attributes:
-        calls: runs them.
-        handles: names calls that are not done.
-        sampler: a model of the server's own; without one, the client's is asked.
-        prefer_client: ask that model only where the client cannot sample, or refuses.
-        heartbeat: seconds between two signs of life while a client's answer is awaited.
+        calls: runs the calls.
+        handles: makes handles of unfinished calls.
+        sampler: a model of the server; without one, the client's is asked.
+        prefer_client: ask that model only if the client cannot sample, or refuses.
+        heartbeat: seconds between two heartbeats during the wait for a client's answer.
         continues: whether ``continue_call`` is offered.
-        asks_by_result: whether questions that a client cannot show are listed in a result.
-        links: makes links to pages of such questions, if they have any.
+        asks_by_result: whether a result lists the questions that a client cannot show.
+        links: makes links to pages of such questions; ``None`` without pages.
         on_call: called before each call, or round.
-        max_request: bytes that a request over HTTP may have.
+        max_request: maximum bytes of a request over HTTP.
     """
 
     calls: CallService
@@ -58,17 +58,17 @@ class Service:
         )
 
     def heartbeat_of(self, request: McpRequest) -> Heartbeat:
-        """Return the signs of life of ``request``."""
+        """Return the heartbeats of ``request``."""
         return Heartbeat(request, self.heartbeat, self.calls.runtime.clock)
 
     @property
     def leaves_unfinished(self) -> bool:
-        """Whether a request may end although its call is not done."""
+        """Whether a request may end before its call is done."""
         return self.continues or self.asks_by_result
 
     @property
     def tool_meta(self) -> dict[str, Any] | None:
-        """What is listed with each tool: with a store, that first requests may be repeated."""
+        """The ``_meta`` of each listed tool: with a store, that first requests may be repeated."""
         return None if self.calls.durability is None else {TAKES_KEY_META: True}
 
     def new(self, tool: Tool[Any], arguments: Mapping[str, Any], request: McpRequest) -> Journal:
@@ -85,7 +85,7 @@ class Service:
     def job(
         self, call: OpenCall, request: McpRequest, capabilities: Capabilities | None = None
     ) -> Job:
-        """Return what is to run for ``request``, whose own capabilities count by default."""
+        """Return the job of ``request``, by default with the client's capabilities."""
         self.on_call()
         offered = request.capabilities if capabilities is None else capabilities
         if capabilities is None and self.asks_by_result:
@@ -109,5 +109,5 @@ class Service:
 
 @lru_cache
 def _widened(capabilities: Capabilities) -> Capabilities:
-    """Return ``capabilities`` with the questions that can be asked by a result."""
+    """Return ``capabilities`` with the questions that a result can ask."""
     return replace(capabilities, elicitation=True, elicitation_url=True)

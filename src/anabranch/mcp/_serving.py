@@ -1,11 +1,11 @@
-"""One ``tools/call`` of a tool, whatever server it came to: a live call, or a stateless round.
+"""Serves one ``tools/call`` of a tool on any host: a live call, or a stateless round.
 
-The hosts (``_sdk_tool.py``, ``_fastmcp_tool.py``) check the arguments, make an ``McpRequest`` of
-what their SDK gives them, and map errors by ``_error_mapping.py``.
+The hosts (``_sdk_tool.py``, ``_fastmcp_tool.py``) check the arguments, make an ``McpRequest`` from
+their SDK's data, and map errors by ``_error_mapping.py``.
 
-A client of the handshake era answers while its call is live. Where it cannot be asked everything,
-and the server asks by results, its call runs by rounds, too: what the client can answer is asked
-between them, and the rest ends the request with a result that lists it.
+A client of the handshake era answers while its call is live. If it cannot answer everything, and
+the server asks by results, its call also runs by rounds. Between the rounds, the server asks the
+questions that the client can answer; the rest ends the request with a result that lists them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from anabranch.tool import Tool
 async def serve(
     tool: Tool[Any], service: Service, arguments: Mapping[str, Any], request: McpRequest
 ) -> object:
-    """Run the call, or the round, that ``request`` is about; ``arguments`` have been validated.
+    """Run the call, or the round, of ``request``, with validated ``arguments``.
 
     Returns:
-        The tool's value, an ``InputRequiredResult``, or that the call is ``Unfinished``.
+        the tool's value, an ``InputRequiredResult``, or an ``Unfinished`` call.
 
     Raises:
         InvalidTokenError: if the state is not this server's, or its call is not open.
         CallExpiredError: if the call has expired.
         IdempotencyKeyError: if the request cannot be run under its key.
         ToolError: if the call is not done, and the tool's result cannot say so.
-        Exception: what the call raises.
+        Exception: if the call raises.
     """
     if request.state is None:
         journal = service.new(tool, arguments, request)
@@ -56,7 +56,7 @@ async def serve(
         journal = await service.calls.stored.load(request.state)
     call = OpenCall(tool, arguments, journal)
     if service.by_rounds(request):
-        # Answers that come without a state answer nothing that was asked.
+        # Answers without a state belong to no question.
         answers = answers_to(journal, request.responses)
         value = await run_rounds(call, answers, request, service)
     else:
@@ -65,8 +65,8 @@ async def serve(
 
 
 def sendable(value: object) -> object:
-    """Return a tool's value, or what asks its client, as a host can send it."""
-    if isinstance(value, InputRequiredResult):  # encodable already: to_request() has made it so
+    """Return a tool's value, or a question to its client, in a form that a host can send."""
+    if isinstance(value, InputRequiredResult):  # to_request() has made it encodable
         return value
     with checked_results():
         return encodable(value)
@@ -96,7 +96,7 @@ async def run_rounds(
     service: Service,
     chain: Chain = WHOLE,
 ) -> object:
-    """Run the next round of a call; return its value, or what asks the client."""
+    """Run the next round of a call; return its value, or the questions to the client."""
     number = call.journal.rounds
     given = _without_consents(call, answers, request, service)
     outcome = await service.calls.run_round(
@@ -113,7 +113,7 @@ async def run_rounds(
 def _without_consents(
     call: OpenCall, answers: Mapping[str, Answer], request: McpRequest, service: Service
 ) -> dict[str, Answer]:
-    """Leave out the consents to open a page, which are no answers: the round takes what was entered there."""
+    """Leave out consents to open a page: the round takes the answers that were entered there."""
     if service.links is None or request.capabilities.elicitation:
         return dict(answers)
     return {
@@ -124,7 +124,7 @@ def _without_consents(
 
 
 def _are_open(steps: AbstractSet[str], reply: InputRequiredResult) -> bool:
-    """Return whether one of the questions is asked still, although its page was opened."""
+    """Return whether a question is still asked, although its page was opened."""
     return not steps.isdisjoint(reply.input_requests or {})
 
 
@@ -138,14 +138,15 @@ async def ask_client(
     *,
     linked: bool = False,
 ) -> object:
-    """Return what asks the questions of ``reply``, which ended the round ``number`` of ``call``.
+    """Return the result that asks the questions of ``reply``, which ended round ``number`` of ``call``.
 
-    A client of the handshake era is asked here what it can answer, and the call goes on; what sleeps,
-    here and now. With ``linked``, the person has been sent to a page, and has not answered there yet.
+    A client of the handshake era is asked here, as far as it can answer, and the call continues; a
+    sleep is awaited here. ``linked`` questions have sent the user to a page, and have no answer
+    there yet.
 
     Raises:
         ToolError: if the call is not done, and the tool's result cannot say so.
-        Exception: what the call raises.
+        Exception: if the call raises.
     """
     heartbeat = service.heartbeat_of(request)
     while (
@@ -179,7 +180,7 @@ async def _asked(
     heartbeat: Heartbeat,
     service: Service,
 ) -> dict[str, Answer]:
-    """Return what the client answers before the first sleep of the call has ended."""
+    """Return the client's answers that arrive before the first sleep of the call ends."""
     answers: dict[str, Answer] = {}
     clock, until = service.calls.runtime.clock, wakes_at(journal)
 
@@ -226,7 +227,7 @@ async def _askable(
     *,
     linked: bool,
 ) -> dict[str, types.InputRequest]:
-    """Return the questions of ``reply`` that the client can show or answer, as it can."""
+    """Return the questions of ``reply`` that the client can show or answer, in its form."""
     requests = reply.input_requests or {}
     if not service.asks_by_result:
         return requests
@@ -243,7 +244,7 @@ async def _askable(
 
 def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:
     if not isinstance(request, types.ElicitRequest):
-        return True  # a sample is asked only of a client that samples
+        return True  # only a client that samples is asked for a sample
     if isinstance(request.params, types.ElicitRequestURLParams):
         return capabilities.elicitation_url
     return capabilities.elicitation

@@ -1,8 +1,8 @@
-"""Signals that would end the process at once: first, what has to be ended properly is ended.
+"""Undoes running calls before an unhandled signal, such as SIGTERM, ends the process.
 
-Only signals that no one handles are taken, so that a host which stops by itself (uvicorn) is left
-alone. Over stdio no one handles SIGTERM, and no cancellation reaches the thread that reads stdin:
-there, the process ends by the signal as soon as its calls have been undone.
+The watch takes only signals without a handler, so that it leaves a host alone that stops by itself
+(uvicorn). Over stdio, SIGTERM has no handler, and no cancellation reaches the thread that reads
+stdin. There the signal ends the process as soon as its calls have been undone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Act = Callable[[], Coroutine[Any, Any, None]]
 
 @contextmanager
 def before_termination(act: Act) -> Generator[None]:
-    """Within the block, await ``act`` before a signal ends the process. A second one ends it."""
+    """Within the block, await ``act`` before a signal ends the process; a second signal ends it."""
     loop = asyncio.get_running_loop()
     watch = _WATCHES.get(loop) or _Watch(loop)
     watch.acts.append(act)
@@ -32,7 +32,7 @@ def before_termination(act: Act) -> Generator[None]:
 
 
 class _Watch:
-    """The signals that are watched for one event loop, and what is to be done first."""
+    """The watched signals of one event loop, and the actions to await first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.acts: list[Act] = []
@@ -50,7 +50,7 @@ class _Watch:
             return False
         if signal.getsignal(number) is not signal.SIG_DFL:
             return False
-        with suppress(NotImplementedError):  # the loop of another system
+        with suppress(NotImplementedError):  # event loops on Windows
             self._loop.add_signal_handler(number, self._begin, number)
             return True
         return False

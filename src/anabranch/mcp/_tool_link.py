@@ -1,6 +1,7 @@
-"""A connection to a server whose tools are called, in a task of its own.
+"""One connection to a server whose tools are called, and the list of its tools.
 
-The SDK's client has to be left by the task that has entered it.
+The connection has a separate task, since the SDK's client must be left by the task that has entered
+it.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from anabranch.mcp._repeating import takes_key
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
 MOST_TOOLS: Final = 1_000
-"""Tools of one server; further ones are left out."""
+"""Maximum tools of one server; further ones are left out."""
 LARGEST: Final = 256 * 1024
-"""Characters in which a tool may be described, its schemas included."""
+"""Maximum characters of a tool's description, including its schemas."""
 LONGEST_READING: Final = 5.0
-"""Seconds of processor time for the schemas of a list; tools whose schemas come later are left out."""
+"""Maximum seconds of processor time for the schemas of a list; later tools are left out."""
 PAUSE: Final = 5.0
-"""Seconds between two readings of the list, however often it changes."""
+"""Minimum seconds between two readings of the list."""
 
 
 class ToolList:
     """The tools of the server at ``place``.
 
     Attributes:
-        tools: by name, in the server's order.
+        tools: the tools by name, in the server's order.
     """
 
     def __init__(self, place: str) -> None:
@@ -53,11 +54,11 @@ class ToolList:
         self._changed = asyncio.Event()
 
     def takes_key(self, name: str) -> bool:
-        """Return whether the tool repeats its reply to a request that has an idempotency key."""
+        """Return whether the tool repeats its reply to a request with an idempotency key."""
         return name in self.tools and takes_key(self.tools[name])
 
     async def on_message(self, message: IncomingMessage) -> None:
-        """Receive what the server sends by itself."""
+        """Receive a notification of the server."""
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
 
@@ -66,7 +67,7 @@ class ToolList:
 
         Raises:
             MCPError: if the server refused, or the connection broke.
-            pydantic.ValidationError: it has answered something else.
+            pydantic.ValidationError: if the server's answer is not a list of tools.
         """
         try:
             listed = await list_tools(client)
@@ -81,7 +82,7 @@ class ToolList:
                 logger.warning("%s: of %d tools %d are used", self._place, len(listed), len(fit))
                 break
             if (known := self.tools.get(name)) == tool and known is not None:
-                fit[name] = known  # a tool that has not changed stays the same object
+                fit[name] = known  # an unchanged tool stays the same object
             elif (problem := _problem(tool)) is None:
                 fit[name] = tool
             else:
@@ -91,7 +92,7 @@ class ToolList:
         self.tools = fit
 
     async def follow(self, client: Client) -> NoReturn:
-        """Read the list again whenever the server says that it has changed, until cancelled."""
+        """Read the list again whenever the server reports a change, until cancelled."""
         listening = asyncio.create_task(self._listen(client))
         try:
             while True:
@@ -107,7 +108,7 @@ class ToolList:
             await asyncio.wait({listening})
 
     async def _listen(self, client: Client) -> None:
-        """In the modern era, changes are only reported to those who listen."""
+        """Subscribe to changes of the list, which the modern era requires."""
         tools = client.server_capabilities.tools
         while tools is not None and tools.list_changed:
             try:
@@ -115,7 +116,7 @@ class ToolList:
                     async for _ in events:
                         self._changed.set()
             except SubscriptionLost:
-                self._changed.set()  # it may have changed meanwhile
+                self._changed.set()  # the list may have changed meanwhile
             except (ListenNotSupportedError, MCPError, TimeoutError) as refusal:
                 logger.debug("%s does not report changes: %s", self._place, refusal)
                 return
@@ -123,7 +124,7 @@ class ToolList:
 
 
 def _problem(tool: types.Tool) -> str | None:
-    """Return why a model cannot be offered ``tool``, ``None`` if it can."""
+    """Return the reason why a model cannot be offered ``tool``, or ``None``."""
     if (size := len(tool.model_dump_json())) > LARGEST:
         return f"it is described in {size:,} characters, which each request to a model would have"
     try:
@@ -134,7 +135,7 @@ def _problem(tool: types.Tool) -> str | None:
 
 
 PATIENCE: Final = 120.0
-"""Seconds within which a server must answer; a command may have to be installed first."""
+"""Maximum seconds until a server answers; it may have to install a command first."""
 
 
 class Link:
@@ -155,7 +156,7 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has to be closed."""
+        """Whether the connection has to be closed."""
         return self._task is not None and not self._task.done()
 
     @property
@@ -163,7 +164,7 @@ class Link:
         """Whether requests can be sent."""
         if self._is_retired or not self.is_open:
             return False
-        # The SDK has no public way to ask whether a connection has ended.
+        # The SDK has no public query for the end of a connection.
         session: Any = self.client.session
         return not getattr(session._dispatcher, "_closed", False)  # noqa: SLF001
 
@@ -172,7 +173,7 @@ class Link:
 
         Raises:
             TimeoutError: if the server does not answer in time.
-            Exception: as the SDK's client raises it.
+            Exception: if the SDK's client raises.
         """
         context = copy_context()
         context.run(forget_call)
@@ -193,7 +194,7 @@ class Link:
 
     @contextmanager
     def used(self) -> Generator[None]:
-        """Hold the connection open for a request, although it is retired meanwhile."""
+        """Hold the connection open for a request, even if it is retired meanwhile."""
         self._calls += 1
         try:
             yield
@@ -203,7 +204,7 @@ class Link:
                 self.retire()
 
     def retire(self) -> None:
-        """Disconnect when no request is left."""
+        """Disconnect after the last request."""
         self._is_retired = True
         if not self._calls:
             self._left.set()
@@ -226,6 +227,6 @@ class Link:
 
 
 def _read_failure(task: asyncio.Task[None]) -> None:
-    """Keep asyncio from reporting a connection's failure: its calls fail with it themselves."""
+    """Retrieve a connection's failure, so that asyncio does not report it: its calls fail with it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.debug("A connection has ended: %s", error)

@@ -1,7 +1,7 @@
-"""A running server whose tools are called one by one: its connection, and its tools as they are now.
+"""A running server whose tools are called one by one: its connection, and its present tools.
 
 A lost connection is made again, once for each request. The request is then repeated if it cannot
-have been carried out, or if the tool takes idempotency keys; otherwise its caller is informed.
+have run, or if the tool takes idempotency keys; otherwise its caller gets an error.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from anabranch.mcp._tool_link import Link, ToolList
 from anabranch.mcp._transports import Started, WithHeaders
 
 TERMINATED: Final = ("Session terminated", "Session not found")
-"""What is said where the server does not know the session any more: by the SDK's client, by servers."""
+"""The messages for a session that the server no longer knows: of the SDK's client, and of servers."""
 LONGEST_REASON: Final = 4_000
-"""Characters that are kept of why a server refuses."""
+"""Maximum characters of a server's reason for a refusal."""
 
 
 class ToolServer:
     """One server.
 
     Args:
-        target: returns what to connect to, for each connection.
-        place: how errors refer to it.
-        capabilities: what it may ask for.
+        target: returns the target of each connection.
+        place: the server's name in errors.
+        capabilities: the capabilities that the server may use.
         era: the protocol's era.
 
     Attributes:
-        tools: its tools.
+        tools: the server's tools.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class ToolServer:
         self._era: Era = era
         self._addressed = Addressed(capabilities)
         self._links: list[Link] = []
-        """The last is the present one; those before it have requests that are not answered yet."""
+        """The present connection is the last; earlier ones have unanswered requests."""
         self._connecting = asyncio.Lock()
 
     async def open(self) -> str:
-        """Connect, and return what the server is called.
+        """Connect, and return the server's name.
 
         Raises:
-            ToolError: it cannot be reached, or does not speak MCP.
+            ToolError: if the server cannot be reached, or does not speak MCP.
         """
         info = (await self._connected()).client.server_info
         return info.name if info is not None else ""
@@ -85,21 +85,21 @@ class ToolServer:
         key: str,
         answers: RoundOfAnswers | None = None,
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Run one round of a call; return its result, or what it asks before the next round.
+        """Run one round of a call; return its result, or its questions before the next round.
 
-        The result may miss the output schema of its tool.
+        The result may not fit the output schema of its tool.
 
         Args:
-            name: of the tool.
-            arguments: of the call.
-            answerer: receives notices; in the handshake era it answers the call's questions, too.
-            owner: questions of calls with the same owner may be confused with each other.
+            name: the name of the tool.
+            arguments: the arguments of the call.
+            answerer: receives notices; in the handshake era it also answers the call's questions.
+            owner: the questions of calls with the same owner may be confused with each other.
             key: the call's idempotency key.
-            answers: to the round before.
+            answers: the answers to the round before.
 
         Raises:
-            ToolError: if the server cannot be reached, the connection was lost, or the server has
-                refused the call, or has answered something that it must not.
+            ToolError: if the server cannot be reached, refuses the call or breaks the protocol, or
+                the connection is lost.
         """
         repeated = False
         while True:
@@ -173,7 +173,7 @@ class ToolServer:
         said = await target.last_words() if isinstance(target, Started | WithHeaders) else ""
         reason = next((text for each in causes(error) if (text := _reason(each))), "")
         if said and isinstance(target, WithHeaders):
-            reason = ""  # it is the SDK's word for what was said
+            reason = ""  # the SDK's general message adds nothing
         reason = f"{reason}: {said}" if reason and said else reason or said or type(error).__name__
         shown = encodable(reason[:LONGEST_REASON]).rstrip(".")
         return f"{self.place} cannot be used: {shown}."

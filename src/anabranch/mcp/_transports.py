@@ -1,4 +1,4 @@
-"""Connections to servers, for the SDK's client: to a URL with headers, or to a started process.
+"""Connections to servers for the SDK's client: to a URL with headers, or to a started process.
 
 Each can be made several times, one after the other.
 """
@@ -30,26 +30,27 @@ logger: logging.Logger = logging.getLogger("anabranch.mcp")
 COMMAND: Final = "command:"
 UNAUTHORIZED: Final = 401
 REFUSALS: Final = {400, UNAUTHORIZED, 403}
-"""Statuses of a server that wants a header."""
+"""HTTP statuses with which a server asks for a header."""
 LONGEST_REFUSAL: Final = 64 * 1024
 LONGEST_SHOWN: Final = 200
 
 _HEADER: Final = re.compile(r"\b(?:X-[A-Za-z0-9-]{1,60}|Api-Key|Authorization)\b", re.IGNORECASE)
 _LENGTH: Final = re.compile("[0-9]{1,6}")
-_TIMEOUT: Final = httpx2.Timeout(30, read=300)  # as the SDK's client has it
+_TIMEOUT: Final = httpx2.Timeout(30, read=300)  # the SDK client's values
 LONGEST_LINE: Final = 2_000
 SOON: Final = 1.0
 """Seconds to wait for the last words of a process that has ended."""
 
 
 def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServerParameters:
-    """Return what starts the server ``command:…``, with the variables ``env``.
+    """Return the command that starts the server ``command:…``, with the variables ``env``.
 
-    The server is a foreign program, and this process's environment has secrets: of it, it inherits
-    the few variables that the SDK's ``get_default_environment`` names, such as ``PATH``.
+    The server is a foreign program, and this process's environment has secrets. So the server
+    inherits only the few variables that the SDK's ``get_default_environment`` names, such as
+    ``PATH``.
 
     Raises:
-        ValueError: it cannot be read, or there is none.
+        ValueError: if the command cannot be read, or is empty.
     """
     try:
         words = shlex.split(server.removeprefix(COMMAND))
@@ -64,7 +65,7 @@ def command_of(server: str, env: Mapping[str, str] | None = None) -> StdioServer
 
 
 class _Reopened(Transport):
-    """The base: what is entered is left with the connection."""
+    """The base: the context that it enters is left with the connection."""
 
     def __init__(self) -> None:
         self._stack: AsyncExitStack = AsyncExitStack()
@@ -79,7 +80,7 @@ class _Reopened(Transport):
 
 
 class WithHeaders(_Reopened):
-    """A connection to the server at ``url``. The headers are sent to no other origin."""
+    """A connection to the server at ``url``. No other origin receives the headers."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         super().__init__()
@@ -96,11 +97,11 @@ class WithHeaders(_Reopened):
         return await self._stack.enter_async_context(connection)
 
     async def last_words(self) -> str:
-        """Return how the server has refused a request, with the header that it wants, if it says so."""
+        """Return the server's refusal of a request, with the header that it wants, or ""."""
         return self._refusal
 
     async def _hear(self, response: httpx2.Response) -> None:
-        """Read a refusal: the SDK's client reports only that there was one.
+        """Read a refusal, since the SDK's client reports only the fact.
 
         Only a POST is a message to the server: no call depends on another request, such as the one
         that ends a session.
@@ -108,11 +109,11 @@ class WithHeaders(_Reopened):
         if response.request.method != "POST":
             return
         if response.is_success:
-            self._refusal = ""  # it was of another era's request
+            self._refusal = ""  # the refusal was for another era's request
         if response.status_code not in REFUSALS or self._refusal:
             return
         declared = _LENGTH.fullmatch(response.headers.get("content-length", ""))
-        packed = "content-encoding" in response.headers  # of any length, once it is unpacked
+        packed = "content-encoding" in response.headers  # its unpacked length is unknown
         said = ""
         if declared and not packed and int(declared[0]) <= LONGEST_REFUSAL:
             await response.aread()
@@ -124,7 +125,7 @@ class WithHeaders(_Reopened):
         self._refusal = shown + self._way_out(response.status_code, f"{demand} {said}")
 
     def _way_out(self, status: int, said: str) -> str:
-        """Return which header the server wants, and how to give it, as far as it says so."""
+        """Return the header that the server wants, and the way to give it, if the server says so."""
         named = _HEADER.search(said)
         name = named[0] if named else "Authorization" if status == UNAUTHORIZED else ""
         if name in self._headers:
@@ -135,9 +136,9 @@ class WithHeaders(_Reopened):
 
 
 class Started(_Reopened):
-    """A connection to a process that is started for it; what it writes to stderr is logged.
+    """A connection to a process that it starts; the log gets the process's stderr.
 
-    So it cannot control the terminal of this process.
+    So the process cannot control the terminal of this process.
     """
 
     def __init__(self, command: StdioServerParameters) -> None:
@@ -156,7 +157,7 @@ class Started(_Reopened):
             return await self._stack.enter_async_context(process)
 
     async def last_words(self) -> str:
-        """Return the last line that the process has written to stderr, empty if there is none."""
+        """Return the last line that the process has written to stderr, or ""."""
         if self._reader is not None:
             await anyio.to_thread.run_sync(self._reader.join, SOON)
         return self._said[-1] if self._said else ""

@@ -1,8 +1,9 @@
-"""Results of calls that are not done: a variant of their own, with a handle and the tool to go on.
+"""Results of unfinished calls: a separate variant, with a handle and the tool that continues the call.
 
-Such a result says so in words, and has the same as structured content under the key ``unfinished``,
-never under that of a value. It is no error, for hosts repeat calls that have failed, and each would
-be another call; only where an author's own output schema leaves no room for the variant it is one.
+Such a result describes itself in words, and has the same facts as structured content under the key
+``unfinished``, never under the key of a value. It is not an error, since hosts repeat failed calls,
+and each repetition would be another call. Only if an author's output schema excludes the variant,
+the result is an error.
 """
 
 from __future__ import annotations
@@ -24,37 +25,37 @@ from anabranch.errors import ToolError
 from anabranch.mcp._handles import OpenCall
 
 MOST_TEXTS: Final = 1_000
-"""Values of a list that the SDK makes a text each of; of more, they are one text."""
+"""Maximum values of a list that become one text each; a longer list becomes a single text."""
 DEEPEST: Final = 64
 DATA: Final = {int, float, str, bool, NoneType, dict}
 LISTS: Final = {list, tuple}
 
 
 def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return a function with that return annotation, for SDKs to make an output schema of.
+    """Return a function with that return annotation, from which SDKs make an output schema.
 
     ``inspect.Signature.empty`` stands for no annotation. The function is never called.
     """
 
     async def returning() -> None: ...
 
-    # Type hints spell the annotation None as its type, which FastMCP would not recognize.
+    # Type hints replace the annotation None by its type, which FastMCP does not recognise.
     named = {} if annotation is inspect.Signature.empty else {"return": annotation}
     returning.__annotations__ = {"return": None} if annotation is NoneType else named
     return returning
 
 
 def list_as_one(value: object) -> object:
-    """Return ``value``; a long list of data as a sequence of which the SDK makes a single text.
+    """Return ``value``; a long list becomes a sequence of which the SDK makes a single text.
 
-    For each value in a list, and in the lists in it, the SDK makes a content block of its own: of a
-    million of them in half a minute, in which nothing else is served.
+    The SDK makes a content block for each value in a list, and in nested lists. For a million
+    values that takes half a minute, in which the server answers no other request.
     """
     level, values = [value], 0
     for _ in range(DEEPEST):
         kinds = {*map(type, level)}
         if not kinds <= DATA | LISTS:
-            break  # a picture, perhaps
+            break  # for example an image
         if not kinds & LISTS:
             return deque(cast("list[object]", value)) if values > MOST_TEXTS else value
         level = [*chain.from_iterable(cast("Any", each) for each in level if type(each) in LISTS)]
@@ -107,11 +108,11 @@ VARIANT: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The result of a call that is not done.
+    """The result of an unfinished call.
 
     Attributes:
-        text: what the model reads.
-        details: the same for programs, as :data:`VARIANT` describes it.
+        text: the text for the model.
+        details: the same for programs, in the form of :data:`VARIANT`.
     """
 
     text: str
@@ -124,7 +125,7 @@ class Unfinished:
 
 
 def is_unfinished(structured: JsonValue) -> bool:
-    """Return whether the structured content of a result, any JSON, says that its call is not done."""
+    """Return whether the structured content of a result, any JSON, marks its call as unfinished."""
     if not isinstance(structured, dict) or structured.keys() != {UNFINISHED}:
         return False
     details = structured[UNFINISHED]
@@ -132,7 +133,7 @@ def is_unfinished(structured: JsonValue) -> bool:
 
 
 def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the output schema of a text, with the variant for a call that is not done."""
+    """Return the output schema of a tool, with the variant for an unfinished call."""
     variants = [{"required": schema["required"]}, {"required": [UNFINISHED]}]
     rest = {name: value for name, value in schema.items() if name != "required"}
     return {
@@ -143,11 +144,10 @@ def with_unfinished(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfinished:
-    """Return the result that ends a chain of rounds; ``asleep`` says that the call asks nothing now.
+    """Return the result that ends a chain of rounds; ``asleep`` if the call asks nothing now.
 
     Raises:
-        ToolError: if with the same text, if the output schema of the tool that was called has no
-            room.
+        ToolError: if the output schema of the called tool excludes the variant; with the same text.
     """
     space, own = _names(call, called)
     text = (
@@ -170,8 +170,7 @@ def open_questions(
     ``links`` are to pages of the questions, by step.
 
     Raises:
-        ToolError: if with the same text, if the output schema of the tool that was called has no
-            room.
+        ToolError: if the output schema of the called tool excludes the variant; with the same text.
     """
     space, own = _names(call, called)
     asked = {
@@ -217,10 +216,10 @@ def _question(step_id: str, params: types.ElicitRequestParams, link: str | None)
 
 
 def _names(call: OpenCall, called: str) -> tuple[str, str]:
-    """Return the namespace into which a host has put the tool that the client has called, and its name."""
+    """Return the namespace that a host has added to the called tool's name, and the tool's own name."""
     names = (call.tool.name, CONTINUE_CALL, ANSWER_QUESTIONS)
     ends = [name for name in names if called.endswith(name)]
-    own = max(ends, key=len, default=called)  # a tool may be called "call"
+    own = max(ends, key=len, default=called)  # a tool may be named "call"
     return called.removesuffix(own), own
 
 

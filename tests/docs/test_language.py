@@ -1,0 +1,73 @@
+"""Ratchets on the language of docstrings and test names: no count may rise.
+
+A sentence that opens with What, Who or It leaves the reader to find its noun. CONTRIBUTING.md has the
+rules. After a fall, lower the number in the table.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+PRONOUN = re.compile(r"(What|Who|Where|That|Those|Of|How|It)\b")
+RAISED = re.compile(r"(if )?(it|they|one|these|those|see|what)\b", re.IGNORECASE)
+RAISES = re.compile(r"^Raises:\n((?:[ ]{4,}.*(?:\n|$)|\n)+)", re.MULTILINE)
+ERROR = re.compile(r"^ {4}[\w.]+(?:, [\w.]+)*: (.*)$", re.MULTILINE)
+TEST = re.compile(r"^\s*(?:async )?def (test_\w*)", re.MULTILINE)
+
+
+@cache
+def docstrings() -> list[tuple[str, str]]:
+    """Every docstring of the package, with its place."""
+    found: list[tuple[str, str]] = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+                line = 1 if isinstance(node, ast.Module) else node.lineno
+                found.append((f"{path.relative_to(ROOT)}:{line}", text))
+    return found
+
+
+def returning_what() -> Iterator[str]:
+    for place, text in docstrings():
+        if text.startswith("Return what"):
+            yield f"{place}: {text.partition(chr(10))[0]}"
+
+
+def opening_with_a_pronoun() -> Iterator[str]:
+    for place, text in docstrings():
+        if PRONOUN.match(text):
+            yield f"{place}: {text.partition(chr(10))[0]}"
+
+
+def raising_a_pronoun() -> Iterator[str]:
+    for place, text in docstrings():
+        for section in RAISES.findall(text):
+            yield from (f"{place}: {why}" for why in ERROR.findall(section) if RAISED.match(why))
+
+
+def naming_what_or_who() -> Iterator[str]:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for name in TEST.findall(path.read_text(encoding="utf-8")):
+            if {"what", "who"} & set(name.split("_")):
+                yield f"{path.relative_to(ROOT)}: {name}"
+
+
+ALLOWED = {
+    returning_what: 96,  # "Return what …" opens a docstring
+    opening_with_a_pronoun: 83,  # so does What, Who, Where, That, Those, Of, How or It
+    raising_a_pronoun: 99,  # "Raises: SomeError: it …"
+    naming_what_or_who: 459,  # test_what_…
+}
+
+
+@pytest.mark.parametrize("faults", ALLOWED)
+def test_a_fault_of_language_becomes_rarer(faults: Callable[[], Iterator[str]]) -> None:
+    found = list(faults())
+    assert len(found) <= ALLOWED[faults], "\n".join([str(len(found)), *found])

@@ -49,8 +49,8 @@ async def book(ctx: BranchContext, name: str = "seat") -> str:
 
 @tool(name="book")
 async def book_otherwise(ctx: BranchContext, name: str = "seat") -> str:
-    """Do something else, and ask the same."""
-    await ctx.step(do, f"another {name}", undo=undo)
+    """Do something else, and ask."""
+    await ctx.step(do, name, undo=undo, name="hold")
     return (await ctx.elicit(Number, f"{name}?")).action
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from anabranch import BranchContext, tool
+from anabranch._schemas import split_pairs
 from anabranch.agents import CalledTool
 from anabranch.chat import SessionError, read_answer
-from anabranch.chat._name_value import split_pairs
 from anabranch.chat._session.typed_values import read_arguments
 from anabranch.messages import ElicitRequest
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from anabranch._recorded.replaying import Drift, Replayed
 from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
-from anabranch.cli import _calls_drawing, main
+from anabranch.cli import _calls_replaying, main
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
 from anabranch.cli._options import STORE
 from anabranch.stores import CallState, open_store
@@ -174,7 +174,7 @@ def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
         assert await calls.open_round(CALL, 9, "worker", 0.0, 1e12)
         await calls.close()
 
-    monkeypatch.setattr(_calls_drawing, "confirm", think)
+    monkeypatch.setattr(_calls_replaying, "confirm", think)
     before = shown(capsys, "show", "1")
     status, out, err = run(capsys, "undo", "1", TARGET)
     assert (status, out) == (1, "")

@@ -10,7 +10,7 @@ from anabranch._terminal.exits import UsageError
 from anabranch.cli._combined_server import NOT_STORED
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback
-from anabranch.cli._serve_command import serve
+from anabranch.cli._serving import serve
 
 
 async def posted(access: Access, host: str, origin: str | None = None) -> httpx2.Response:

@@ -19,7 +19,7 @@ from anabranch.cli import main
 from anabranch.cli._connection import server_of
 from anabranch.cli._http_access import Access
 from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_tokens import headers_of, read_tokens
+from anabranch.cli._tokens import headers_of, read_tokens
 from anabranch.mcp import (
     ServerOptions,
     as_fastmcp_tool,

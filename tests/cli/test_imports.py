@@ -1,79 +1,108 @@
-"""What a command does not import, so that it starts at once. Times are for the benchmarks."""
+"""The modules that a command imports, so that it starts at once. Times are for the benchmarks."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.preloaded import cold
 
-TREE_LIST = ("tree", "list")
+PRINT = "import sys; print(*sys.modules, file=sys.stderr)"
+COMMAND = f"import sys; from anabranch.cli import main; assert main(sys.argv[1:]) == 0; {PRINT}"
+
 SERVERS = {"fastmcp", "mcp", "mcp_types", "starlette", "uvicorn"}
 PROMPTS = {"prompt_toolkit", "questionary", "textual"}
 MODELS = {"anthropic", "openai", "pydantic_ai"}
 STORES = {"aiosqlite", "psycopg", "sqlalchemy"}
-VALUES = {"anyio", "asyncio", "pydantic"}
+VALUES = {"anyio", "asyncio", "opentelemetry", "pydantic"}
+HEAVY = SERVERS | PROMPTS | MODELS | STORES | VALUES
 
-UNUSED = {"anabranch._engine", "sqlalchemy.dialects.postgresql"}
-
-REPORT = "import sys; print(*sys.modules, file=sys.stderr)"
-COMMAND = f"import sys; from anabranch.cli import main; assert main(sys.argv[1:]) == 0; {REPORT}"
+TOOL = '''from anabranch import BranchContext, tool
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], set[str]]]:
-    """The modules that each command has imported; the processes run side by side."""
-    store = f"sqlite:///{tmp_path_factory.mktemp('store')}/threads.db"
-    # The first use of a store creates its tables, which takes the definition of them all.
-    subprocess.run([sys.executable, "-c", COMMAND, *TREE_LIST, "--store", store], check=True)
+@tool
+async def greet(ctx: BranchContext) -> str:
+    """Greet."""
+    return "Hello"
+'''
+
+
+def imported(folder: Path, program: str, *arguments: str) -> set[str]:
+    """Return the modules that a new interpreter has imported at the end of ``program``."""
     with cold():
-        started = {
-            (): _start(f"import anabranch; {REPORT}"),
-            ("--help",): _start(COMMAND, "--help"),
-            ("--version",): _start(COMMAND, "--version"),
-            TREE_LIST: _start(COMMAND, *TREE_LIST, "--store", store),
-        }
-    yield {
-        arguments: set(process.communicate()[1].split()) for arguments, process in started.items()
-    }
-    assert not any(process.returncode for process in started.values())
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            check=True,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    return {*done.stderr.splitlines()[-1].split()}
 
 
-def _start(program: str, *arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOL)
+    # The first use of a store creates its tables, which takes the definition of them all.
+    stored = [sys.executable, "-m", "anabranch", "calls", "list", "--store", "sqlite:///s.db"]
+    subprocess.run(stored, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    return tmp_path
 
 
-@pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_help_and_version_import_no_library_but_that_of_the_command_line(
-    imported: dict[tuple[str, ...], set[str]], flag: str
+BUDGETS = {
+    "--version": (330, set[str]()),
+    "--help": (310, set[str]()),
+    **{
+        f"{command} --help": (420, set[str]())
+        for command in (
+            "browse",
+            "call",
+            "calls list",
+            "chat",
+            "check",
+            "demo",
+            "dev",
+            "inspect",
+            "list",
+            "serve",
+            "web",
+            "worker",
+        )
+    },
+    "memory list --help": (700, VALUES),
+    "tree list --help": (590, VALUES - {"opentelemetry"}),
+    "work list --help": (600, VALUES - {"opentelemetry"}),
+    "list tools.py": (530, VALUES),
+    "inspect tools.py": (530, VALUES),
+    "check tools.py": (560, VALUES),
+    "calls list --store sqlite:///s.db": (590, {"anyio", "asyncio", "pydantic", "sqlalchemy"}),
+    "tree list --store sqlite:///s.db": (590, {"anyio", "asyncio", "pydantic", "sqlalchemy"}),
+    "call tools.py greet": (910, VALUES | SERVERS - {"fastmcp"}),
+    "serve tools.py": (980, VALUES | SERVERS - {"fastmcp"}),
+}
+"""The most modules that a command may import, a tenth above the present number, and its libraries."""
+
+
+@pytest.mark.parametrize("command", BUDGETS)
+def test_a_command_imports_at_most_its_budget_of_modules(folder: Path, command: str) -> None:
+    most, libraries = BUDGETS[command]
+    modules = imported(folder, COMMAND, *command.split())
+    assert modules & HEAVY == libraries
+    assert len(modules) <= most
+
+
+def test_listing_stored_records_imports_no_other_database_and_no_engine_of_calls(
+    folder: Path,
 ) -> None:
-    assert "cyclopts" in imported[flag,]
-    assert imported[flag,] & (SERVERS | PROMPTS | MODELS | STORES | VALUES) == set()
+    modules = imported(folder, COMMAND, "tree", "list", "--store", "sqlite:///s.db")
+    assert "sqlalchemy.dialects.sqlite" in modules
+    assert not modules & {"anabranch._engine", "sqlalchemy.dialects.postgresql"}
 
 
-def test_listing_threads_imports_no_library_but_that_of_the_store(
-    imported: dict[tuple[str, ...], set[str]],
-) -> None:
-    assert "sqlalchemy" in imported[TREE_LIST]
-    assert imported[TREE_LIST] & (SERVERS | PROMPTS | MODELS | {"psycopg"}) == set()
-
-
-def test_listing_threads_of_a_file_imports_no_other_database_and_no_engine_of_calls(
-    imported: dict[tuple[str, ...], set[str]],
-) -> None:
-    assert {"anabranch.stores", "sqlalchemy.dialects.sqlite"} <= imported[TREE_LIST]
-    assert imported[TREE_LIST] & UNUSED == set()
-
-
-def test_importing_the_package_imports_no_library(
-    imported: dict[tuple[str, ...], set[str]],
-) -> None:
-    assert "anabranch" in imported[()]
-    heavy = SERVERS | PROMPTS | MODELS | STORES | VALUES | {"cyclopts"}
-    assert imported[()] & heavy == set()
+def test_importing_the_package_imports_no_library(folder: Path) -> None:
+    modules = imported(folder, f"import anabranch; {PRINT}")
+    assert "anabranch" in modules
+    assert modules & (HEAVY | {"cyclopts"}) == set()

@@ -10,8 +10,8 @@ from anabranch._terminal.answer_file import Answers as AnswerFile
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
 from anabranch._terminal.respondent import Respondent
-from anabranch.cli import _call_command
-from anabranch.cli._call_command import CallOptions, call
+from anabranch.cli import _calling
+from anabranch.cli._calling import CallOptions, call
 from tests.mcp.harness import asgi
 from tests.mcp.lossy import KINDS, Lossy, booking
 from tests.mcp.waits import NO_PAUSES, repeat_at_once
@@ -20,7 +20,7 @@ from tests.mcp.waits import NO_PAUSES, repeat_at_once
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     repeat_at_once(monkeypatch)
-    monkeypatch.setattr(_call_command, "PAUSES", NO_PAUSES)
+    monkeypatch.setattr(_calling, "PAUSES", NO_PAUSES)
 
 
 class Once:

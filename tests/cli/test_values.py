@@ -4,7 +4,7 @@ import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent, Tool
 
 from anabranch._terminal.exits import FailedError
-from anabranch.cli._call_command import value_of
+from anabranch.cli._calling import value_of
 
 PLAIN = Tool(name="t", input_schema={"type": "object"})
 

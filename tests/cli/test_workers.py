@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import _call_command, main
+from anabranch.cli import _calling, main
 from anabranch.cli._http_server import listen
 from tests.patience import PATIENCE
 
@@ -88,7 +88,7 @@ def test_a_worker_that_dies_is_replaced_and_all_end_at_sigterm(
 ) -> None:
     server = servers["stored"]
     url = url_of(line(server))
-    monkeypatch.setattr(_call_command, "PAUSES", (0.5,))
+    monkeypatch.setattr(_calling, "PAUSES", (0.5,))
     status, _, shown = call(capsys, url, "die", "--era", "modern")
     assert status == 1, shown
     assert "has died (7); replaced" in line(server)

@@ -14,7 +14,8 @@ from anabranch._durable.entries import dump_entry, enter
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.states import latest_journal
 from anabranch._engine import Answer, Entry
-from anabranch._recorded.reading import listed, outline
+from anabranch._recorded.finding import listed
+from anabranch._recorded.reading import outline
 from anabranch._recorded.shapes import Holder, RecordedCall
 from anabranch.agents import Durability
 from anabranch.errors import error_to_json

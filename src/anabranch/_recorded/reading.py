@@ -21,55 +21,15 @@ from anabranch._durable.store import (
 )
 from anabranch._engine import Journal
 from anabranch._engine.open_asks import wakes_at
+from anabranch._recorded.finding import listed
 from anabranch._recorded.shapes import (
     Holder,
-    Listed,
     RecordedCall,
     RecordedRound,
     RecordedStep,
     RoundOutcome,
 )
 from anabranch._recorded.steps import Steps, error_text
-
-LATEST = "last"
-_PREFIX = "call_"
-SHOWN = 5
-
-
-class NoSuchCallError(LookupError):
-    """A name stands for no call, or for several."""
-
-
-class AmbiguousCallError(NoSuchCallError):
-    """A name stands for several calls."""
-
-
-async def find_call(store: CallStore, name: str) -> CallRecord:
-    """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
-
-    ``last`` is the one that was begun last.
-
-    Raises:
-        NoSuchCallError: if there is none, or there are several.
-        StoreError: if the store failed.
-    """
-    if not name:
-        raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
-    if name == LATEST and (latest := await store.calls(1)):
-        return latest[0]
-    for begins in (name, _PREFIX + name):
-        if (exact := await store.find(begins)) is not None:
-            return exact
-        found = await store.calls(SHOWN + 1, begins=begins)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(each.call_id for each in found[:SHOWN])
-            more = ", …" if len(found) > SHOWN else ""
-            raise AmbiguousCallError(
-                f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
-            )
-    raise NoSuchCallError(f"The store has no call {name!r}; it was never begun, or was deleted.")
 
 
 def outline(call: RecordedCall) -> RecordedCall:
@@ -99,19 +59,6 @@ def _type_of(error: str | None) -> str | None:
 
 LINES = 50
 """The most lines of a call that are named."""
-
-
-def listed(record: CallRecord) -> Listed:
-    """Return a call as a list has it."""
-    return Listed(
-        id=record.call_id,
-        tool=record.tool,
-        state=record.state,
-        started=record.started,
-        deadline=record.deadline,
-        principal=record.principal,
-        version=record.version,
-    )
 
 
 async def read_call(store: CallStore, record: CallRecord, now: float) -> RecordedCall:

@@ -13,6 +13,7 @@ from anabranch._schemas.foreign import (
 from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
 from anabranch._schemas.form_reading import FormReader
 from anabranch._schemas.form_schemas import protocol_field
+from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs
 
 __all__ = [
     "LEAVE_OUT",
@@ -30,6 +31,9 @@ __all__ = [
     "matches",
     "misfit",
     "misfits",
+    "misfits_of",
     "protocol_field",
+    "read_pairs",
+    "split_pairs",
     "without_nulls",
 ]

@@ -5,119 +5,23 @@ While a question is open, lines are held back, so that they do not tear its form
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from textwrap import wrap
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.output import create_output
-from rich.console import Console as RichConsole
-from rich.console import RenderableType
-from rich.live import Live
-from rich.text import Text
 
-from anabranch._telemetry import log_fields
-from anabranch._text import LogFormat, PrintableFormatter, printable
-from anabranch.errors import format_for_author
+from anabranch._text import printable
 
-FRAMES_PER_SECOND = 8
-
-
-class LiveRegion:
-    """The live region of the terminal ``stream``; there is none until :meth:`drawn`."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False)
-        self._live: Live | None = None
-
-    @property
-    def columns(self) -> int:
-        """The width of the terminal now."""
-        return self._console.width
-
-    def print(self, shown: RenderableType) -> None:
-        """Print above the region; long lines are broken between words."""
-        self._console.print(shown)
-
-    @contextmanager
-    def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
-        """Show what ``draw`` returns, again and again, until the block ends; then nothing of it."""
-        self._begin(draw)
-        try:
-            yield
-        finally:
-            self._end()
-
-    @contextmanager
-    def paused(self) -> Generator[None]:
-        """Leave the terminal to something else within the block."""
-        draw = self._end()
-        try:
-            yield
-        finally:
-            if draw is not None:
-                self._begin(draw)
-
-    def _begin(self, draw: Callable[[], RenderableType]) -> None:
-        # A Live that begins again would erase what was written since its end.
-        self._live = Live(
-            console=self._console,
-            get_renderable=draw,
-            refresh_per_second=FRAMES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-
-    def _end(self) -> Callable[[], RenderableType] | None:
-        live, self._live = self._live, None
-        if live is None:
-            return None
-        live.stop()
-        return live.get_renderable
-
+if TYPE_CHECKING:
+    from anabranch._terminal.live_region import LiveRegion
 
 COLUMNS = 80
 """The width of a terminal that does not know its own."""
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a log record as one line of JSON, in ASCII, with the id of the call that it is about."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        written = datetime.fromtimestamp(record.created, UTC)
-        fields = {
-            "time": written.isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **log_fields(),
-        }
-        if record.exc_info and record.exc_info[0] is not None:
-            fields["error"] = format_for_author(*record.exc_info)
-        return json.dumps(fields)
-
-
-def log_to_stderr(level: int, form: LogFormat = "text") -> None:
-    """Write log records of ``level`` and above to stderr, one line each: plain, or JSON.
-
-    It has to come before the SDK sets up logging, which draws boxes around tracebacks and does
-    nothing where logging is set up already.
-    """
-    handler = logging.StreamHandler()
-    text = PrintableFormatter("%(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(text if form == "text" else JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 class Console:
@@ -165,12 +69,17 @@ class Console:
         if self.region is not None:
             screen.enter_context(self.region.paused())
         if self.stream.isatty():
+            from prompt_toolkit.application import create_app_session
+            from prompt_toolkit.output import create_output
+
             screen.enter_context(create_app_session(output=create_output(stdout=self.stream)))
         return screen
 
     def show(self, text: str) -> None:
         """Show a text that belongs to the open question, at once."""
         if self.region is not None:
+            from rich.text import Text
+
             self.region.print(Text(printable(text)))
         else:
             print(printable(_in_lines(text, self.stream)), file=self.stream, flush=True)

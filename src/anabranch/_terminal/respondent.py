@@ -21,7 +21,6 @@ from anabranch._schemas import misfits, without_nulls
 from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
-from anabranch._terminal.forms import HINT, DismissedError, ask_consent, ask_form, ask_text
 from anabranch.errors import REFUSED
 from anabranch.messages import (
     ElicitReply,
@@ -96,6 +95,8 @@ class Respondent:
                 " Give --answers FILE."
             )
             return ElicitReply(action="decline")
+        from anabranch._terminal.forms import HINT, ask_consent
+
         async with self._console.question():
             self._console.show(f"\n{request.message}")
             if isinstance(request, UrlRequest):
@@ -148,6 +149,8 @@ class Respondent:
         typed = None
         if question != request.message:
             typed = next((said for asked, said in self._typed if asked == (question, schema)), None)
+        from anabranch._terminal.forms import ask_form
+
         reply = await ask_form(request, typed, refused if typed is not None else ())
         if reply.content is not None:
             self._typed.appendleft(((question, schema), reply.content))
@@ -185,6 +188,8 @@ class Respondent:
             raise AnswerError("the client's model failed") from error
 
     async def _from_person(self, request: SampleRequest) -> SampleReply:
+        from anabranch._terminal.forms import HINT, DismissedError, ask_text
+
         async with self._console.question():
             self._console.show(
                 f"\nThe tool asks a model, and none is configured ({NO_MODEL})."

@@ -10,7 +10,6 @@ draws nor knows who shows them. Front ends run sessions; the terminal's is the f
     _session            the parts of a session: its state, its place in the tree, its settings
     _terminal_session   a session at a terminal, or led by a script
     _web                the web application: its routes, its events, its page
-    _name_value         arguments typed as name=value
 """
 
 from __future__ import annotations

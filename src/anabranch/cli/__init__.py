@@ -1,7 +1,7 @@
 """The command line, ``anabranch``. Nothing imports it.
 
     _commands.py                      the commands by name, and their help; each is loaded when used
-    _serve_command.py                 anabranch serve
+    _serve_command.py                 anabranch serve; _serving.py does its work
     _server_recipe.py                 how serve makes its server, in each process
     _endpoint.py                      where it is reached, and by how many processes (_processes.py)
     _http_access.py                   over HTTP: the names by which it may be reached
@@ -9,25 +9,27 @@
     _http_server.py                   its start and its end; the bounds of _http_connections.py,
                                       _http_requests.py and _http_sessions.py
     _combined_server.py               what targets offer, as one server
-    _call_command.py                  anabranch call
+    _call_command.py                  anabranch call; _calling.py does its work
     _list_command.py                  anabranch list
     _inspect_command.py               anabranch inspect; both by _tool_summaries.py
-    _check_command.py                 anabranch check
-    _demo_command.py                  anabranch demo; _demo_tool.py is the tool it plays
+    _check_command.py                 anabranch check; _checking.py does its work
+    _demo_command.py                  anabranch demo; _demo_game.py plays _demo_tool.py
     _completion_command.py            anabranch completion
     _forgotten_awaits.py              the lines of operations that were never awaited
-    _chat_command.py                  anabranch chat, with the options of _chat_parts.py
+    _chat_command.py                  anabranch chat; _chatting.py with the options of _chat_parts.py
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
-    _worker_command.py                anabranch worker; _chat_parts.py: what it and web are made of
+    _worker_command.py                anabranch worker; _working.py does its work, and _chat_parts.py
+                                      is what it and web are made of
     _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
-    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text,
-                                      and undone on request
+    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
+                                      _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
     _configuration.py                 options from pyproject.toml and the user's file
-    _options.py                       options that several commands share
+    _options.py, _target_options.py   options that several commands share
+    _tokens.py                        bearer tokens and headers, as options give them
     _engine_option.py                 the engine that --engine names
     _answering.py                     who answers a tool's questions, by --model and --answers
     _tool_arguments.py                a tool's arguments, from name=value and --json
@@ -35,6 +37,9 @@
     _connection.py                    the connection to a target's server; _call_trace.py shows it
     _output.py                        the result on stdout, and the consent to a loss
     _stores.py                        the stores, and the keys that seal open questions
+
+The module of a command declares its options, and imports the module that does its work when the
+command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or prompt.
 
 stdout carries the result alone. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong
 usage, 130 interrupted, 141 the reader of stdout has left.
@@ -64,6 +69,10 @@ __all__ = ["main"]
 # Without it, the end of the interpreter looks through all objects of all modules, for a quarter of a
 # second in each process: a client waits for its server, and a person for both.
 atexit.register(gc.freeze)
+
+# Imports make objects that stay. With the default of 700 new objects between two collections, a start
+# spends a tenth of its time on looking through them.
+gc.set_threshold(50_000)
 
 BROKEN_PIPE = 141
 """The status that a shell reports for a process which SIGPIPE has ended."""

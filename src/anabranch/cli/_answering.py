@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from anabranch._asking.answering_policy import AnsweringPolicy
-from anabranch._asking.sampling import Sampler
-from anabranch._terminal.answer_file import Answers
-from anabranch._terminal.console import Console
 from anabranch._terminal.exits import UsageError
-from anabranch._terminal.respondent import Respondent
-from anabranch.models import ModelError, open_model
+
+if TYPE_CHECKING:
+    from anabranch._asking.answering_policy import AnsweringPolicy
+    from anabranch._asking.sampling import Sampler
+    from anabranch._terminal.answer_file import Answers
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.respondent import Respondent
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -20,6 +22,8 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     Raises:
         UsageError: the model cannot be opened, or the answers cannot be read.
     """
+    from anabranch._terminal.respondent import Respondent
+
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
 
 
@@ -29,6 +33,8 @@ def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> 
     Raises:
         UsageError: it cannot be followed.
     """
+    from anabranch._asking.answering_policy import AnsweringPolicy
+
     try:
         return AnsweringPolicy(
             confirm_samples=confirm,
@@ -46,8 +52,12 @@ def open_sampler(model: str | None) -> Sampler | None:
     Raises:
         UsageError: it cannot be opened.
     """
+    if not model:
+        return None
+    from anabranch.models import ModelError, open_model
+
     try:
-        return open_model(model) if model else None
+        return open_model(model)
     except ModelError as error:
         raise UsageError(str(error)) from error
 
@@ -58,4 +68,8 @@ def read_answers(path: Path | None) -> Answers | None:
     Raises:
         UsageError: it cannot be read.
     """
-    return Answers.from_file(path) if path is not None else None
+    if path is None:
+        return None
+    from anabranch._terminal.answer_file import Answers
+
+    return Answers.from_file(path)

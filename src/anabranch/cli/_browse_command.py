@@ -7,18 +7,17 @@ Chooses the thread to show, and prints the command that continues it. The screen
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError, LeftError, UsageError
-from anabranch._terminal.interrupts import run_command
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError, needs_extra
-from anabranch.stores import open_tree_store
-from anabranch.tree import LATEST, AmbiguousIdError, Tree, find_thread
+
+if TYPE_CHECKING:
+    from anabranch.tree import Tree
 
 INSTEAD = "anabranch tree show works without it."
 
@@ -33,6 +32,8 @@ def browse_command(
     store: Store = None,
 ) -> None:
     """Run the command."""
+    from anabranch._terminal.interrupts import run_command
+
     command = run_command(browse, thread, store)
     if command is not None:
         print_text(command)
@@ -45,9 +46,11 @@ async def browse(thread: str | None, store: str | None) -> str | None:
         CommandError: there is no such thread, no terminal, or the extra ``tui`` is not installed;
             the thread to continue has an owner; or the person left with Ctrl-C.
     """
+    from anabranch._terminal.console import Console
+
     tree = await _tree(thread, store)
     with needs_extra("tui", "Browsing", UsageError, instead=INSTEAD):
-        from anabranch.cli._browser import Browser  # noqa: PLC0415 - an extra
+        from anabranch.cli._browser import Browser
     if not Console().interactive:
         raise UsageError(f"There is no terminal to browse at. {INSTEAD}")
     browser = Browser(tree)
@@ -69,6 +72,9 @@ def command_for(thread_id: str, node_id: str, store: str | None) -> str:
 
 
 async def _tree(thread: str | None, store: str | None) -> Tree:
+    from anabranch.stores import open_tree_store
+    from anabranch.tree import LATEST, AmbiguousIdError, find_thread
+
     try:
         trees = open_tree_store(store_url(store))
     except StoreError as error:

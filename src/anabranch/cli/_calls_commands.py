@@ -6,35 +6,22 @@ in ``anabranch._recorded``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._aio import SystemClock
-from anabranch._durable.call_states import NAMED, OPEN
-from anabranch._durable.store import CallRecord
-from anabranch._recorded.reading import NoSuchCallError, find_call, listed, read_call
-from anabranch._recorded.replaying import Replayed, replay_call, without_tool
-from anabranch._recorded.shapes import RecordedCall
 from anabranch._terminal.exits import FailedError, UsageError
-from anabranch.agents._call_expiry import runtime_of
-from anabranch.cli._calls_drawing import (
-    Undone,
-    draw_call,
-    draw_list,
-    draw_replayed,
-    draw_undone,
-    undo_call,
-)
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store
-from anabranch.cli._output import Yes, print_either
-from anabranch.cli._stores import Stores, with_store
+from anabranch.cli._options import AsJson, Store, Yes
+from anabranch.cli._output import print_either
 from anabranch.cli._target_options import TargetName
-from anabranch.cli._targets import is_url, load
-from anabranch.stores import CallStore
-from anabranch.tool import Tool
+
+if TYPE_CHECKING:
+    from anabranch._durable.store import CallRecord, CallStore
+    from anabranch._recorded.replaying import Replayed
+    from anabranch._recorded.shapes import RecordedCall
+    from anabranch.cli._stores import Stores
 
 T = TypeVar("T")
 
@@ -44,8 +31,6 @@ calls_app: App = App(
     help_epilogue=example("anabranch calls list --status open"),
     help_format="markdown",
 )
-
-PAGE = 100
 
 Name: TypeAlias = Annotated[
     str, Parameter(help="A call's id, or the beginning of it; “last” for the latest.")
@@ -79,27 +64,34 @@ def list_command(
     store: Store = None,
 ) -> None:
     """List recorded calls, the last begun first."""
+    from anabranch._durable.call_states import NAMED
+    from anabranch._recorded.finding import find_call, listed
+    from anabranch.cli._calls_drawing import draw_list
 
-    async def work(stores: Stores) -> list[CallRecord]:
-        last = None if after is None else await find_call(stores.calls, after)
-        return await stores.calls.calls(limit, tool=tool, states=states, after=last)
+    async def work(calls: CallStore) -> list[CallRecord]:
+        last = None if after is None else await find_call(calls, after)
+        return await calls.calls(limit, tool=tool, states=states, after=last)
 
     states = None if status is None else NAMED[status]
     if limit < 0:
         raise UsageError("--limit is a number of calls, 0 or more.")
-    found = [listed(each) for each in _with_store(store, work)]
+    found = [listed(each) for each in _with_calls(store, work)]
     print_either([each.model_dump(mode="json") for each in found], draw_list(found), as_json=json)
 
 
 @calls_app.command(name="show", help_epilogue=example("anabranch calls show call_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
+    from anabranch._aio import SystemClock
+    from anabranch._recorded.finding import find_call
+    from anabranch._recorded.reading import read_call
+    from anabranch.cli._calls_drawing import draw_call
 
-    async def work(stores: Stores) -> RecordedCall:
-        record = await find_call(stores.calls, name)
-        return await read_call(stores.calls, record, SystemClock().now())
+    async def work(calls: CallStore) -> RecordedCall:
+        record = await find_call(calls, name)
+        return await read_call(calls, record, SystemClock().now())
 
-    call = _with_store(store, work)
+    call = _with_calls(store, work)
     print_either(call.model_dump(mode="json"), draw_call(call), as_json=json)
 
 
@@ -138,26 +130,17 @@ def replay_command(
     name, targets = (None, names) if every else (names[0] if names else None, names[1:])
     if not targets or (name is None and not every):
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
-    tools = _tools(targets)
+    from anabranch.cli._calls_drawing import draw_replayed
+    from anabranch.cli._calls_replaying import OfferedTools
+
+    offered = OfferedTools(targets)
 
     async def work(stores: Stores) -> list[Replayed]:
-        calls, trees, _ = stores
         if name is None:
-            return [
-                await replay_call(
-                    calls, record, tools[record.tool], await runtime_of(trees, record)
-                )
-                if record.tool in tools
-                else without_tool(record, _not_offered(tools, targets))
-                for each in dict.fromkeys(tool) or (None,)
-                for record in await _open_calls(calls, each)
-            ]
-        record = await find_call(calls, name)
-        _require_offered(record, tools, targets)
-        runtime = await runtime_of(trees, record)
-        return [await replay_call(calls, record, tools[record.tool], runtime)]
+            return await offered.replay_open(stores, tool)
+        return [await offered.replay(stores, name)]
 
-    found = _with_store(store, work)
+    found = _with_stores(store, work)
     shown = [each.model_dump(mode="json") for each in found]
     print_either(shown if every else shown[0], draw_replayed(found), as_json=json)
     if differing := sum(not each.is_clean for each in found):
@@ -181,62 +164,26 @@ def undo_command(
     """
     if not targets:
         raise UsageError("Name the call, and then the TARGET that has its tool.")
-    tools = _tools(targets)
+    from anabranch.cli._calls_drawing import draw_undone
+    from anabranch.cli._calls_replaying import OfferedTools
 
-    async def work(stores: Stores) -> Undone:
-        calls, trees, _ = stores
-        record = await find_call(calls, name)
-        _require_offered(record, tools, targets)
-        runtime = await runtime_of(trees, record)
-        return await undo_call(calls, record, tools[record.tool], runtime, yes=yes)
-
-    done = _with_store(store, work)
+    offered = OfferedTools(targets)
+    done = _with_stores(store, lambda stores: offered.undo(stores, name, yes=yes))
     print_either(done.model_dump(mode="json"), draw_undone(done), as_json=json)
     if done.state.is_open:
         raise FailedError("Not everything is undone; the server's log says why. Try again.")
 
 
-# -- shared by the commands ------------------------------------------------------------------
+def _with_calls(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T:
+    from anabranch._recorded.finding import NoSuchCallError
+    from anabranch.cli._stores import with_store
+    from anabranch.stores import open_store
+
+    return with_store(open_store, url, work, NoSuchCallError)
 
 
-def _require_offered(
-    record: CallRecord, tools: Mapping[str, Tool[Any]], targets: Sequence[str]
-) -> None:
-    if record.tool not in tools:
-        offered = ", ".join(sorted(tools))
-        raise UsageError(
-            f"The call {record.call_id} is one of {record.tool!r}, which {' '.join(targets)} does"
-            f" not offer. It offers: {offered}."
-        )
+def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
+    from anabranch._recorded.finding import NoSuchCallError
+    from anabranch.cli._stores import Stores, with_store
 
-
-def _tools(targets: Sequence[str]) -> dict[str, Tool[Any]]:
-    for target in targets:
-        if is_url(target):
-            raise UsageError(
-                f"{target} is running elsewhere. Name the file or module that it was started from."
-            )
-    tools = {tool.name: tool for tool in load(targets).tools}
-    if not tools:
-        raise UsageError(
-            f"{' '.join(targets)} offers only an MCPServer. Name the module that defines its tools."
-        )
-    return tools
-
-
-def _not_offered(tools: Mapping[str, Tool[Any]], targets: Sequence[str]) -> str:
-    return f"no such tool: {' '.join(targets)} offers {', '.join(sorted(tools))}"
-
-
-async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
-    """Return every open call, or every one of a tool."""
-    found: list[CallRecord] = []
-    while page := await calls.calls(
-        PAGE, tool=tool, states=OPEN, after=found[-1] if found else None
-    ):
-        found += page
-    return found
-
-
-def _with_store(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
     return with_store(Stores.at, url, work, NoSuchCallError)

@@ -5,56 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Any, TypeAlias
-
-from cyclopts import Parameter
+from typing import Any, TypeAlias
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin
-from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import variables_of
-from anabranch.cli._target_options import TargetName
 from anabranch.cli._targets import Found, is_server, load
+from anabranch.cli._tokens import headers_of
 from anabranch.errors import ToolError
 from anabranch.mcp._client import Connectable
 from anabranch.tool import Tool
 
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
-
-ChatTargets: TypeAlias = Annotated[
-    TargetName,
-    Parameter(
-        help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
-        " or command:… with the command that starts one."
-    ),
-]
-ServerHeaders: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--header",
-        help="A header of the requests to the server at a URL, as 'Name: value'. May be repeated.",
-        negative=(),
-    ),
-]
-ChosenTools: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--tools",
-        help="A tool to offer, by name or by a pattern such as 'issues_*'. May be repeated. Default:"
-        " all tools.",
-        negative=(),
-    ),
-]
-WithoutTools: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--without",
-        help="A tool to leave out, by name or by a pattern. May be repeated.",
-        negative=(),
-    ),
-]
 
 
 def tools_of(

@@ -1,35 +1,19 @@
 """``anabranch check``: what in a target's tools is not safe to replay.
 
-Findings are a JSON list on stdout, and sentences on stderr. The checks themselves are in
-``anabranch.replay_check``.
+Findings are a JSON list on stdout, and sentences on stderr.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.console import Console, log_to_stderr
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import run_command
-from anabranch._terminal.respondent import Respondent
-from anabranch.cli._answering import new_respondent
 from anabranch.cli._options import ArgumentsJson
-from anabranch.cli._output import print_json
 from anabranch.cli._target_options import Arguments, SourceTarget, ToolName
-from anabranch.cli._targets import is_server, load
-from anabranch.cli._tool_arguments import read_arguments
-from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
-from anabranch.replay_check import Finding, NoSourceError, check_tool
-from anabranch.replay_check._rehearsal import rehearse
-from anabranch.tool import Tool
 
 
 def check_command(
@@ -48,6 +32,13 @@ def check_command(
     ] = None,
 ) -> None:
     """Run the command."""
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.interrupts import run_command
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.cli._answering import new_respondent
+    from anabranch.cli._checking import CheckOptions, check, report
+    from anabranch.cli._output import print_json
+
     log_to_stderr(logging.ERROR)
     console = Console(interactive=False)
     respondent = new_respondent(console, None, answers) if answers is not None else None
@@ -58,104 +49,3 @@ def check_command(
     report(findings, console)
     if sys.stdout.isatty():
         console.say("Nothing found." if respondent else "Nothing found in the source.")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """What to check, as it was typed."""
-
-    target: str
-    tool: str | None = None
-    pairs: Sequence[str] = ()
-    json_text: str | None = None
-
-
-async def check(
-    options: CheckOptions, console: Console, respondent: Respondent | None
-) -> list[Finding]:
-    """Return the findings: in the source, and with a ``respondent`` also from running the tool.
-
-    Raises:
-        UsageError: there is nothing to check, or the tool cannot be run with these options.
-    """
-    tools = choose_tools(options)
-    found: dict[Finding, None] = {}
-    for tool in tools:
-        try:
-            found.update(dict.fromkeys(check_tool(tool)))
-        except NoSourceError as error:
-            raise UsageError(str(error)) from error
-    if respondent is not None:
-        found.update(dict.fromkeys(await run(options, tools, console, respondent)))
-    elif options.pairs or options.json_text is not None:
-        raise UsageError("Arguments are for a run: give --answers FILE as well.")
-    return [finding.seen_from(Path.cwd()) for finding in found]
-
-
-def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
-    """Return all tools of the target, or the one that was named.
-
-    Raises:
-        UsageError: there is none, or the target cannot be loaded.
-    """
-    target = options.target
-    if is_server(target):
-        raise UsageError(
-            f"{target} is running elsewhere. Check the file or module that it was started from."
-        )
-    tools = load([target]).tools
-    if not tools:
-        raise UsageError(
-            f"{target} offers only a server, and no tool of ours: the functions of the SDK and of"
-            " FastMCP are never replayed. Check the module that defines the tools."
-        )
-    named = [tool for tool in tools if options.tool in {None, tool.name}]
-    if not named:
-        offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"{target} has no tool {options.tool!r}. It offers: {offered}.")
-    return named
-
-
-async def run(
-    options: CheckOptions, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
-) -> list[Finding]:
-    """Run the tool, each round twice. What it prints goes to stderr.
-
-    Raises:
-        UsageError: there are several tools, or the arguments do not fit.
-    """
-    if len(tools) > 1:
-        offered = ", ".join(tool.name for tool in tools)
-        raise UsageError(f"Name the TOOL to run: {options.target} offers {offered}.")
-    (tool,) = tools
-    arguments: Mapping[str, Any] = read_arguments(
-        options.pairs, options.json_text, tool.input_schema
-    )
-
-    try:
-        with redirect_stdout(sys.stderr):
-            done = await rehearse(tool, arguments, respondent)
-    except InvalidArgumentsError as error:
-        raise UsageError(str(error)) from error
-    finally:
-        respondent.report_left()
-    failure = done.last.error if done.last is not None else None
-    if failure is not None:
-        console.say(f"The tool ended with {type(failure).__name__}: {failure}")
-        if not isinstance(failure, AnabranchError):  # it is for the author
-            lines = format_for_author(type(failure), failure, failure.__traceback__)
-            console.say(lines.rstrip())
-    return done.findings
-
-
-def report(findings: Sequence[Finding], console: Console) -> None:
-    """Show the findings, in a few lines each.
-
-    Raises:
-        FailedError: there are any.
-    """
-    for finding in findings:
-        console.say(str(finding))
-    if findings:
-        number = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
-        raise FailedError(f"{number}.")

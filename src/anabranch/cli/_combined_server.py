@@ -27,8 +27,7 @@ from anabranch._budget import UNLIMITED, Limits
 from anabranch.cli._engine_option import open_engine
 from anabranch.cli._targets import is_fastmcp
 from anabranch.mcp import create_server, install
-from anabranch.mcp._heartbeat import HEARTBEAT
-from anabranch.mcp._options import GRACE, TTL, Ask, SamplerMode
+from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Tool
 

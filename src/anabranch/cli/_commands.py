@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 def installed_version() -> str:
     """Return the version of this library."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
+    from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("anabranch")
@@ -158,7 +158,7 @@ def _needed(command: str) -> str:
     named, extra, package = NEEDS[command]
     if find_spec(package) is not None:
         return f" It needs the {named}."
-    from anabranch.errors import install_command  # noqa: PLC0415 - reads what is installed
+    from anabranch.errors import install_command
 
     return f" It needs the {named}, of which a part is missing: `{install_command(extra)}`"
 

@@ -1,118 +1,24 @@
-"""``anabranch demo``: the pick-a-card tool, served by a process of its own and played from here.
-
-Where there is no model or no person, scripted answers take their place. The tool is
-``_demo_tool.py``, which is served like any other.
-"""
+"""``anabranch demo``: the pick-a-card tool, served by a process of its own and played from here."""
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import cast
 
-from mcp import Client, StdioServerParameters, stdio_client
-
-from anabranch._asking.sampling import Sampler
-from anabranch._terminal.answer_file import Answers
-from anabranch._terminal.console import Console, log_to_stderr
-from anabranch._terminal.interrupts import run_command
-from anabranch._terminal.respondent import Respondent
-from anabranch.cli._answering import open_sampler, read_answers
-from anabranch.cli._call_command import find_tool, invoke, value_of
-from anabranch.cli._call_trace import CallTrace, traced
-from anabranch.cli._connection import open_session, server_of
-from anabranch.cli._demo_tool import PickCard, analyze
-from anabranch.cli._options import AnswersFile, Era, EraOption, Model
-from anabranch.cli._output import print_json
-from anabranch.models import ScriptedModel
-
-TARGET = "anabranch.cli._demo_tool"
-WHAT_HAPPENED = """
-What happened: the function waited at each question, and the server sent it to this client.
-"""
-WHAT_HAPPENED_IN_ROUNDS = (
-    "\nWhat happened: at each question the function was discarded, and the server forgot the call. The"
-    " next request brought the answer and a sealed record of the rest; the function ran again, over its"
-    " record, to the same line. The cards were drawn once.\n"
-)
-NEXT = """Next:
-  anabranch demo --era handshake       the same, for clients before 2026-07-28
-  anabranch web                        the same game in a browser (extra chat)
-  anabranch call FILE TOOL name=value  your own tool; the README has one
-"""
-ARGUMENTS: dict[str, object] = {"count": 5, "analyze": True}
-MODEL_SAYS = "The third one has a lucky look about it. But I am a script; I say that every time."
-PERSON_PICKS = {"accept": {"cardNumber": 3}}
+from anabranch.cli._options import AnswersFile, EraOption, Model
 
 
 def demo_command(
     *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
 ) -> None:
     """Run the command."""
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.interrupts import run_command
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.cli._answering import open_sampler, read_answers
+    from anabranch.cli._demo_game import demo
+    from anabranch.cli._output import print_json
+
     log_to_stderr(logging.ERROR)
     sampler, given = open_sampler(model), read_answers(answers)
     print_json(run_command(partial(demo, Console(), era=era, sampler=sampler, answers=given)))
-
-
-async def demo(
-    console: Console, *, era: Era, sampler: Sampler | None, answers: Answers | None
-) -> object:
-    """Play the game and return its outcome.
-
-    Raises:
-        CommandError: see the message.
-    """
-    if answers is None and not console.interactive:
-        console.say("There is no terminal to ask at: the person's answers are scripted.")
-        answers = Answers([PERSON_PICKS])
-    if sampler is None and not (answers is not None and answers.samples):
-        console.say("No model is configured: the model's answers are scripted.")
-        sampler = ScriptedModel([{"text": MODEL_SAYS, "repeat": True}])
-    respondent = Respondent(console, sampler=sampler, answers=answers)
-    command = cast("StdioServerParameters", server_of(TARGET))
-    source = ToolSource(PickCard.client, analyze)
-    console.say("The tool, as its author has written it:\n")
-    console.say(f"{source.text}\n")
-    console.say(f"$ {' '.join(['python', *command.args])}")
-
-    async def act(client: Client) -> object:
-        console.say(f"Connected to a server process, protocol {client.protocol_version}.")
-        tool = await find_tool(client, TARGET, "pick_card")
-        return value_of(await invoke(client, era, tool.name, ARGUMENTS, respondent), tool)
-
-    transport = traced(stdio_client(command), CallTrace(console.say, source.place_of))
-    try:
-        outcome = await open_session(TARGET, transport, respondent, act, era=era)
-    finally:
-        respondent.report_left()
-    console.say(WHAT_HAPPENED if era == "handshake" else WHAT_HAPPENED_IN_ROUNDS)
-    console.say(NEXT)
-    return outcome
-
-
-class ToolSource:
-    """The functions of the tool that ask, as text with line numbers."""
-
-    def __init__(self, *functions: Callable[..., object]) -> None:
-        self._lines: dict[int, str] = {}
-        for function in functions:
-            lines, first = inspect.getsourcelines(function)
-            self._lines |= dict(enumerate(map(str.rstrip, lines), first))
-
-    @property
-    def text(self) -> str:
-        """The numbered lines."""
-        shown: list[str] = []
-        for number in sorted(self._lines):
-            if shown and number - 1 not in self._lines:
-                shown.append("")
-            shown.append(f"{number:4}  {self._lines[number]}".rstrip())
-        return "\n".join(shown)
-
-    def place_of(self, step_id: str) -> str:
-        """Return the line that asks the question ``step_id``: each kind is asked at one line."""
-        call = "ctx.sample(" if step_id.rpartition("/")[2].startswith("sample") else "ctx.elicit("
-        number, line = next(each for each in self._lines.items() if call in each[1])
-        return f"at line {number}: {line.strip()}"

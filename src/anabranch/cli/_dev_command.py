@@ -7,25 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import webbrowser
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.agents import BranchSelf
-from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import serve_app
 from anabranch.cli._options import STORE, Model
-from anabranch.cli._reloading import ReloadedTools
 from anabranch.cli._target_options import SourceTarget
-from anabranch.cli._targets import is_server
-from anabranch.cli._web_models import WithoutModel
-from anabranch.errors import StoreError
-from anabranch.models import ModelError, open_model
-from anabranch.stores import open_stores
 
 
 def dev_command(
@@ -45,7 +33,20 @@ def dev_command(
     ] = None,
 ) -> None:
     """Run the command."""
-    from anabranch.chat import make_chat_app  # noqa: PLC0415 - the extra chat
+    import webbrowser
+
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.agents import BranchSelf
+    from anabranch.chat import make_chat_app
+    from anabranch.cli._endpoint import Endpoint
+    from anabranch.cli._http_connections import Bounds
+    from anabranch.cli._http_server import serve_app
+    from anabranch.cli._reloading import ReloadedTools
+    from anabranch.cli._web_models import WithoutModel
+    from anabranch.errors import StoreError
+    from anabranch.models import ModelError, open_model
+    from anabranch.stores import open_stores
 
     log_to_stderr(logging.WARNING)
     sys.dont_write_bytecode = True  # it would hide a second change within the same second
@@ -81,6 +82,8 @@ def dev_command(
 
 
 def _check(targets: tuple[str, ...]) -> None:
+    from anabranch.cli._targets import is_server
+
     if not targets:
         raise UsageError("dev needs a TARGET: a Python file, a module, or module:attribute.")
     for target in targets:

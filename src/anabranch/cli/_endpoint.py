@@ -11,9 +11,10 @@ from typing import Literal
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._text import LogFormat
-from anabranch.cli._http_access import LOCAL, SESSION_TTL, Access, is_loopback
+from anabranch.cli._http_access import LOCAL, Access, is_loopback
 from anabranch.cli._http_connections import default_connections, open_files
 from anabranch.cli._http_server import listen
+from anabranch.cli._options import SESSION_TTL
 
 LEAST = 8
 """The least share of a caller: a client needs a few connections."""

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias
 from urllib.parse import parse_qsl
-
-from cyclopts import Parameter
 
 from anabranch._terminal.exits import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, needs_extra
 
-ENGINE = "ANABRANCH_ENGINE"
-
 DBOS = "dbos"
-
-EngineName: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--engine",
-        env_var=ENGINE,
-        help="What shares the work: in-process (the default); dbos (in the --store, a Postgres), or"
-        " the postgresql://… in which DBOS has its tables, with ?schema=NAME for each of several"
-        " applications there.",
-    ),
-]
 
 
 def open_engine(name: str | None, store: str | None) -> Engine | None:
@@ -54,7 +38,7 @@ def _dbos(name: str, store: str | None) -> Engine:
             raise UsageError("DBOS shares a Postgres: give --store postgresql://…")
         url = store
     with needs_extra("dbos", "The engine", UsageError):
-        from anabranch.engines import DBOSEngine  # noqa: PLC0415 - only where it is used
+        from anabranch.engines import DBOSEngine
     return DBOSEngine(url, schema=schema)
 
 

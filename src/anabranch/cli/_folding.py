@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Annotated, NoReturn, TypeAlias
-
-from cyclopts import Parameter
+from typing import NoReturn
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._terminal.console import Console
@@ -27,17 +25,6 @@ _QUEUED = (
     "Branches that return with extract_memory are queued until `anabranch memory distill`, or a"
     " process with --memory and a --model, learns from them."
 )
-
-Foldable: TypeAlias = Annotated[
-    bool,
-    Parameter(
-        name="--folding",
-        negative=(),
-        help="Offer branch_create, branch_return and branch_status: subtasks in branches with a"
-        " budget and a deadline. Settings: ANABRANCH_FOLDING_MAX_DEPTH and the like, or a YAML file"
-        " named in ANABRANCH_FOLDING_FILE.",
-    ),
-]
 
 
 def open_branches(

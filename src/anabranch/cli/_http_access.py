@@ -19,6 +19,7 @@ from anabranch.cli._combined_server import fastmcp_app
 from anabranch.cli._http_sessions import Sessions
 from anabranch.cli._http_shares import SharedRequests
 from anabranch.cli._http_tokens import authenticated
+from anabranch.cli._options import SESSION_TTL
 from anabranch.cli._targets import is_fastmcp
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 ANY: Final = "*"
 
-SESSION_TTL = 1800.0
-"""Seconds after which a session ends that has no request in flight."""
 
 SHARE: Final = 256
 """Requests of one caller that are in progress at the same time."""

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from anabranch._aio import ThrottledWarning
 from anabranch._health import asks_for_health
-from anabranch.mcp._options import GRACE
+from anabranch.mcp._defaults import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
@@ -53,7 +53,7 @@ def open_files() -> int:
     """Return how many files, sockets included, this process may have open."""
     if sys.platform == "win32":
         return 8192
-    import resource  # noqa: PLC0415 - of Unix alone
+    import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -1,4 +1,4 @@
-"""Bearer tokens over HTTP: those that a server accepts, and the headers that a client sends.
+"""Bearer tokens over HTTP: checks those of requests to a server.
 
 The SDK's own middleware checks them. Each token is a caller of its own: states, sessions and stored
 calls are bound to it.
@@ -8,40 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from collections.abc import Iterable
-from typing import Final
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-from anabranch._terminal.exits import UsageError
-
-TOKEN: Final = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
-
-SHORTEST = 16
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/-]+=*")
-_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-def read_tokens(text: str | None) -> tuple[str, ...]:
-    """Return the tokens in ``text``, which are separated by commas.
-
-    Raises:
-        UsageError: one is short, or has characters that a header cannot carry.
-    """
-    tokens = tuple(each for each in (text or "").split(",") if each)
-    for each in tokens:
-        if len(each) < SHORTEST:
-            raise UsageError(
-                f"A token has at least {SHORTEST} characters. Make one: openssl rand -hex 32"
-            )
-        if not _TOKEN.fullmatch(each):
-            raise UsageError("A token consists of letters, digits and -._~+/ (and = at its end).")
-    return tokens
 
 
 class _Tokens:
@@ -73,21 +46,3 @@ def authenticated(app: ASGIApp, tokens: Iterable[str]) -> ASGIApp:
         await (guarded if scope["type"] == "http" else app)(scope, receive, send)
 
     return serve
-
-
-def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
-    """Return the headers of a client's requests, given as ``Name: value``.
-
-    Raises:
-        UsageError: one is no header.
-    """
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not (colon and _NAME.fullmatch(name) and value.isprintable() and value.isascii()):
-            raise UsageError(f"{name!r} begins no header. Write --header 'Name: value'.")
-        headers[name] = value.strip()
-    if token is not None:
-        (only,) = read_tokens(token) or ("",)
-        headers["Authorization"] = f"Bearer {only}"
-    return headers

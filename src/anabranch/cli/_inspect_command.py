@@ -5,13 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from anabranch._terminal.console import log_to_stderr
-from anabranch._terminal.interrupts import run_command
-from anabranch.cli._http_tokens import headers_of
 from anabranch.cli._options import AsJson, Headers, Token, Variables, variables_of
-from anabranch.cli._output import print_json, print_text
 from anabranch.cli._target_options import Target, ToolName
-from anabranch.cli._tool_summaries import chosen, summaries_of
 
 
 def inspect_command(
@@ -25,6 +20,12 @@ def inspect_command(
     env: Variables = None,
 ) -> None:
     """Run the command."""
+    from anabranch._terminal.interrupts import run_command
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.cli._output import print_json, print_text
+    from anabranch.cli._tokens import headers_of
+    from anabranch.cli._tool_summaries import chosen, summaries_of
+
     log_to_stderr(logging.ERROR)
     headers = headers_of(token, header or ())
     tools = run_command(summaries_of, target, headers, variables_of(env or ()))

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-from cyclopts import Parameter
 from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait, run_shielded
@@ -22,26 +21,6 @@ from anabranch.stores import open_memory_store
 from anabranch.tree import TreeStore
 
 _JOB = "branches to learn from"
-
-Remembering: TypeAlias = Annotated[
-    bool,
-    Parameter(
-        name="--memory",
-        negative=(),
-        help="Offer memory_search, memory_record and memory_feedback, and let the --model learn from"
-        " branches that return with extract_memory. What is remembered is in the --store, by default"
-        " a file in your data directory. No TARGET is needed then.",
-    ),
-]
-
-
-SharedMemory: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="With --memory: the name of a project whose memories all callers share, and may record"
-        ' with scope="project". Without it, callers with tokens of their own share none.',
-    ),
-]
 
 
 def open_scrubber() -> Scrubber:

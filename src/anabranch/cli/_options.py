@@ -6,18 +6,26 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
-from anabranch._budget import Limits
 from anabranch._terminal.exits import UsageError
 from anabranch._text import LogFormat
 
+if TYPE_CHECKING:
+    from anabranch._budget import Limits
+
 MODEL = "ANABRANCH_MODEL"
 STORE = "ANABRANCH_STORE"
+ENGINE = "ANABRANCH_ENGINE"
+
+TOKEN = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
+
+SESSION_TTL = 1800.0
+"""Seconds after which a session ends that has no request in flight."""
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 
@@ -135,6 +143,73 @@ Store: TypeAlias = Annotated[
         " default, a file in your data directory.",
     ),
 ]
+Yes: TypeAlias = Annotated[
+    bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
+]
+EngineName: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--engine",
+        env_var=ENGINE,
+        help="What shares the work: in-process (the default); dbos (in the --store, a Postgres), or"
+        " the postgresql://… in which DBOS has its tables, with ?schema=NAME for each of several"
+        " applications there.",
+    ),
+]
+Foldable: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--folding",
+        negative=(),
+        help="Offer branch_create, branch_return and branch_status: subtasks in branches with a"
+        " budget and a deadline. Settings: ANABRANCH_FOLDING_MAX_DEPTH and the like, or a YAML file"
+        " named in ANABRANCH_FOLDING_FILE.",
+    ),
+]
+Remembering: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--memory",
+        negative=(),
+        help="Offer memory_search, memory_record and memory_feedback, and let the --model learn from"
+        " branches that return with extract_memory. What is remembered is in the --store, by default"
+        " a file in your data directory. No TARGET is needed then.",
+    ),
+]
+
+
+SharedMemory: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="With --memory: the name of a project whose memories all callers share, and may record"
+        ' with scope="project". Without it, callers with tokens of their own share none.',
+    ),
+]
+ServerHeaders: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--header",
+        help="A header of the requests to the server at a URL, as 'Name: value'. May be repeated.",
+        negative=(),
+    ),
+]
+ChosenTools: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--tools",
+        help="A tool to offer, by name or by a pattern such as 'issues_*'. May be repeated. Default:"
+        " all tools.",
+        negative=(),
+    ),
+]
+WithoutTools: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--without",
+        help="A tool to leave out, by name or by a pattern. May be repeated.",
+        negative=(),
+    ),
+]
 
 
 MaxTokens: TypeAlias = Annotated[
@@ -178,6 +253,8 @@ def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | No
     Raises:
         UsageError: one of them limits nothing that there is.
     """
+    from anabranch._budget import Limits
+
     given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
     for option, value in given.items():
         if value is not None and not 0 <= value < math.inf:

@@ -6,9 +6,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
-from typing import Annotated, BinaryIO, TypeAlias
-
-from cyclopts import Parameter
+from typing import BinaryIO
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._text import printable, printable_json
@@ -38,11 +36,6 @@ def _print(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-Yes: TypeAlias = Annotated[
-    bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
-]
-
-
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
     """Show what is lost, and ask; return if it may be.
 
@@ -52,8 +45,8 @@ async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> N
     """
     if yes:
         return
-    from anabranch._terminal.console import Console  # noqa: PLC0415 - most commands ask no one
-    from anabranch._terminal.forms import ask_consent  # noqa: PLC0415
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.forms import ask_consent
 
     console = Console()
     if not console.interactive:

@@ -114,7 +114,7 @@ class ReloadedTools:
     async def _watch(self) -> None:
         """Load the targets again at each change in their folders, which a change may add to."""
         # The help of all commands is shown without the extra that has the library.
-        from watchfiles import (  # noqa: PLC0415
+        from watchfiles import (
             PythonFilter,
             awatch,  # pyright: ignore[reportUnknownVariableType] - one of its types is trio's
         )

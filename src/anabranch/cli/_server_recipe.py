@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
 
+from anabranch._asking.sampling import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.console import log_to_stderr
 from anabranch._terminal.exits import UsageError
+from anabranch._terminal.logs import log_to_stderr
 from anabranch._text import LogFormat
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
@@ -30,24 +31,19 @@ from anabranch.cli._combined_server import (
     opens,
     server_options,
 )
-from anabranch.cli._folding import expiring, open_branches
 from anabranch.cli._http_access import SHARE, Access
-from anabranch.cli._http_tokens import TOKEN
-from anabranch.cli._memory import learning, open_bank
-from anabranch.cli._options import MODEL, STORE, store_url
+from anabranch.cli._options import MODEL, STORE, TOKEN, store_url
 from anabranch.cli._stores import KEYS
-from anabranch.cli._targets import load, name_of
+from anabranch.cli._targets import Found, load, name_of
 from anabranch.engines import Engine
 from anabranch.errors import StoreError
-from anabranch.folding import folding_tools
 from anabranch.mcp import ServerOptions
 from anabranch.mcp._options import completed_by
-from anabranch.memory import memory_tools
 from anabranch.stores import open_stores
-from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
+    from anabranch.tree import TreeStore
 
 
 class MadeServer(NamedTuple):
@@ -95,15 +91,7 @@ class ServerRecipe:
             options, store = _beside_calls(options, url)
         with completed_by(options) as unused:
             found = load(self.targets)
-        bank, learner = None, sampler if self.memory else None
-        if self.memory or (self.folding and store):
-            bank = open_bank(store or store_url(None), self.shared_memory)
-        branches = None
-        if self.folding:
-            branches = open_branches(store, bank, learns=learner is not None)
-            found.add(*folding_tools(branches))
-        if self.memory and bank is not None:
-            found.add(*memory_tools(bank))
+        jobs = self._add_agent_tools(found, store, sampler, options.engine)
         if (found.servers or found.fastmcp) and self.name is not None:
             unused.add("name")
         server: AnyServer = (
@@ -113,10 +101,32 @@ class ServerRecipe:
         )
         given = sampler or store or self.limits != UNLIMITED
         note = foreign(found) if given else ""
-        engine = options.engine
-        jobs = learning(bank, learner, engine), expiring(branches, engine)
-        around = _closing(engine, *jobs)
-        return MadeServer(server, unused, around, note)
+        return MadeServer(server, unused, _closing(options.engine, *jobs), note)
+
+    def _add_agent_tools(
+        self,
+        found: Found,
+        store: str | TreeStore | None,
+        sampler: Sampler | None,
+        engine: Engine | None,
+    ) -> list[AbstractAsyncContextManager[None]]:
+        """Add the tools of ``--folding`` and ``--memory``; return their jobs beside the server."""
+        if not (self.folding or self.memory):
+            return []
+        from anabranch.cli._folding import expiring, open_branches
+        from anabranch.cli._memory import learning, open_bank
+        from anabranch.folding import folding_tools
+        from anabranch.memory import memory_tools
+
+        bank, branches, learner = None, None, sampler if self.memory else None
+        if self.memory or store:
+            bank = open_bank(store or store_url(None), self.shared_memory)
+        if self.folding:
+            branches = open_branches(store, bank, learns=learner is not None)
+            found.add(*folding_tools(branches))
+        if self.memory and bank is not None:
+            found.add(*memory_tools(bank))
+        return [learning(bank, learner, engine), expiring(branches, engine)]
 
 
 @dataclass(frozen=True, slots=True)

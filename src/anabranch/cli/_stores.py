@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from platformdirs import user_data_path
 
@@ -18,7 +18,9 @@ from anabranch._terminal.interrupts import run_command
 from anabranch.cli._options import store_url
 from anabranch.errors import StoreError
 from anabranch.stores import CallStore, RunEvents, open_run_events, open_stores
-from anabranch.tree import TreeStore
+
+if TYPE_CHECKING:
+    from anabranch.tree import TreeStore
 
 KEYS = "ANABRANCH_KEYS"
 CALL_KEY = "ANABRANCH_CALL_KEY"

@@ -32,3 +32,10 @@ Arguments: TypeAlias = Annotated[
         help="Arguments: text for a parameter that takes text, JSON for any other.",
     ),
 ]
+ChatTargets: TypeAlias = Annotated[
+    TargetName,
+    Parameter(
+        help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
+        " or command:… with the command that starts one."
+    ),
+]

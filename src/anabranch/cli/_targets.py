@@ -19,18 +19,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
-from mcp.server.mcpserver import MCPServer
 from typing_extensions import TypeIs
 
 from anabranch._terminal.exits import UsageError
 from anabranch.errors import author_line
-from anabranch.mcp._client import Connectable
 from anabranch.tool import HandoffTool, Tool
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
+    from mcp.server.mcpserver import MCPServer
 
     from anabranch.chat import Plugin
+    from anabranch.mcp._client import Connectable
 
     AnyServer: TypeAlias = MCPServer[Any] | FastMCP[Any]
 
@@ -46,7 +46,7 @@ class Found:
     """
 
     tools: list[Tool[Any]] = field(default_factory=list[Tool[Any]])
-    servers: list[MCPServer[Any]] = field(default_factory=list[MCPServer[Any]])
+    servers: list[MCPServer[Any]] = field(default_factory=list["MCPServer[Any]"])
     fastmcp: list[FastMCP[Any]] = field(default_factory=list["FastMCP[Any]"])
     plugins: list[Plugin[Any]] = field(default_factory=list["Plugin[Any]"])
     version: str = ""
@@ -70,13 +70,19 @@ class Found:
         if isinstance(value, Tool):
             # pyright does not know of what it is; mypy takes that for Any.
             _add_once(self.tools, cast("Tool[Any]", value))  # type: ignore[redundant-cast]
-        elif isinstance(value, MCPServer):
-            _add_once(self.servers, cast("MCPServer[Any]", value))  # type: ignore[redundant-cast]
+        elif _is_mcp_server(value):
+            _add_once(self.servers, value)
         elif is_fastmcp(value):
             _add_once(self.fastmcp, value)
         else:
             return False
         return True
+
+
+def _is_mcp_server(value: object) -> TypeIs[MCPServer[Any]]:
+    """Whether this is a server of the SDK, which is not imported where no target has done so."""
+    module = sys.modules.get("mcp.server.mcpserver")
+    return module is not None and isinstance(value, module.MCPServer)
 
 
 def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from anabranch._schemas import misfits_of, read_pairs
 from anabranch._terminal.exits import UsageError
 from anabranch._text import read_json
-from anabranch.chat._name_value import misfits_of, read_pairs
 
 
 def read_arguments(

@@ -10,18 +10,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from shlex import quote
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import mcp_types as types
-from mcp import Client
-
-from anabranch._asking.answerer import Absent
 from anabranch._schemas import Form
 from anabranch._terminal.exits import UsageError
-from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._targets import is_server, load
-from anabranch.mcp._client import list_tools
 from anabranch.tool import Tool
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
 
 JsonSchema = Mapping[str, Any]
 
@@ -211,6 +209,9 @@ async def summaries_of(
         CommandError: the target cannot be loaded or reached.
     """
     if is_server(target):
+        from anabranch._asking.answerer import Absent
+        from anabranch.cli._connection import open_session, server_of
+
         server = server_of(target, headers=headers, env=env)
         return await open_session(target, server, Absent(), _listed)
     if headers:
@@ -256,6 +257,8 @@ def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
 
 
 async def _listed(client: Client) -> list[ToolSummary]:
+    from anabranch.mcp._client import list_tools
+
     return [_of_listing(each) for each in (await list_tools(client)).values()]
 
 

@@ -15,8 +15,8 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store
-from anabranch.cli._output import Yes, confirm, print_either, print_json, print_text
+from anabranch.cli._options import AsJson, Store, Yes
+from anabranch.cli._output import confirm, print_either, print_json, print_text
 from anabranch.cli._stores import with_store
 from anabranch.stores import open_tree_store
 from anabranch.tree import (

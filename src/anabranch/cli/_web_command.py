@@ -9,36 +9,34 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from anabranch._terminal.console import Console, log_to_stderr
 from anabranch._terminal.exits import UsageError
-from anabranch.agents import TurnLimits
-from anabranch.agents._turn_limits import of_tools
-from anabranch.cli._chat_parts import open_parts
-from anabranch.cli._chat_tools import ChatTargets, ChosenTools, ServerHeaders, WithoutTools
-from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._engine_option import EngineName
-from anabranch.cli._folding import Foldable
-from anabranch.cli._http_access import Access, is_loopback
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import serve_app
-from anabranch.cli._memory import Remembering
 from anabranch.cli._options import (
     WEB_TOKEN,
     AccessLog,
+    ChosenTools,
     CodeVersion,
+    EngineName,
+    Foldable,
     LogForm,
     Model,
+    Remembering,
+    ServerHeaders,
     Store,
     TurnMaxDepth,
     TurnMaxTokens,
     TurnTimeout,
     Variables,
+    WithoutTools,
     turn_limits_of,
 )
+from anabranch.cli._target_options import ChatTargets
+
+if TYPE_CHECKING:
+    from anabranch.cli._endpoint import Endpoint
 
 
 def web_command(  # noqa: PLR0913 - options
@@ -88,9 +86,17 @@ def web_command(  # noqa: PLR0913 - options
     version: CodeVersion = None,
 ) -> None:
     """Run the command."""
-    from anabranch.chat import RateLimits, make_chat_app  # noqa: PLC0415 - the extra chat
-    from anabranch.chat._web.access import LOOPBACK  # noqa: PLC0415
-    from anabranch.chat._web.conversations import CONCURRENCY  # noqa: PLC0415
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.agents import TurnLimits
+    from anabranch.agents._turn_limits import of_tools
+    from anabranch.chat import RateLimits, make_chat_app
+    from anabranch.chat._web.access import LOOPBACK
+    from anabranch.chat._web.conversations import CONCURRENCY
+    from anabranch.cli._chat_parts import open_parts
+    from anabranch.cli._endpoint import Endpoint
+    from anabranch.cli._http_access import Access, is_loopback
+    from anabranch.cli._http_connections import Bounds
+    from anabranch.cli._http_server import serve_app
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
@@ -148,6 +154,8 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
         UsageError: the one that was given is empty; or no one would see the one that is made, for
             what is no terminal may be stored and read by others.
     """
+    from anabranch.cli._http_access import is_loopback
+
     if token is not None and not token.strip():
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
     if token is not None or is_loopback(endpoint.host):
@@ -161,6 +169,8 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
 
 def _report_start(address: str, token: str | None, made: str | None) -> None:
     """Say where the chat is. A token that was given is a secret of who gave it, and is not shown."""
+    from anabranch._terminal.console import Console
+
     console = Console()
     console.say(f"The chat is at {address}" + (f"?token={made}" if made else ""))
     if token:

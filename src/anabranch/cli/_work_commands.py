@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from anabranch._aio import SystemClock
 from anabranch._durable.undoing import Unfinished, undo_again, unfinished
-from anabranch._recorded.reading import AmbiguousCallError, NoSuchCallError, find_call
+from anabranch._recorded.finding import AmbiguousCallError, NoSuchCallError, find_call
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
@@ -91,7 +91,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
     that is asleep goes on by itself at its time, and not before.
     """
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import asleep_until, retry  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import asleep_until, retry
     now = SystemClock().now()
 
     async def work(stores: Stores) -> bool:
@@ -124,7 +124,7 @@ def cancel_command(
 ) -> None:
     """Stop the run of a conversation with all its branches, wherever it is in progress."""
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import cancel  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import cancel
 
     async def work(stores: Stores) -> bool:
         return await cancel(stores.events, await _whole(stores, name), SystemClock())
@@ -155,7 +155,7 @@ async def _whole(stores: Stores, name: str) -> str:
 
 def _open(store: str | None, limit: int) -> tuple[list[OpenWork], list[Unfinished]]:
     with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import open_work  # noqa: PLC0415 - an extra
+        from anabranch.chat._web.open_work import open_work
     now = SystemClock().now()
 
     async def work(stores: Stores) -> tuple[list[OpenWork], list[Unfinished]]:

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Annotated
 
-import anyio
 from cyclopts import Parameter
 
-from anabranch._budget import Limits
-from anabranch._terminal.console import Console, log_to_stderr
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import woken_by_signals
-from anabranch.agents import TurnLimits
-from anabranch.agents._turn_limits import of_tools
-from anabranch.cli._chat_parts import ChatParts, open_parts
-from anabranch.cli._chat_tools import ChatTargets, ChosenTools, ServerHeaders, WithoutTools
-from anabranch.cli._engine_option import EngineName
-from anabranch.cli._folding import Foldable
-from anabranch.cli._memory import Remembering
+from anabranch._terminal.exits import UsageError
 from anabranch.cli._options import (
+    ChosenTools,
     CodeVersion,
+    EngineName,
+    Foldable,
     LogForm,
     Model,
+    Remembering,
+    ServerHeaders,
     Store,
     TurnMaxDepth,
     TurnMaxTokens,
     TurnTimeout,
     Variables,
+    WithoutTools,
     turn_limits_of,
 )
-from anabranch.errors import StoreError, needs_extra
+from anabranch.cli._target_options import ChatTargets
 
 
 def worker_command(  # noqa: PLR0913 - options
@@ -71,6 +60,12 @@ def worker_command(  # noqa: PLR0913 - options
     version: CodeVersion = None,
 ) -> None:
     """Run the command."""
+    import anyio
+
+    from anabranch._terminal.logs import log_to_stderr
+    from anabranch.cli._chat_parts import open_parts
+    from anabranch.cli._working import work
+
     log_to_stderr(logging.WARNING, log_format)
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
@@ -96,63 +91,4 @@ def worker_command(  # noqa: PLR0913 - options
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(_work, parts, limits, concurrency, per_person, grace)
-
-
-async def _work(
-    parts: ChatParts, limits: Limits, concurrency: int, per_person: int | None, grace: float
-) -> None:
-    """Work until the process is asked to end."""
-    with needs_extra("chat", "A worker", UsageError):
-        from anabranch.chat._web.conversations import Conversations  # noqa: PLC0415 - an extra
-    conversations = Conversations(
-        parts.trees,
-        parts.model,
-        parts.tools,
-        limits=TurnLimits.of(limits),
-        tool_limits=of_tools(limits),
-        calls=parts.calls,
-        engine=parts.engine,
-        code_version=parts.version,
-    )
-    try:
-        async with parts.open():
-            if parts.engine is not None:
-                await parts.engine.backlog()  # it can be reached
-            with _until_signal() as ended:
-                async with conversations.running(concurrency, per_person):
-                    Console().say(f"The worker takes runs, {concurrency} at a time.")
-                    await ended.wait()
-                    _end_within(grace)
-    except StoreError as error:
-        raise FailedError(str(error)) from error
-
-
-@contextmanager
-def _until_signal() -> Generator[asyncio.Event]:
-    """Yield what is set on Ctrl-C or SIGTERM."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        loop.call_soon_threadsafe(ended.set)
-
-    with woken_by_signals(loop):
-        before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield ended
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _end_within(seconds: float) -> None:
-    """End the process after so many seconds, whatever holds it up: threads cannot be cancelled."""
-
-    def cut_off() -> None:
-        Console().say(f"Not everything has ended within {seconds:g} s; it goes on elsewhere.")
-        os._exit(FailedError.status)
-
-    bound = threading.Timer(seconds, cut_off)
-    bound.daemon = True
-    bound.start()
+    anyio.run(work, parts, limits, concurrency, per_person, grace)

@@ -14,12 +14,13 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from shlex import join
-from typing import Any, cast
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 NAME = "anabranch"
 
@@ -70,6 +71,8 @@ def needs_extra(
 
 def install_command(extra: str) -> str:
     """Return a shell command that adds ``extra`` to the environment of this process."""
+    from importlib import metadata  # noqa: PLC0415 - slow, and for a missing package alone
+
     try:
         installed = metadata.distribution(NAME)
     except metadata.PackageNotFoundError:  # a source tree that is not installed
@@ -92,6 +95,9 @@ def _source(installed: metadata.Distribution, extra: str) -> list[str]:
     origin = cast("dict[str, Any]", json.loads(installed.read_text("direct_url.json") or "{}"))
     url = str(origin.get("url", ""))
     if url.startswith("file:"):
+        from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and for a missing package alone
+        from urllib.request import url2pathname  # noqa: PLC0415
+
         path = url2pathname(urlsplit(url).path)
         editable = cast("dict[str, Any]", origin.get("dir_info", {})).get("editable")
         return ["-e", f"{path}[{extra}]"] if editable else [f"{path}[{extra}]"]
@@ -110,6 +116,8 @@ def find_framework(module: str, package: str, floor: str, what: str) -> Any:  # 
     Raises:
         MissingExtraError: if the package is missing or too old; the message says how to install it.
     """
+    from importlib import metadata  # noqa: PLC0415 - slow, and for frameworks alone
+
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -13,9 +13,9 @@ from typing_extensions import Unpack
 
 from anabranch._aio import Clock
 from anabranch.errors import needs_extra
+from anabranch.mcp._defaults import TTL
 from anabranch.mcp._installation import Installation, offer_routes, require_server
 from anabranch.mcp._options import (
-    TTL,
     Keys,
     ServerKeywords,
     ServerOptions,

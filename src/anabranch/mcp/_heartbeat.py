@@ -15,8 +15,6 @@ from typing import NoReturn
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch.mcp._request import STEP, McpRequest
 
-HEARTBEAT = 15.0
-"""Seconds between two heartbeats, by default."""
 COARSE = 2.0**-8
 
 

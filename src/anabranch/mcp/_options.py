@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeAlias, TypedDict, get_args
+from typing import Any, TypeAlias, TypedDict, get_args
 from urllib.parse import urlsplit
 
 from mcp.server.auth.provider import TokenVerifier
@@ -28,7 +28,7 @@ from anabranch._durable.reading import MAX_STATE
 from anabranch._durable.store import CallStore
 from anabranch._engine import STEP_THREADS
 from anabranch._sealing import SAGAS, Sealer
-from anabranch.mcp._heartbeat import HEARTBEAT
+from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
 from anabranch.stores import open_store
 from anabranch.tool import checked_version
 
@@ -38,20 +38,8 @@ Store: TypeAlias = str | CallStore | Durability
 Keys: TypeAlias = Sequence[bytes | str]
 """Secrets of at least 32 bytes: the first seals, all can open."""
 
-Ask: TypeAlias = Literal["client", "fallback"]
-"""The clients that are asked: those that declare the capability, or all."""
-
-SamplerMode: TypeAlias = Literal["own", "prefer-client"]
-"""The use of the server's own model: always, or if the client lacks or refuses sampling."""
-
 EXPIRE_AFTER = 1.5
 """With a store, the expiry of a call as a multiple of ``ttl``; the margin covers differing clocks."""
-
-TTL = 600.0
-"""Seconds that a user has for one round of questions."""
-
-GRACE = 10.0
-"""Seconds for undoing the calls of a stopping server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

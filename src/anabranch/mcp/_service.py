@@ -13,8 +13,9 @@ from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
 from anabranch.mcp._ask_page import AskLinks
+from anabranch.mcp._defaults import HEARTBEAT
 from anabranch.mcp._handles import TAKES_KEY_META, Handles, OpenCall
-from anabranch.mcp._heartbeat import HEARTBEAT, Heartbeat
+from anabranch.mcp._heartbeat import Heartbeat
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool
 

@@ -12,15 +12,17 @@ a provider's model imports the provider's package.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import needs_extra
-from anabranch.memory import Embedder
 from anabranch.models._model_errors import ModelError, ProviderError
 from anabranch.models._prices import price_of
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 from anabranch.tool import wrong_kind
+
+if TYPE_CHECKING:
+    from anabranch.memory import Embedder
 
 __all__ = [
     "INTERRUPTED",
@@ -128,3 +130,12 @@ def open_embedder(name: str) -> Embedder:
             " Install anabranch[models]."
         ) from missing
     return find_embedder(name)
+
+
+def __getattr__(name: str) -> object:
+    """Load the port of the memory, which only :func:`open_embedder` names, when it is first used."""
+    if name == "Embedder":
+        from anabranch.memory import Embedder  # noqa: PLC0415 - slow to import
+
+        return Embedder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -52,12 +52,12 @@ from anabranch._durable.store import (
     RoundRecord,
 )
 from anabranch.errors import StoreError, UnknownCallError, needs_extra
-from anabranch.tree import TreeStore
 
 if TYPE_CHECKING:  # what few need, and is slow to import
     from anabranch.folding import BranchStore
     from anabranch.memory import MemoryStore
     from anabranch.stores._database import Database
+    from anabranch.tree import TreeStore
 
 __all__ = [
     "TRANSITIONS",
@@ -91,7 +91,11 @@ __all__ = [
     "open_tree_store",
 ]
 
-_LAZY = {"BranchStore": "anabranch.folding", "MemoryStore": "anabranch.memory"}
+_LAZY = {
+    "BranchStore": "anabranch.folding",
+    "MemoryStore": "anabranch.memory",
+    "TreeStore": "anabranch.tree",
+}
 
 
 def open_store(url: str) -> CallStore:

@@ -9,9 +9,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from anabranch._schemas import read_pairs, split_pairs
 from anabranch._text import read_json
 from anabranch.agents import AgentTool, BranchSelf, CalledTool
-from anabranch.chat._name_value import read_pairs, split_pairs
 from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 

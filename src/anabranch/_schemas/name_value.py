@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from anabranch._schemas import misfits
+from anabranch._schemas.foreign import misfits
 from anabranch._text import TooDeepError, read_json, read_json_at
 
 _NAME = re.compile(r"\s*([^\s=]+=?)")

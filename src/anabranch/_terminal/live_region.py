@@ -1,0 +1,68 @@
+"""The live region of a terminal: what is drawn below the last line, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console as RichConsole
+from rich.console import RenderableType
+from rich.live import Live
+
+FRAMES_PER_SECOND = 8
+
+
+class LiveRegion:
+    """The live region of the terminal ``stream``; there is none until :meth:`drawn`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False)
+        self._live: Live | None = None
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal now."""
+        return self._console.width
+
+    def print(self, shown: RenderableType) -> None:
+        """Print above the region; long lines are broken between words."""
+        self._console.print(shown)
+
+    @contextmanager
+    def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
+        """Show what ``draw`` returns, again and again, until the block ends; then nothing of it."""
+        self._begin(draw)
+        try:
+            yield
+        finally:
+            self._end()
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Leave the terminal to something else within the block."""
+        draw = self._end()
+        try:
+            yield
+        finally:
+            if draw is not None:
+                self._begin(draw)
+
+    def _begin(self, draw: Callable[[], RenderableType]) -> None:
+        # A Live that begins again would erase what was written since its end.
+        self._live = Live(
+            console=self._console,
+            get_renderable=draw,
+            refresh_per_second=FRAMES_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _end(self) -> Callable[[], RenderableType] | None:
+        live, self._live = self._live, None
+        if live is None:
+            return None
+        live.stop()
+        return live.get_renderable

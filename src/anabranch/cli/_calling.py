@@ -1,0 +1,179 @@
+"""One tool, called as an MCP client: the work of ``anabranch call``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+from mcp import Client
+from mcp_types import CallToolResult, TextContent, Tool
+
+from anabranch._asking.answerer import Answerer
+from anabranch._asking.answering_policy import AnsweringPolicy
+from anabranch._budget import UNLIMITED, Limits
+from anabranch._schemas import UnusableSchemaError, check_schema
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.respondent import NO_MODEL, Respondent
+from anabranch._text import read_json
+from anabranch.cli._call_trace import CallTrace
+from anabranch.cli._connection import open_session, server_of
+from anabranch.cli._options import Era
+from anabranch.cli._tool_arguments import read_arguments
+from anabranch.mcp._client import call_tool, list_tools
+from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
+from anabranch.mcp._saga_client import SagaClient
+from anabranch.mcp._unfinished import UNFINISHED, is_unfinished
+
+UNASKABLE = "server-initiated requests"
+"""Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
+RAISES = (
+    "Its library has no other way to ask: call it with --era handshake, or see"
+    ' "Migrate from the MCP SDK or FastMCP" in the documentation.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What to call, as it was typed."""
+
+    target: str
+    tool: str
+    pairs: Sequence[str] = ()
+    json_text: str | None = None
+    era: Era = "auto"
+    policy: AnsweringPolicy = field(default_factory=AnsweringPolicy)
+    limits: Limits = UNLIMITED
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    verbose: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+async def call(options: CallOptions, respondent: Respondent) -> object:
+    """Call the tool and return its value.
+
+    Raises:
+        CommandError: see the message.
+    """
+    target, era, key = options.target, options.era, new_key()
+    policed = options.policy.applied_to(respondent, server=target)
+    answerer, repeats = Remembering(policed), False
+
+    async def act(client: Client) -> object:
+        nonlocal repeats
+        tool = await find_tool(client, target, options.tool)
+        repeats = takes_key(tool)
+        arguments = read_arguments(options.pairs, options.json_text, tool.input_schema)
+        with policed.calling(tool.name):
+            result = await invoke(client, era, tool.name, arguments, answerer, key)
+        return value_of(result, tool)
+
+    server = server_of(target, options.limits, options.headers, options.variables)
+    pauses = iter(PAUSES)
+    try:
+        while True:
+            try:
+                trace = CallTrace(respondent.say) if options.verbose else None
+                value = await open_session(target, server, answerer, act, era=era, trace=trace)
+            except FailedError as error:
+                pause = next(pauses, None) if repeats and is_lost(error.__cause__) else None
+                if pause is None:
+                    raise
+                await respondent.log("warning", "The connection was lost; the request is repeated.")
+                await anyio.sleep(pause)
+            else:
+                respondent.require_fitting()
+                return value
+    except FailedError as error:
+        if not respondent.capabilities.sampling and "'sampling" in str(error):
+            raise FailedError(f"{error} To have one here, {NO_MODEL}.") from error
+        if UNASKABLE in str(error):
+            raise FailedError(f"{error} {RAISES}") from error
+        raise
+    finally:
+        respondent.report_left()
+
+
+async def invoke(
+    client: Client,
+    era: Era,
+    name: str,
+    arguments: dict[str, Any],
+    answerer: Answerer,
+    key: str = "",
+) -> CallToolResult:
+    """Call a tool by the protocol of ``era``; ``client`` is connected by it already."""
+    if era == "saga":
+        return await SagaClient(client, answerer).call_tool(name, arguments, key=key or None)
+    return await call_tool(client, name, arguments, answerer, key=key)
+
+
+async def find_tool(client: Client, target: str, name: str) -> Tool:
+    """Return the tool of that name; ``target`` is named in the error.
+
+    Raises:
+        UsageError: the server has no such tool.
+        FailedError: the tool's parameters have no valid schema.
+    """
+    tools = await list_tools(client)
+    if name not in tools:
+        offered = ", ".join(tools) or "nothing"
+        raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
+    try:
+        check_schema(tools[name].input_schema)
+    except UnusableSchemaError as error:
+        unfit = (
+            f"The parameters of {name!r} have no valid schema ({error}): its server is at fault."
+        )
+        raise FailedError(unfit) from error
+    return tools[name]
+
+
+def value_of(result: CallToolResult, tool: Tool) -> object:
+    """Return what the tool returned: its structured content if it has any, else its text.
+
+    Raises:
+        FailedError: it returned an error, or the call is not done.
+    """
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    text = "\n".join(texts)
+    if result.is_error:
+        raise FailedError(text or f"The tool {tool.name} failed without a message.")
+    if is_unfinished(result.structured_content):
+        raise FailedError(text)
+    if result.structured_content is not None:
+        return _unwrapped(result.structured_content, tool)
+    if not result.content:
+        return None
+    if _is_wrapped(tool):
+        return text  # the result of a saga: a text comes without its structured content
+    if len(texts) < len(result.content):
+        return [
+            block.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for block in result.content
+        ]
+    try:
+        return cast("object", read_json(text))
+    except ValueError:
+        return text
+
+
+def _unwrapped(content: object, tool: Tool) -> object:
+    """Return the value itself, where the server had to wrap it in an object to return it."""
+    if not isinstance(content, dict):
+        return content
+    fields = cast("dict[str, object]", content)
+    return fields["result"] if _is_wrapped(tool) else fields
+
+
+def _is_wrapped(tool: Tool) -> bool:
+    """Whether the server wraps the tool's values in objects.
+
+    The SDK names the schema of the wrapper after the tool's function, FastMCP marks it.
+    """
+    schema = tool.output_schema or {}
+    title = str(schema.get("title", ""))
+    named = title.endswith("Output") and title[:1].islower()
+    fields = {*schema.get("properties", {})} - {UNFINISHED}
+    return bool(schema.get("x-fastmcp-wrap-result") or (named and fields == {"result"}))

@@ -1,0 +1,165 @@
+"""Recorded calls under the present code: replayed without effects, or undone on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from anabranch._durable.call_states import OPEN, CallState
+from anabranch._durable.expiry import Reaper
+from anabranch._durable.job import Durability
+from anabranch._durable.service import CallService
+from anabranch._durable.store import CallRecord, CallStore
+from anabranch._recorded.finding import find_call
+from anabranch._recorded.reading import read_call
+from anabranch._recorded.replaying import Replayed, replay_call, without_tool
+from anabranch._recorded.shapes import RecordedCall
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch.agents._call_expiry import runtime_of
+from anabranch.cli._output import confirm
+from anabranch.cli._stores import Stores
+from anabranch.cli._targets import is_url, load
+from anabranch.tool import Runtime, Tool
+
+PAGE = 100
+
+
+class OfferedTools:
+    """The tools of some targets, which recorded calls are run with.
+
+    Raises:
+        UsageError: a target is a server, or cannot be loaded, or the targets have no tool of ours.
+    """
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        for target in targets:
+            if is_url(target):
+                raise UsageError(
+                    f"{target} is running elsewhere. Name the file or module that it was started"
+                    " from."
+                )
+        self._targets = " ".join(targets)
+        self._tools: Mapping[str, Tool[Any]] = {each.name: each for each in load(targets).tools}
+        if not self._tools:
+            raise UsageError(
+                f"{self._targets} offers only an MCPServer. Name the module that defines its tools."
+            )
+        self._offered = ", ".join(sorted(self._tools))
+
+    async def replay(self, stores: Stores, name: str) -> Replayed:
+        """Replay the call that ``name`` stands for, without any effect.
+
+        Raises:
+            NoSuchCallError: if the store has no such call.
+            UsageError: if the targets do not offer its tool.
+            StoreError: if the store fails.
+        """
+        record = await find_call(stores.calls, name)
+        return await self._replay(stores, record, self._tool_of(record))
+
+    async def replay_open(self, stores: Stores, names: Sequence[str]) -> list[Replayed]:
+        """Replay every open call, or those of the tools ``names``, without any effect.
+
+        Raises:
+            StoreError: if the store fails.
+        """
+        missing = f"no such tool: {self._targets} offers {self._offered}"
+        return [
+            await self._replay(stores, record, self._tools[record.tool])
+            if record.tool in self._tools
+            else without_tool(record, missing)
+            for each in dict.fromkeys(names) or (None,)
+            for record in await _open_calls(stores.calls, each)
+        ]
+
+    async def undo(self, stores: Stores, name: str, *, yes: bool) -> Undone:
+        """Undo the call that ``name`` stands for, and end it; see :func:`undo_call`."""
+        record = await find_call(stores.calls, name)
+        tool = self._tool_of(record)
+        runtime = await runtime_of(stores.trees, record)
+        return await undo_call(stores.calls, record, tool, runtime, yes=yes)
+
+    def _tool_of(self, record: CallRecord) -> Tool[Any]:
+        if record.tool not in self._tools:
+            raise UsageError(
+                f"The call {record.call_id} is one of {record.tool!r}, which {self._targets} does"
+                f" not offer. It offers: {self._offered}."
+            )
+        return self._tools[record.tool]
+
+    async def _replay(self, stores: Stores, record: CallRecord, tool: Tool[Any]) -> Replayed:
+        runtime = await runtime_of(stores.trees, record)
+        return await replay_call(stores.calls, record, tool, runtime)
+
+
+async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
+    """Return every open call, or every one of a tool."""
+    found: list[CallRecord] = []
+    while page := await calls.calls(
+        PAGE, tool=tool, states=OPEN, after=found[-1] if found else None
+    ):
+        found += page
+    return found
+
+
+class Undone(BaseModel):
+    """What was done to end a call: the steps that were undone, and those that are left."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    tool: str
+    state: CallState
+    undone: list[str]
+    left: list[str]
+
+
+async def undo_call(
+    calls: CallStore, record: CallRecord, tool: Tool[Any], runtime: Runtime | None, *, yes: bool
+) -> Undone:
+    """Undo what an open call of ``tool`` has done, and end it.
+
+    Args:
+        calls: has the call.
+        record: the call.
+        tool: the code whose undos are run.
+        runtime: the conversation that the call came from; ``None`` if that is gone.
+        yes: whether the person need not be asked.
+
+    Raises:
+        FailedError: it is not open, or runs; or the code takes another way.
+        UsageError: there is no one to ask.
+        StoreError: the store failed.
+    """
+    service = CallService(runtime or Runtime(), Durability(calls))
+    clock = service.runtime.clock
+    before = await read_call(calls, record, clock.now())
+    if not before.state.is_open or before.state == CallState.RUNNING:
+        raise FailedError(f"The call {record.call_id} is {before.state}: nothing was undone.")
+    replayed = await replay_call(calls, record, tool, runtime)
+    if not replayed.is_clean:
+        at = f" at {replayed.drift.at}" if replayed.drift else f": {replayed.problem}"
+        needs = f" Name the code of version {record.version}." if record.version else ""
+        raise FailedError(
+            f"The present code of {record.tool!r} takes another way than the call{at}, so nothing"
+            f" was undone.{needs}"
+        )
+    steps = ", ".join(_with_undo(before, {"registered", "due"})) or "nothing, and it only ends"
+    loss = f"The call {record.call_id} cannot be continued then. Undone will be: {steps}."
+    await confirm(loss, "Undo it?", "Nothing was undone.", yes=yes)
+    if not await Reaper(service, {record.tool: tool}).end(record.call_id):
+        raise FailedError(f"The call {record.call_id} is running: nothing was undone.")
+    after = await read_call(calls, await calls.find(record.call_id) or record, clock.now())
+    return Undone(
+        id=after.id,
+        tool=after.tool,
+        state=after.state,
+        undone=_with_undo(after, {"done"}),
+        left=_with_undo(after, {"registered", "due"}),
+    )
+
+
+def _with_undo(call: RecordedCall, states: set[str]) -> list[str]:
+    return [each.id for each in call.steps if each.undo in states]

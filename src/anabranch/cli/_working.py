@@ -1,0 +1,79 @@
+"""A process that takes the runs of chats to their ends: the work of ``anabranch worker``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+from anabranch._budget import Limits
+from anabranch._terminal.console import Console
+from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal.interrupts import woken_by_signals
+from anabranch.agents import TurnLimits
+from anabranch.agents._turn_limits import of_tools
+from anabranch.cli._chat_parts import ChatParts
+from anabranch.errors import StoreError, needs_extra
+
+
+async def work(
+    parts: ChatParts, limits: Limits, concurrency: int, per_person: int | None, grace: float
+) -> None:
+    """Work until the process is asked to end."""
+    with needs_extra("chat", "A worker", UsageError):
+        from anabranch.chat._web.conversations import Conversations
+    conversations = Conversations(
+        parts.trees,
+        parts.model,
+        parts.tools,
+        limits=TurnLimits.of(limits),
+        tool_limits=of_tools(limits),
+        calls=parts.calls,
+        engine=parts.engine,
+        code_version=parts.version,
+    )
+    try:
+        async with parts.open():
+            if parts.engine is not None:
+                await parts.engine.backlog()  # it can be reached
+            with _until_signal() as ended:
+                async with conversations.running(concurrency, per_person):
+                    Console().say(f"The worker takes runs, {concurrency} at a time.")
+                    await ended.wait()
+                    _end_within(grace)
+    except StoreError as error:
+        raise FailedError(str(error)) from error
+
+
+@contextmanager
+def _until_signal() -> Generator[asyncio.Event]:
+    """Yield what is set on Ctrl-C or SIGTERM."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        loop.call_soon_threadsafe(ended.set)
+
+    with woken_by_signals(loop):
+        before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield ended
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _end_within(seconds: float) -> None:
+    """End the process after so many seconds, whatever holds it up: threads cannot be cancelled."""
+
+    def cut_off() -> None:
+        Console().say(f"Not everything has ended within {seconds:g} s; it goes on elsewhere.")
+        os._exit(FailedError.status)
+
+    bound = threading.Timer(seconds, cut_off)
+    bound.daemon = True
+    bound.start()

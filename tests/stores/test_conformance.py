@@ -7,11 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.suites import call_inbox_checks as call_inboxes
-from tests.suites import call_listing_checks as call_lists
 from tests.suites import call_model_checks as call_model
-from tests.suites import call_round_checks as call_rounds
-from tests.suites import call_state_checks as call_states
 from tests.suites import call_store_checks as call_store
 from tests.suites import memory_store_checks as memory_store
 from tests.suites import run_event_checks as run_events
@@ -42,11 +38,7 @@ def name_of(check: Check) -> str:
 
 SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_store, CALL_STORE_CHECKS),
-    (call_rounds, CALL_STORE_CHECKS),
     (call_model, CALL_STORE_CHECKS),
-    (call_inboxes, CALL_STORE_CHECKS),
-    (call_lists, CALL_STORE_CHECKS),
-    (call_states, CALL_STORE_CHECKS),
     (call_sharing, SHARED_CALL_STORE_CHECKS),
     (tree_store, TREE_STORE_CHECKS),
     (tree_changes, TREE_STORE_CHECKS),

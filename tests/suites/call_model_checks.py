@@ -1,14 +1,15 @@
-"""The check of stores of calls that compares them with the plain model, in every state of a call."""
+"""Checks of stores of calls against the plain model: in every state of a call, and by programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND
-from anabranch.stores import CallEvent, CallState, RoundRecord
+from anabranch.stores import CallEvent, CallState, CallStore, RoundRecord
 from tests.suites.call_model import CallModel
-from tests.suites.call_samples import OpenCallStore, a_call
+from tests.suites.call_programs import CALL_PROGRAMS
+from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call
 from tests.suites.expectations import opened, yes
 from tests.suites.linearizability import Operation, run_clients, same
 
@@ -96,12 +97,29 @@ async def each_operation_does_what_the_model_does(open_store: OpenCallStore) -> 
                     replace(each, arguments=(name, *each.arguments)) for each in (one, *_LOOKING)
                 )
                 begin = Operation("begin", (a_call(name),))
-                model = CallModel()
-                program = [begin, *reaching(state, name), do, *looking]
-                for seen in await run_clients([store], [program]):
-                    wanted = model.do(seen.operation)
-                    yes(
-                        same(seen.result, wanted),
-                        f"{seen.operation.method} of a call that is {state}: {seen.operation}:"
-                        f" expected {wanted!r}, found {seen.result!r}",
-                    )
+                await _compare(store, [begin, *reaching(state, name), do, *looking], state)
+
+
+async def _compare(store: CallStore, program: Sequence[Operation], where: str) -> None:
+    model = CallModel()
+    for seen in await run_clients([store], [program]):
+        wanted = model.do(seen.operation)
+        yes(
+            same(seen.result, wanted),
+            f"{where}: {seen.operation}: expected {wanted!r}, found {seen.result!r}",
+        )
+
+
+def _check(name: str, program: Sequence[Operation]) -> CallStoreCheck:
+    async def check(open_store: OpenCallStore) -> None:
+        async with opened(open_store) as store:
+            await _compare(store, program, name)
+
+    check.__name__ = name.replace(",", "").replace(" ", "_")
+    return check
+
+
+CALL_PROGRAM_CHECKS: Mapping[str, CallStoreCheck] = {
+    name: _check(name, program) for name, program in CALL_PROGRAMS.items()
+}
+"""Each needs the store opened once."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch.stores import CallEvent, CallRecord, CallState, CallStore, OpenedRound, RoundRecord
+from anabranch.stores import CallEvent, CallRecord, CallStore, OpenedRound, RoundRecord
 
 OpenCallStore: TypeAlias = Callable[[], CallStore]
 """Opens a store of calls."""
@@ -49,31 +49,3 @@ async def ended(
     await run(store, call_id, number)
     end = an_end(number, **changes)
     return await store.end_round(call_id, end, event, owner="a", deadline=200.0)
-
-
-async def in_state(store: CallStore, state: CallState, call_id: str) -> CallRecord:
-    """Begin a call and bring it into a state; whoever has a lease on it then is ``a``, until 110."""
-    await begun(store, call_id)
-    match state:
-        case CallState.READY:
-            pass
-        case CallState.RUNNING:
-            await run(store, call_id)
-        case CallState.WAITING:
-            await ended(store, call_id)
-        case CallState.UNDOING:
-            await store.take_to_undo(call_id, "a", 100.0, 110.0, is_due=False)
-        case CallState.DONE:
-            await ended(store, call_id, event=CallEvent.RETURN)
-        case CallState.FAILED:
-            await ended(store, call_id, event=CallEvent.RAISE)
-        case CallState.EXPIRED:
-            await store.take_to_undo(call_id, "a", 200.0, 210.0)
-            await store.move(call_id, CallEvent.EXPIRE, owner="a")
-        case CallState.STOPPED:
-            await store.take_to_undo(call_id, "a", 100.0, 110.0, is_due=False)
-            await store.move(call_id, CallEvent.STOP, owner="a")
-    found = await store.find(call_id)
-    if found is None or found.state != state:
-        raise AssertionError(f"a call was to be {state}: found {found!r}")
-    return found

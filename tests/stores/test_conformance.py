@@ -15,8 +15,6 @@ from tests.suites import run_lease_checks as run_leases
 from tests.suites import shared_call_store_checks as call_sharing
 from tests.suites import shared_run_event_checks as event_sharing
 from tests.suites import shared_tree_store_checks as tree_sharing
-from tests.suites import tree_change_checks as tree_changes
-from tests.suites import tree_reading_checks as tree_reading
 from tests.suites import tree_store_checks as tree_store
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore
 from tests.suites.call_store_checks import CALL_STORE_CHECKS
@@ -41,8 +39,6 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (call_model, CALL_STORE_CHECKS),
     (call_sharing, SHARED_CALL_STORE_CHECKS),
     (tree_store, TREE_STORE_CHECKS),
-    (tree_changes, TREE_STORE_CHECKS),
-    (tree_reading, TREE_STORE_CHECKS),
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
     (memory_store, MEMORY_STORE_CHECKS),
     (run_events, RUN_EVENT_CHECKS),

@@ -8,9 +8,8 @@ import pytest
 
 from anabranch.stores import open_tree_store
 from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore
-from tests.suites import tree_change_checks as changes
-from tests.suites import tree_reading_checks as reading
 from tests.suites import tree_store_checks as suite
+from tests.suites.tree_programs import TREE_PROGRAM_CHECKS as PROGRAM
 from tests.suites.tree_samples import TreeStoreCheck
 from tests.suites.tree_store_checks import TREE_STORE_CHECKS
 
@@ -147,24 +146,27 @@ class WorksWhenClosed(Saboteur):
 
 
 SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
-    (CreatesAgain, suite.a_thread_is_found_as_it_was_created),
-    (FindsPathsOfUnknownNodes, suite.what_is_unknown_has_nothing),
-    (ListsTheOldestFirst, suite.the_newest_thread_comes_first),
-    (ListsThreadsOfAnyOwner, suite.only_the_threads_of_an_owner_are_listed_as_theirs),
-    (ForgetsUsage, suite.a_node_is_found_as_it_was_appended),
-    (AppendsOneByOne, suite.an_append_is_all_or_nothing),
-    (LosesResultsOfThePath, reading.a_path_leads_from_the_beginning),
-    (StopsAfterAThousand, reading.a_path_may_be_long),
-    (LooksBelowTheLastAlone, reading.surroundings_are_path_and_what_follows),
-    (SortsChildren, reading.children_come_in_the_order_of_appending),
-    (ShowsChildrenFirst, reading.a_tree_is_all_of_a_thread),
-    (ReadsOnPastWhatIsGone, reading.a_thread_is_read_on_from_what_is_known),
-    (NeverReplacesAResult, changes.a_result_is_replaced_for_all),
-    (NeverSettles, changes.what_is_pending_waits_for_the_next_message),
-    (NeverSettles, changes.what_is_pending_waits_beyond_questions),
-    (SettlesWhatCameAlong, changes.what_is_pending_is_only_settled_later),
-    (LeavesRefsBehind, changes.a_deleted_subtree_is_gone),
-    (DeletesTheNodeAlone, changes.a_deleted_subtree_is_gone),
+    (CreatesAgain, PROGRAM["a thread is found as it was created"]),
+    (FindsPathsOfUnknownNodes, PROGRAM["what is unknown has nothing"]),
+    (ListsTheOldestFirst, PROGRAM["the newest thread comes first"]),
+    (ListsThreadsOfAnyOwner, PROGRAM["only the threads of an owner are listed as theirs"]),
+    (ForgetsUsage, PROGRAM["a node is found as it was appended"]),
+    (AppendsOneByOne, PROGRAM["an append is all or nothing"]),
+    (
+        LosesResultsOfThePath,
+        PROGRAM["a path leads from the beginning, with the results on the way"],
+    ),
+    (StopsAfterAThousand, suite.a_path_may_be_long),
+    (LooksBelowTheLastAlone, PROGRAM["surroundings are the path and the children of the open end"]),
+    (SortsChildren, PROGRAM["children come in the order of appending"]),
+    (ShowsChildrenFirst, PROGRAM["a tree is all of a thread"]),
+    (ReadsOnPastWhatIsGone, PROGRAM["a thread is read on from what is known"]),
+    (NeverReplacesAResult, PROGRAM["a result is replaced for all"]),
+    (NeverSettles, PROGRAM["what is pending waits for the next message"]),
+    (NeverSettles, PROGRAM["what is pending waits beyond questions"]),
+    (SettlesWhatCameAlong, PROGRAM["what is pending is only settled later"]),
+    (LeavesRefsBehind, PROGRAM["a deleted subtree is gone"]),
+    (DeletesTheNodeAlone, PROGRAM["a deleted subtree is gone"]),
     (WorksWhenClosed, suite.a_closed_tree_store_refuses),
 ]
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch.messages import Block, TextBlock, ToolUseBlock, text_of
+from anabranch.messages import Block, TextBlock, ToolUseBlock
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore
 
 OpenTreeStore: TypeAlias = Callable[[], TreeStore]
@@ -58,8 +58,3 @@ async def begin_caller(store: TreeStore, *tool_use_ids: str) -> None:
 def ids_of(nodes: Iterable[Node]) -> str:
     """Return the ids, with spaces in between."""
     return " ".join(node.id for node in nodes)
-
-
-async def shown_at(store: TreeStore, node_id: str, holder: str = "b") -> str:
-    """Return what the tool's caller is shown on the way to a node."""
-    return text_of((await store.path(node_id)).results[holder, "use"].content)

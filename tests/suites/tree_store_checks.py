@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import anyio
 
-from anabranch.messages import ToolUseBlock, Usage
-from anabranch.tree import Path, Ref, RefusedError, Result, Thread
-from tests.suites.expectations import TEXTS, expect, no, opened, refused, yes
-from tests.suites.tree_change_checks import TREE_CHANGE_CHECKS
-from tests.suites.tree_reading_checks import TREE_READING_CHECKS
+from anabranch.messages import ToolUseBlock
+from anabranch.tree import Path, Ref, RefusedError, Result
+from tests.suites.expectations import TEXTS, expect, opened, refused, yes
+from tests.suites.tree_programs import TREE_PROGRAM_CHECKS
 from tests.suites.tree_samples import (
     OpenTreeStore,
     TreeStoreCheck,
@@ -27,96 +26,8 @@ from tests.suites.tree_samples import (
     says,
 )
 
-
-async def a_thread_is_found_as_it_was_created(open_store: OpenTreeStore) -> None:
-    """With all that it has, and only once."""
-    async with opened(open_store) as store:
-        plain = Thread("plain", 1.5)
-        odd = a_thread("empty", system_prompt="", title="", owner="")
-        for thread in (a_thread(), plain, odd, a_thread("owned", owner="\x00Ann\ud800")):
-            await store.create_thread(thread)
-            expect(await store.thread(thread.id), thread, "a thread is found")
-        await refused(store.create_thread(a_thread(title="Another")), "it is there already")
-        expect(await store.thread("t"), a_thread(), "nothing was overwritten")
-
-
-async def what_is_unknown_has_nothing(open_store: OpenTreeStore) -> None:
-    """Looking for what is not there is no error, except where all of it is requested."""
-    async with opened(open_store) as store:
-        expect(await store.thread("unknown"), None, "no thread")
-        expect(await store.threads(10), [], "no threads")
-        expect(await store.node("unknown"), None, "no node")
-        expect(await store.children("unknown"), [], "no children")
-        expect(await store.beginnings("unknown"), [], "no beginnings")
-        expect(await store.refs("unknown"), {}, "no refs")
-        no(await store.delete_ref("unknown", "head"), "no ref to delete")
-        no(await store.delete_thread("unknown"), "no thread to delete")
-        expect(await store.delete_subtree("unknown"), 0, "no nodes to delete")
-        await refused(store.path("unknown"), "the path of no node")
-        await refused(store.tree("unknown"), "the tree of no thread")
-        await store.append([])
-        await store.set_results([])
-
-
-async def the_newest_thread_comes_first(open_store: OpenTreeStore) -> None:
-    """By time of creation, then in the order of creation; a limit cuts off the older ones."""
-    async with opened(open_store) as store:
-        for name, time in (("b", 2.0), ("a", 1.0), ("c", 3.0), ("d", 2.0)):
-            await store.create_thread(a_thread(name, created_at=time))
-        found = [thread.id for thread in await store.threads(10)]
-        expect(found, ["c", "d", "b", "a"], "the newest first")
-        expect(await store.threads(1), [a_thread("c", created_at=3.0)], "no more than the limit")
-
-
-async def only_the_threads_of_an_owner_are_listed_as_theirs(open_store: OpenTreeStore) -> None:
-    """Those without an owner are listed under no owner; the limit counts what is listed."""
-    async with opened(open_store) as store:
-        owners = (("a", "ann"), ("b", None), ("c", "ANN"), ("d", "ann"), ("e", ""), ("f", None))
-        for time, (name, owner) in enumerate(owners):
-            await store.create_thread(a_thread(name, created_at=float(time), owner=owner))
-        for owner, ids in (("ann", ["d", "a"]), (None, ["f", "b"]), ("", ["e"]), ("bo", [])):
-            found = await store.threads_of(owner, 10)
-            expect([thread.id for thread in found], ids, f"the threads of {owner!r}")
-        expect([each.id for each in await store.threads_of("ann", 1)], ["d"], "the latest one")
-
-
-async def a_node_is_found_as_it_was_appended(open_store: OpenTreeStore) -> None:
-    """Every kind, with all that it has."""
-    async with opened(open_store) as store:
-        await begin_caller(store)
-        usage = Usage(input_tokens=7, output_tokens=0)
-        data = {"model": "m", "step": {"id": 3, "list": [None, True, 0.5]}}
-        for node in (
-            a_node("user", "a", created_at=0.125),
-            a_node("assistant", "b", "assistant", usage=usage, data=data),
-            a_node("results", "b", "results", ()),
-            a_node("branch", "b", "branch"),
-            a_node("question", "b", "question", data={"schema": {}}),
-            a_node("answer", "question", "answer"),
-        ):
-            await store.append([node])
-            expect(await store.node(node.id), node, f"a node of kind {node.kind} is found")
-
-
-async def an_append_is_all_or_nothing(open_store: OpenTreeStore) -> None:
-    """Whichever part of it is refused."""
-    async with opened(open_store) as store:
-        await begin_caller(store)
-        good, held, head = a_node("c", "b"), a_result("b", "1"), Ref("head", "b")
-        lost_result, lost_ref = a_result("unknown", "1"), Ref("head", "unknown")
-        before = await store.tree("t")
-        for nodes, results, refs in (
-            ([good, a_node("d", "unknown")], [held], [head]),
-            ([good], [held, lost_result], [head]),
-            ([good], [held], [head, lost_ref]),
-        ):
-            refusing = store.append(nodes, results=results, refs=refs)
-            await refused(refusing, "a part is refused", RefusedError)
-            expect(await store.tree("t"), before, "nothing of it is there")
-        await refused(store.set_results([held, lost_result]), "a part is refused")
-        expect(await store.tree("t"), before, "nothing of it is there")
-        await store.append([good], results=[held], refs=[head])
-        expect(ids_of((await store.tree("t")).nodes), "a b c", "it can still be added")
+_LONG = 3000
+"""So long that what recurses for each generation would fail."""
 
 
 async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
@@ -146,6 +57,20 @@ async def a_node_has_its_place(open_store: OpenTreeStore) -> None:
             expect(await store.node("c"), None, why)
         expect(ids_of((await store.tree("t")).nodes), "a b", "nothing was added")
         expect((await store.node("b") or a_node("")).kind, "assistant", "nothing was overwritten")
+
+
+async def a_path_may_be_long(open_store: OpenTreeStore) -> None:
+    """Thousands of generations."""
+    async with opened(open_store) as store:
+        await store.create_thread(a_thread())
+        names = [f"node {number}" for number in range(_LONG)]
+        parents = [None, *names]
+        await store.append([a_node(*pair) for pair in zip(names, parents, strict=False)])
+        found = [node.id for node in (await store.path(names[-1])).nodes]
+        yes(found == names, "all are there, in order")
+        yes([node.id for node in (await store.tree("t")).nodes] == names, "so is the tree")
+        expect(await store.delete_subtree(names[1]), _LONG - 1, "all can be deleted")
+        expect(ids_of((await store.tree("t")).nodes), names[0], "one is left")
 
 
 async def any_text_of_a_thread_is_stored(open_store: OpenTreeStore) -> None:
@@ -214,15 +139,9 @@ async def a_closed_tree_store_refuses(open_store: OpenTreeStore) -> None:
 
 
 TREE_STORE_CHECKS: tuple[TreeStoreCheck, ...] = (
-    a_thread_is_found_as_it_was_created,
-    what_is_unknown_has_nothing,
-    the_newest_thread_comes_first,
-    only_the_threads_of_an_owner_are_listed_as_theirs,
-    a_node_is_found_as_it_was_appended,
-    an_append_is_all_or_nothing,
     a_node_has_its_place,
-    *TREE_READING_CHECKS,
-    *TREE_CHANGE_CHECKS,
+    *TREE_PROGRAM_CHECKS.values(),
+    a_path_may_be_long,
     any_text_of_a_thread_is_stored,
     of_many_appends_at_once_none_is_lost,
     a_cancelled_append_is_there_or_not,

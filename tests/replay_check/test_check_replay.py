@@ -29,7 +29,6 @@ from anabranch.testing import ManualClock, MockClient, MockExhausted, check_repl
 from anabranch.tool import Tool
 
 LINES = Path(__file__).read_text("utf-8").splitlines()
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Name(BaseModel):

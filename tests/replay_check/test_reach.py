@@ -10,9 +10,6 @@ from anabranch.replay_check import NoSourceError, check_tool
 from anabranch.tool import Tool
 from tests.replay_check.conftest import HEAD, Check, Load
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
 REACHED = {
     "a function": "def f(): time.time()\n@tool\nasync def t(ctx):\n    f()",
     "an async function": "async def f(): time.time()\n@tool\nasync def t(ctx):\n    await f()",

@@ -40,7 +40,8 @@ FRESH = re.compile(r"\bfresh-[a-z]+-\d+\b")
 TOKEN = re.compile(r"[\w@~:.+=/-]{8,}")
 QUOTED = 100
 """Characters of a long name that a refusal repeats."""
-PUNCTUATION = ".:=-/+"
+PUNCTUATION = ".:=/+"
+"""Characters around an id that are not a part of it; an id may end with a hyphen."""
 KIND = re.compile(r"[a-z]{1,7}[_-]|v1\.")
 TIMES = re.compile(r"\b\d{9,10}(\.\d+)?\b|\b\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?")
 GUESS = re.compile(r" Did you mean [^?]*\?")

@@ -25,7 +25,7 @@ INSTEAD = "anabranch tree show works without it."
 def browse_command(
     thread: Annotated[
         str | None,
-        Parameter(help="The conversation's id or the beginning of it; the latest without it."),
+        Parameter(help="Id of a conversation, or its beginning. Default: the latest."),
     ] = None,
     /,
     *,

@@ -31,7 +31,7 @@ from anabranch.cli._target_options import Arguments, Target, ToolName
 def call_command(  # noqa: PLR0913 - the options of the command
     target: Target,
     tool: Annotated[
-        ToolName, Parameter(help="The tool's name. Without it, the tools are listed.")
+        ToolName, Parameter(help="Name of the tool. Without it, the command lists the tools.")
     ] = None,
     /,
     *values: Arguments,
@@ -53,7 +53,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
         Parameter(
             name=["--verbose", "-v"],
             negative=(),
-            help="Show what is sent and received: rounds, questions, links, repeated requests.",
+            help="Show the traffic on stderr: rounds, questions, links, repeated requests.",
         ),
     ] = False,
 ) -> None:

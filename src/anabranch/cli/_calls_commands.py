@@ -33,14 +33,14 @@ calls_app: App = App(
 )
 
 Name: TypeAlias = Annotated[
-    str, Parameter(help="A call's id, or the beginning of it; “last” for the latest.")
+    str, Parameter(help="Id of a call, or its beginning; “last” for the latest.")
 ]
 
 
 @calls_app.command(name="list", help_epilogue=example("anabranch calls list --status open"))
 def list_command(
     *,
-    tool: Annotated[str | None, Parameter(help="Only calls of this tool.")] = None,
+    tool: Annotated[str | None, Parameter(help="List only calls of this tool.")] = None,
     status: Annotated[
         Literal[
             "open",
@@ -54,11 +54,12 @@ def list_command(
             "stopped",
         ]
         | None,
-        Parameter(help="Only calls in this state; “open” stands for all that have not ended."),
+        Parameter(help="List only calls in this state; “open” means all that have not ended."),
     ] = None,
-    limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
+    limit: Annotated[int, Parameter(help="Maximum entries to list.")] = 50,
     after: Annotated[
-        str | None, Parameter(help="The last call of the page before: its id, or the beginning.")
+        str | None,
+        Parameter(help="List the calls after this one: its id, or the beginning of the id."),
     ] = None,
     json: AsJson = False,
     store: Store = None,
@@ -100,8 +101,8 @@ def replay_command(
     *names: Annotated[
         TargetName,
         Parameter(
-            help="A call's id, or the beginning of it, and then the TARGETs that have its tool; with"
-            " --all, the TARGETs alone."
+            help="Id of a call, or its beginning, then the TARGETs with its tool. With --all, only the"
+            " TARGETs."
         ),
     ],
     every: Annotated[
@@ -109,13 +110,13 @@ def replay_command(
         Parameter(
             name="--all",
             negative="",
-            help="Replay every open call in the store, those of other applications that share it"
-            " as well. A call whose tool the TARGETs do not have drifts.",
+            help="Replay every open call in the store, including those of other applications. A call "
+            "whose tool no TARGET has counts as different.",
         ),
     ] = False,
     tool: Annotated[
         tuple[str, ...],
-        Parameter(negative="", help="With --all, only calls of this tool. Repeatable."),
+        Parameter(negative="", help="Replay only calls of this tool, with --all. Repeatable."),
     ] = (),
     json: AsJson = False,
     store: Store = None,

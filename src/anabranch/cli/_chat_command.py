@@ -31,26 +31,26 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     thread: Annotated[
         str | None,
         Parameter(
-            help="The conversation to continue, or “last” for the latest; if there is none of this"
-            " name, it is begun. Without it, a new one is begun."
+            help="Conversation to continue, or “last” for the latest. The command starts a "
+            "conversation of this name if there is none. Default: a new conversation."
         ),
     ] = None,
     at: Annotated[
         str | None,
-        Parameter(help="Where in it to continue: a node's id, a label, or a branch's name."),
+        Parameter(help="Node at which to continue: an id, a label, or the name of a branch."),
     ] = None,
     store: Store = None,
     model: Model = None,
     script: Annotated[
         Path | None,
-        Parameter(help="A file with one line of input per line; - for standard input."),
+        Parameter(help="Path of a file with one input in each line; - for standard input."),
     ] = None,
-    system: Annotated[
-        str | None, Parameter(help="The system prompt of the conversation that is begun.")
-    ] = None,
+    system: Annotated[str | None, Parameter(help="System prompt of a new conversation.")] = None,
     prompt: Annotated[
         str | None,
-        Parameter(name=["--prompt", "-p"], help="Say this alone, print the answer alone, and end."),
+        Parameter(
+            name=["--prompt", "-p"], help="Send this message, print only the reply, and end."
+        ),
     ] = None,
     max_tokens: TurnMaxTokens = None,
     max_depth: TurnMaxDepth = None,

@@ -20,14 +20,14 @@ def check_command(
     target: SourceTarget,
     tool: ToolName = None,
     /,
-    *values: Annotated[Arguments, Parameter(help="Arguments for the run, as for call.")],
+    *values: Annotated[Arguments, Parameter(help="Arguments of the tool, as for call.")],
     json_text: ArgumentsJson = None,
     answers: Annotated[
         Path | None,
         Parameter(
             name="--answers",
-            help="Run the tool as well, answered from this file (as for call). It really runs:"
-            " its steps happen once, and what it does outside of steps happens twice.",
+            help="Path of answers, as for call. With it, the command also runs the tool: steps happen "
+            "once, code outside of steps runs twice.",
         ),
     ] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 
 def installed_version() -> str:
@@ -29,7 +29,7 @@ def _shown_default(value: object) -> str | None:
 app: App = App(
     name="anabranch",
     version=installed_version,
-    help="Tools that talk back: serve them, call them, and answer what they ask.",
+    help="Human-in-the-loop tools: try them, serve them, and answer their questions.",
     help_epilogue="Exit status: 0 done, 1 the tool failed or was refused, 2 wrong usage,"
     " 130 interrupted. Each command has a --help with an example.",
     help_format="plaintext",  # of the list; a Markdown parser is slow to import
@@ -46,74 +46,91 @@ def example(*lines: str) -> str:
 
 
 HELP = {
-    "serve": """Serve the tools found in TARGET as an MCP server.
+    "demo": """Play a card game with a tool that asks questions, in this terminal.
 
-    Offered are every @tool, every HandoffTool instance, every plugin's tool and every MCPServer at
-    module level. Open
-    questions are sealed with the keys in ANABRANCH_KEYS (comma-separated, newest first), or with
-    a key stored in your data directory. Calls are stored only if --store or ANABRANCH_STORE names
-    a store.
-    """,
-    "list": """List the tools of TARGET: their names, arguments, and what they do.
-
-    TARGET is loaded, or asked if it is a URL; no tool is called. People are shown a table, and
-    programs JSON.
-    """,
-    "inspect": """Show what there is to know about the tools of TARGET, or about one TOOL.
-
-    Parameters with their types and constraints, the questions that a tool declares, what it needs
-    of a client, and its limits. Nothing is called. People are shown text, and programs JSON.
-    """,
-    "call": """Call one tool as an MCP client; its result is printed as JSON.
-
-    Its questions become forms in this terminal, and its samples go to the model, or to you where
-    none is configured. Exit status: 0 done, 1 the tool failed or was refused, 2 wrong usage.
-    """,
-    "check": """Find what in a tool is not safe to replay.
-
-    Reads the source of the tools in TARGET (which is imported). With --answers, one tool is also
-    run, each round twice, and whatever the two runs do differently is reported. Findings are
-    printed as a JSON list, and described on stderr. A line with the comment
-    `# anabranch: replay-safe` is not reported. Exit status: 0 nothing found, 1 something found,
-    2 wrong usage.
-    """,
-    "demo": """Play the pick-a-card tool, served by a process of its own, in this terminal.
-
-    Without a terminal it plays itself.
-    """,
-    "chat": """Talk with a model that can fork itself, on a tree that you can navigate.
-
-    /help lists the commands. Answers go to stdout, everything else to stderr. Without a terminal,
-    lines are read from standard input. Ctrl-C ends a turn, and what was received so far is stored;
-    at the prompt it ends the program, as Ctrl-D does.
+    The tool runs in an MCP server process. Without a terminal the game plays itself.
     """,
     "dev": """Try the tools of TARGET in a browser while you write them.
 
-    The page calls any tool by a form, and asks you what the tool asks: you answer as the person,
-    and without --model as the model, too. Its calls room has each round, and the values of each
-    step. When a file changes, the tools are loaded again; where that fails, the page and this
-    terminal show the lines, and the tools stay as they were.
+    The page calls a tool by a form and shows the tool's questions as forms. The calls room shows
+    the rounds of each call and the values of its steps. When a file changes, the command loads the
+    tools again. If that fails, the page and this terminal show the lines at fault, and the old
+    tools stay.
     """,
-    "web": """Talk with it in a browser: the chat as a page, with forms for what tools ask.
+    "list": """List the tools of TARGET with their arguments and descriptions.
 
-    Without TARGET it offers the pick-a-card game, and needs neither a model nor a network. A tool
-    is called without the model by /TOOL name=value. Conversations are stored where --store names;
-    a question that is open when the server ends is there when it starts again.
+    The command loads TARGET, or asks a server at a URL, and calls no tool. A terminal gets a table,
+    a program JSON.
     """,
-    "worker": """Work on the runs of chats that `anabranch web` accepts, on this machine or another.
+    "inspect": """Show the parameters, questions, needs and limits of the tools of TARGET.
 
-    Give it the TARGETs, the model, the store and the engine that the web processes have. Any number
-    of workers may run; what one leaves, when it ends or dies, another goes on with.
+    With TOOL, the command shows one tool. The command calls none. A terminal gets text, a program
+    JSON.
     """,
-    "completion": """Print the script by which your shell completes anabranch.
+    "call": """Call one tool as an MCP client, and print its result as JSON.
 
-    It completes commands, options, files, and the tools of a TARGET with their parameters. A
-    TARGET that is a file is loaded for that.
+    The tool's questions become forms in this terminal. Its samples go to the --model; without a
+    model, the terminal asks you for the reply. Exit status: 0 done, 1 the tool failed or was
+    refused, 2 wrong usage.
+    """,
+    "check": """Find code in the tools of TARGET that is unsafe to replay.
+
+    The command imports TARGET and reads the source of its tools. With --answers, it also runs one
+    tool, each round twice, and reports each difference between the two runs. stdout has the
+    findings as a JSON list, stderr as sentences. The comment `# anabranch: replay-safe` silences a
+    line. Exit status: 0 nothing found, 1 something found, 2 wrong usage.
+    """,
+    "serve": """Serve the tools of TARGET as an MCP server.
+
+    A target offers every @tool, every HandoffTool instance, every plugin's tool and every MCPServer
+    at module level. The keys in ANABRANCH_KEYS (comma-separated, newest first), or a key stored in
+    your data directory, seal open questions. The server stores calls only with --store or
+    ANABRANCH_STORE.
+    """,
+    "chat": """Chat in this terminal with a model that can branch, on a tree you can navigate.
+
+    /help lists the commands. stdout has the replies, stderr everything else. Without a terminal,
+    the command reads lines from standard input. Ctrl-C ends a turn and stores the part that was
+    received; at the prompt it ends the program, as Ctrl-D does.
+    """,
+    "web": """Serve the chat as a web page, with forms for the questions of tools.
+
+    Without TARGET the page offers the card game, and needs neither a model nor a network.
+    /TOOL name=value calls a tool without the model. The --store keeps conversations and open
+    questions across restarts.
+    """,
+    "worker": """Run the turns of the chats that `anabranch web` accepts, on any machine.
+
+    Give it the TARGETs, the model, the store and the engine of the web processes. Any number of
+    workers may run. When a worker ends or dies, another one continues its turns.
     """,
     "browse": """Browse a stored conversation on a full screen.
 
-    c ends it and prints the command that continues at the node under the cursor; q just ends it.
+    c ends the program and prints the command that continues at the selected node; q ends it.
     """,
+    "completion": """Print the script with which your shell completes anabranch.
+
+    The script completes commands, options and files, and the tools of a TARGET with their
+    parameters. The shell loads a TARGET that is a file for that.
+    """,
+}
+APPS = {
+    "calls": "Show recorded calls, and replay them against the present code.",
+    "work": "Show, retry and cancel unfinished turns of chats.",
+    "tree": "Show, label, export and delete stored conversations.",
+    "memory": "List, search, show, delete, distill and export notes from earlier work.",
+}
+GROUPS = {
+    "Try a tool": ("demo", "dev", "list", "inspect", "call", "check"),
+    "Serve and chat": ("serve", "chat", "web", "worker"),
+    "Look at stored data": ("calls", "work", "tree", "memory", "browse"),
+    "Set up": ("completion", "--help", "--version"),
+}
+GROUP_OF = {
+    name: group
+    for place, (title, names) in enumerate(GROUPS.items())
+    for group in (Group(title, sort_key=place),)
+    for name in names
 }
 EXAMPLES = {
     "serve": example(
@@ -167,28 +184,14 @@ for _name, _help in HELP.items():
     app.command(
         f"anabranch.cli._{_name}_command:{_name}_command",
         name=_name,
+        group=GROUP_OF[_name],
         help=f"{_help.rstrip()}{_needed(_name)}",
         help_epilogue=EXAMPLES[_name],
         help_format="markdown",
         version_flags=("--version",),
     )
-app.command(
-    "anabranch.cli._calls_commands:calls_app",
-    name="calls",
-    help="Look at recorded calls, and replay them against the present code.",
-)
-app.command(
-    "anabranch.cli._work_commands:work_app",
-    name="work",
-    help="Look at the runs of chats that have not ended, call for them once more, and stop them.",
-)
-app.command(
-    "anabranch.cli._tree_commands:tree_app",
-    name="tree",
-    help="Look at, label, export and prune stored conversations.",
-)
-app.command(
-    "anabranch.cli._memory_commands:memory_app",
-    name="memory",
-    help="List, search, show, forget, distill and export what was learned from earlier work.",
-)
+for _name, _help in APPS.items():
+    _module = f"anabranch.cli._{_name}_commands:{_name}_app"
+    app.command(_module, name=_name, group=GROUP_OF[_name], help=_help)
+for _name in ("--help", "--version"):
+    app[_name].group = GROUP_OF[_name]

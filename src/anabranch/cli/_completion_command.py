@@ -15,7 +15,7 @@ from anabranch.cli._output import print_text
 def completion_command(
     shell: Annotated[
         Literal["zsh", "bash", "fish", "powershell"] | None,
-        Parameter(help="The shell; by default the one that you are in."),
+        Parameter(help="Shell. Default: the shell that runs the command."),
     ] = None,
     /,
 ) -> None:

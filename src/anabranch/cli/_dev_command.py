@@ -18,7 +18,7 @@ from anabranch.cli._target_options import SourceTarget
 
 def dev_command(
     *targets: SourceTarget,
-    port: Annotated[int, Parameter(help="The port of the page; 0 for any.")] = 8080,
+    port: Annotated[int, Parameter(help="Port of the page; 0 for any free port.")] = 8080,
     open_page: Annotated[
         bool, Parameter(name="--open", help="Open the page in the browser.")
     ] = True,
@@ -27,8 +27,8 @@ def dev_command(
         str | None,
         Parameter(
             env_var=STORE,
-            help="Where conversations and calls are stored: sqlite:///FILE, postgresql://…; by"
-            " default in memory, until the command ends.",
+            help="Store of conversations and calls: sqlite:///FILE or postgresql://…. Default: memory,"
+            " until the command ends.",
         ),
     ] = None,
 ) -> None:

@@ -38,8 +38,8 @@ memory_app: App = App(
     help_format="markdown",
 )
 
-Id = Annotated[str, Parameter(help="The memory's id.")]
-Limit = Annotated[int, Parameter(help="The largest number to list.")]
+Id = Annotated[str, Parameter(help="Id of the note.")]
+Limit = Annotated[int, Parameter(help="Maximum entries to list.")]
 
 
 @memory_app.command(name="list", help_epilogue=example("anabranch memory list --limit 5"))
@@ -53,7 +53,7 @@ def list_command(*, limit: Limit = 50, store: Store = None) -> None:
     name="search", help_epilogue=example("anabranch memory search 'payment retries'")
 )
 def search_command(
-    text: Annotated[str, Parameter(help="What the memories are to be about.")],
+    text: Annotated[str, Parameter(help="Subject of the notes.")],
     /,
     *,
     limit: Limit = 10,

@@ -33,17 +33,17 @@ Model: TypeAlias = Annotated[
     str | None,
     Parameter(
         env_var=MODEL,
-        help="What answers samples: provider:model (anthropic:…, openai:…, ollama:…),"
-        " or script:FILE.",
+        help="Model that answers samples: provider:model (anthropic:…, openai:…, ollama:…), or "
+        "script:FILE.",
     ),
 ]
 AnswersFile: TypeAlias = Annotated[
     Path | None,
     Parameter(
         name="--answers",
-        help="A JSON list of answers; no one is then asked at the terminal. Entries, taken in"
-        ' order: {"accept": {…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}; with'
-        ' a "key", for the step of that name.',
+        help='Path of a JSON list of answers, used in order instead of the terminal: {"accept": '
+        '{…}}, {"decline": true}, {"cancel": true}, {"sample": "text"}. An entry with a "key"'
+        " answers the step of that name.",
     ),
 ]
 
@@ -51,7 +51,7 @@ AnswersFile: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[
     bool,
     Parameter(
-        name="--json", negative=(), help="Print JSON. Without a terminal, that is the default."
+        name="--json", negative=(), help="Print JSON, as the command does without a terminal."
     ),
 ]
 CodeVersion: TypeAlias = Annotated[
@@ -59,35 +59,36 @@ CodeVersion: TypeAlias = Annotated[
     Parameter(
         name="--code-version",
         env_var="ANABRANCH_CODE_VERSION",
-        help="The version of the tools' code. A stored call is continued by the code that has begun"
-        " it, or by code that takes the same way. By default, a digest of the files in which the"
-        " tools are defined.",
+        help="Version of the tools' code. Only code of the same version, or code that takes the "
+        "same way, continues a stored call. Default: a digest of the files that define the "
+        "tools.",
     ),
 ]
 AccessLog: TypeAlias = Annotated[
     bool,
-    Parameter(help="Log each request over HTTP on stderr: who, what, the status.", negative=()),
+    Parameter(help="Log the client, path and status of each HTTP request on stderr.", negative=()),
 ]
 LogForm: TypeAlias = Annotated[
     LogFormat,
     Parameter(
         name="--log-format",
-        help="How log records are written on stderr: text, or one JSON object in each line, with the"
-        " id of the call that it is about.",
+        help="Format of log records on stderr: text, or json for one object in each line with the "
+        "id of its call.",
     ),
 ]
 Token: TypeAlias = Annotated[
     str | None,
     Parameter(
         name=["--token", "--auth"],
-        help="The bearer token for a server at a URL. Other users may see it among the processes.",
+        help="Bearer token for a server at a URL. Other users of the machine may see the command "
+        "line.",
     ),
 ]
 Headers: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--header",
-        help="A header of the requests to a URL, as 'Name: value'. May be repeated.",
+        help="Header of the requests to a URL, as 'Name: value'. Repeatable.",
         negative=(),
     ),
 ]
@@ -95,20 +96,20 @@ Variables: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--env",
-        help="A variable for the servers that command:… starts: NAME to pass it on, or NAME=value. They"
-        " inherit PATH, HOME and the like, and no other. May be repeated.",
+        help="Environment variable for the servers that command:… starts: NAME passes one on, "
+        "NAME=value sets one. Repeatable. These servers inherit only PATH, HOME and the like.",
         negative=(),
     ),
 ]
 ArgumentsJson: TypeAlias = Annotated[
     str | None,
-    Parameter(name="--json", help="Arguments as a JSON object; name=value overrides it."),
+    Parameter(name="--json", help="Arguments as a JSON object. name=value overrides an argument."),
 ]
 EraOption: TypeAlias = Annotated[
     Era,
     Parameter(
-        help="The protocol's era: auto negotiates, modern is 2026-07-28, handshake is up to"
-        " 2025-11-25, saga is the saga methods."
+        help="Era of the protocol: auto negotiates; modern is 2026-07-28; handshake is any "
+        "revision up to 2025-11-25; saga uses the saga methods."
     ),
 ]
 ConfirmSamples: TypeAlias = Annotated[
@@ -116,14 +117,14 @@ ConfirmSamples: TypeAlias = Annotated[
     Parameter(
         name="--confirm-samples",
         negative="",
-        help="Ask the person before the model answers a sample.",
+        help="Ask you before the model answers a sample.",
     ),
 ]
 MaxSamples: TypeAlias = Annotated[
     int | None,
     Parameter(
         name="--max-samples-per-minute",
-        help="How many samples may be asked for in a minute; further ones are refused.",
+        help="Maximum samples in a minute. The command refuses further samples.",
     ),
 ]
 NoSamplesFor: TypeAlias = Annotated[
@@ -131,7 +132,7 @@ NoSamplesFor: TypeAlias = Annotated[
     Parameter(
         name="--no-samples-for",
         negative="",
-        help="A tool, or a target, for which samples are refused; repeatable.",
+        help="Tool or target for which the command refuses samples. Repeatable.",
     ),
 ]
 Store: TypeAlias = Annotated[
@@ -139,21 +140,21 @@ Store: TypeAlias = Annotated[
     Parameter(
         name="--store",
         env_var=STORE,
-        help="Where conversations are stored: sqlite:///FILE, postgresql://… or memory:; by"
-        " default, a file in your data directory.",
+        help="Store of conversations: sqlite:///FILE, postgresql://… or memory:. Default: a file "
+        "in your data directory.",
     ),
 ]
 Yes: TypeAlias = Annotated[
-    bool, Parameter(negative=(), help="Do not ask. Without a terminal, it has to be given.")
+    bool, Parameter(negative=(), help="Skip the confirmation. Required without a terminal.")
 ]
 EngineName: TypeAlias = Annotated[
     str | None,
     Parameter(
         name="--engine",
         env_var=ENGINE,
-        help="What shares the work: in-process (the default); dbos (in the --store, a Postgres), or"
-        " the postgresql://… in which DBOS has its tables, with ?schema=NAME for each of several"
-        " applications there.",
+        help="Engine that shares the work: in-process (default); dbos, with its tables in the "
+        "--store (a Postgres); or postgresql://… for a Postgres with DBOS's tables. "
+        "?schema=NAME separates applications.",
     ),
 ]
 Foldable: TypeAlias = Annotated[
@@ -161,9 +162,9 @@ Foldable: TypeAlias = Annotated[
     Parameter(
         name="--folding",
         negative=(),
-        help="Offer branch_create, branch_return and branch_status: subtasks in branches with a"
-        " budget and a deadline. Settings: ANABRANCH_FOLDING_MAX_DEPTH and the like, or a YAML file"
-        " named in ANABRANCH_FOLDING_FILE.",
+        help="Offer branch_create, branch_return and branch_status: subtasks in branches with a "
+        "budget and a deadline. ANABRANCH_FOLDING_MAX_DEPTH and the like, or a YAML file "
+        "named in ANABRANCH_FOLDING_FILE, hold the settings.",
     ),
 ]
 Remembering: TypeAlias = Annotated[
@@ -171,9 +172,9 @@ Remembering: TypeAlias = Annotated[
     Parameter(
         name="--memory",
         negative=(),
-        help="Offer memory_search, memory_record and memory_feedback, and let the --model learn from"
-        " branches that return with extract_memory. What is remembered is in the --store, by default"
-        " a file in your data directory. No TARGET is needed then.",
+        help="Offer memory_search, memory_record and memory_feedback. The --model learns from "
+        "branches that return with extract_memory. The --store keeps the notes; default: a "
+        "file in your data directory. No TARGET is required.",
     ),
 ]
 
@@ -181,15 +182,15 @@ Remembering: TypeAlias = Annotated[
 SharedMemory: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="With --memory: the name of a project whose memories all callers share, and may record"
-        ' with scope="project". Without it, callers with tokens of their own share none.',
+        help="Name of a project whose notes all callers share with --memory, and record with "
+        'scope="project". Without it, callers with different tokens share no notes.',
     ),
 ]
 ServerHeaders: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--header",
-        help="A header of the requests to the server at a URL, as 'Name: value'. May be repeated.",
+        help="Header of the requests to the server at a URL, as 'Name: value'. Repeatable.",
         negative=(),
     ),
 ]
@@ -197,8 +198,8 @@ ChosenTools: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--tools",
-        help="A tool to offer, by name or by a pattern such as 'issues_*'. May be repeated. Default:"
-        " all tools.",
+        help="Tool to offer, by name or by a pattern such as 'issues_*'. Repeatable. Default: all "
+        "tools.",
         negative=(),
     ),
 ]
@@ -206,7 +207,7 @@ WithoutTools: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
         name="--without",
-        help="A tool to leave out, by name or by a pattern. May be repeated.",
+        help="Tool to leave out, by name or by a pattern. Repeatable.",
         negative=(),
     ),
 ]
@@ -214,24 +215,24 @@ WithoutTools: TypeAlias = Annotated[
 
 MaxTokens: TypeAlias = Annotated[
     int | None,
-    Parameter(help="Tokens that the samples of one call may use, prompts and replies together."),
+    Parameter(help="Maximum tokens of all samples in one call, prompts and replies together."),
 ]
 MaxDepth: TypeAlias = Annotated[
-    int | None, Parameter(help="How deeply the branches of one call may be nested; 0 for none.")
+    int | None, Parameter(help="Maximum depth of nested branches in one call; 0 allows none.")
 ]
 Timeout: TypeAlias = Annotated[
-    float | None, Parameter(help="Seconds that one call may take, waiting for answers included.")
+    float | None, Parameter(help="Maximum seconds of one call, including the wait for answers.")
 ]
 
 TurnMaxTokens: TypeAlias = Annotated[
     int | None,
-    Parameter(help="Tokens of one turn: of its replies, its branches and its tools together."),
+    Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
 ]
 TurnMaxDepth: TypeAlias = Annotated[
-    int | None, Parameter(help="How deeply the branches of a turn, and of a tool, may be nested.")
+    int | None, Parameter(help="Maximum depth of nested branches in a turn, and in a tool.")
 ]
 TurnTimeout: TypeAlias = Annotated[
-    float | None, Parameter(help="Seconds that one branch, or one call of a tool, may take.")
+    float | None, Parameter(help="Maximum seconds of one branch, and of one call of a tool.")
 ]
 
 

@@ -36,68 +36,68 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     name: Annotated[
         str | None,
         Parameter(
-            help="The server's name, by default that of the target. Servers of other names do not"
-            " accept each other's states."
+            help="Name of the server. Default: the name of the target. A server accepts only states of"
+            " servers with its name."
         ),
     ] = None,
     transport: Annotated[
-        Literal["stdio", "http"], Parameter(help="Over stdin and stdout, or over HTTP at /mcp.")
+        Literal["stdio", "http"], Parameter(help="Transport: stdin and stdout, or HTTP at /mcp.")
     ] = "stdio",
-    host: Annotated[str, Parameter(help="The address to listen on, over HTTP.")] = "127.0.0.1",
+    host: Annotated[str, Parameter(help="Address to listen on over HTTP.")] = "127.0.0.1",
     port: Annotated[
-        int, Parameter(help="The port to listen on, over HTTP; 0 for any free port.")
+        int, Parameter(help="Port to listen on over HTTP; 0 for any free port.")
     ] = 8000,
     allowed_host: Annotated[
         list[str] | None,
         Parameter(
-            help="A name by which clients, or a proxy, reach the server over HTTP; * for any. May be"
-            " repeated; needed if --host is not this machine alone.",
+            help="Host name under which clients or a proxy reach the server over HTTP; * for any. "
+            "Repeatable. Required if --host is not the local machine.",
             negative=(),
         ),
     ] = None,
     allowed_origin: Annotated[
         list[str] | None,
-        Parameter(help="The origin of a web page that may send requests.", negative=()),
+        Parameter(help="Origin of a web page that may send requests. Repeatable.", negative=()),
     ] = None,
     token: Annotated[
         str | None,
         Parameter(
             env_var=TOKEN,
-            help="The bearer token that requests need, over HTTP, or several separated by commas."
-            " Other users may see it among the processes: rather set the variable.",
+            help="Bearer token that requests need over HTTP, or several, separated by commas. The "
+            "variable is safer: other users of the machine may see the command line.",
         ),
     ] = None,
     stateless: Annotated[
         bool,
         Parameter(
-            help="Offer no sessions to clients up to 2025-11-25, over HTTP: for replicas behind a"
-            " balancer. Tools cannot ask such clients anything then.",
+            help="Offer no sessions to clients up to 2025-11-25 over HTTP, for replicas behind a "
+            "balancer. Tools cannot ask such clients.",
             negative=(),
         ),
     ] = False,
     workers: Annotated[
         int,
         Parameter(
-            help="Processes that share the port, over HTTP. With more than one, clients up to"
-            " 2025-11-25 have no sessions, so tools cannot ask them anything."
+            help="Processes that share the port over HTTP. With more than one, clients up to "
+            "2025-11-25 have no sessions, and tools cannot ask them."
         ),
     ] = 1,
     store: Annotated[
         str | None,
         Parameter(
             env_var=STORE,
-            help="Where calls are stored, so that effects happen once whatever clients repeat:"
-            " sqlite:///path, postgresql://…, or memory:. Without it, nothing is stored.",
+            help="Store of calls, so that effects happen once even if clients repeat requests: "
+            "sqlite:///path, postgresql://…, or memory:. Default: no store.",
         ),
     ] = None,
     ttl: Annotated[
-        float, Parameter(help="Seconds that a person has for one round of questions.")
+        float, Parameter(help="Seconds that a user has for one round of questions.")
     ] = TTL,
     continue_calls: Annotated[
         bool,
         Parameter(
-            help="With a store, offer the tool continue_call, which continues calls that need more"
-            " rounds of questions than clients allow."
+            help="With a store, offer the tool continue_call, which continues calls with more rounds "
+            "of questions than clients allow."
         ),
     ] = True,
     sagas: Annotated[
@@ -106,61 +106,58 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     max_connections: Annotated[
         int | None,
         Parameter(
-            help="Connections to one process at the same time, over HTTP; by default 512, or half"
-            " of the files that it may have open. Further ones are refused."
+            help="Maximum concurrent connections to one process over HTTP. Default: 512, or half of "
+            "the files that the process may have open. The server refuses further connections."
         ),
     ] = None,
     session_ttl: Annotated[
         float,
         Parameter(
-            help="Seconds after which the session of a client up to 2025-11-25 ends that sends no"
-            " request, over HTTP."
+            help="Seconds without a request after which the session of a client up to 2025-11-25 ends,"
+            " over HTTP."
         ),
     ] = SESSION_TTL,
     max_running: Annotated[
         int | None,
         Parameter(
-            help="Calls that one process runs at the same time; a further one is refused, with the time"
-            " to come back. By default, none is."
+            help="Maximum concurrent calls in one process. The server refuses further calls with a "
+            "time to retry. Default: no limit."
         ),
     ] = None,
     access_log: AccessLog = False,
     log_format: LogForm = "text",
     grace: Annotated[
         float,
-        Parameter(
-            help="Seconds in which the calls that run when the server is stopped are ended and"
-            " undone."
-        ),
+        Parameter(help="Seconds for ending and undoing running calls when the server stops."),
     ] = GRACE,
     model: Model = None,
     sampler_mode: Annotated[
         SamplerMode,
         Parameter(
-            help="own: the --model answers every sample. prefer-client: only where the client cannot"
-            " sample, or refuses."
+            help="own: the --model answers every sample. prefer-client: the --model answers if the "
+            "client cannot sample, or refuses."
         ),
     ] = "own",
     ask_fallback: Annotated[
         bool,
         Parameter(
-            help="Reach the users of clients that show no questions, too: by results that list them"
-            " and a tool answer_questions.",
+            help="Ask the users of clients that show no questions in the conversation: results list "
+            "the questions, and the tool answer_questions takes the answers.",
             negative=(),
         ),
     ] = False,
     ask_url: Annotated[
         str | None,
         Parameter(
-            help="With --ask-fallback and --store, over HTTP: where users reach this server, such as"
-            " https://tools.example.org. Such results then have links to pages with the forms."
+            help="Address under which users reach this server, such as https://tools.example.org. With"
+            " --ask-fallback and --store, over HTTP, results then link to pages with the forms."
         ),
     ] = None,
     heartbeat: Annotated[
         float,
         Parameter(
-            help="Seconds between two progress notifications while a client up to 2025-11-25 is"
-            " asked, so that its timeout can begin again; 0 for none."
+            help="Seconds between progress notifications while a client up to 2025-11-25 waits for its"
+            " user, so that the client can restart its timeout. 0 sends none."
         ),
     ] = HEARTBEAT,
     max_tokens: MaxTokens = None,

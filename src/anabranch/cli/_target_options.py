@@ -22,20 +22,18 @@ Target: TypeAlias = Annotated[
 SourceTarget: TypeAlias = Annotated[
     TargetName, Parameter(help="A Python file, a module, or module:attribute.")
 ]
-ToolName: TypeAlias = Annotated[
-    str | None, Parameter(help="The tool's name; all tools by default.")
-]
+ToolName: TypeAlias = Annotated[str | None, Parameter(help="Name of the tool. Default: all tools.")]
 Arguments: TypeAlias = Annotated[
     str,
     Parameter(
         name="name=value",
-        help="Arguments: text for a parameter that takes text, JSON for any other.",
+        help="Arguments of the tool: text for a text parameter, JSON for any other.",
     ),
 ]
 ChatTargets: TypeAlias = Annotated[
     TargetName,
     Parameter(
-        help="Where tools are: a Python file, a module, module:attribute, the URL of an MCP server,"
-        " or command:… with the command that starts one."
+        help="Sources of tools: Python files, modules, module:attribute, URLs of MCP servers, or "
+        "command:… to start one."
     ),
 ]

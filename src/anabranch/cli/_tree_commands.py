@@ -51,21 +51,17 @@ tree_app: App = App(
     help_format="markdown",
 )
 
-Thread = Annotated[
-    str, Parameter(help="The thread's id or the beginning of it; “last” for the latest.")
-]
+Thread = Annotated[str, Parameter(help="Id of a thread, or its beginning; “last” for the latest.")]
 Node = Annotated[
     str,
-    Parameter(
-        help="A node: its id or the beginning of it, a label, or a branch's name (b1, b1.2)."
-    ),
+    Parameter(help="Node: an id or its beginning, a label, or the name of a branch (b1, b1.2)."),
 ]
 
 
 @tree_app.command(name="list", help_epilogue=example("anabranch tree list --limit 5"))
 def list_command(
     *,
-    limit: Annotated[int, Parameter(help="The largest number to list.")] = 50,
+    limit: Annotated[int, Parameter(help="Maximum entries to list.")] = 50,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
@@ -107,7 +103,7 @@ def export_command(
     /,
     *,
     form: Annotated[
-        Literal["json", "mermaid", "markdown"], Parameter(name="--format", help="The format.")
+        Literal["json", "mermaid", "markdown"], Parameter(name="--format", help="Output format.")
     ] = "json",
     store: Store = None,
 ) -> None:
@@ -124,9 +120,7 @@ def export_command(
 def messages_command(
     node: Annotated[
         str,
-        Parameter(
-            help="The node's id, or the beginning of it; “last” for where the latest thread was left."
-        ),
+        Parameter(help="Id of a node, or its beginning; “last” for the end of the latest thread."),
     ],
     /,
     *,
@@ -181,8 +175,8 @@ def prune_command(
     node: Annotated[
         str | None,
         Parameter(
-            help="Delete this node and everything after it: an id, a label, or the name of a"
-            " branch, which stands for its first node."
+            help="Node to delete, with everything after it: an id, a label, or the name of a branch, "
+            "which means its first node."
         ),
     ] = None,
     /,

@@ -41,27 +41,29 @@ if TYPE_CHECKING:
 
 def web_command(  # noqa: PLR0913 - options
     *targets: ChatTargets,
-    host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="The port to listen on; 0 for any.")] = 8080,
+    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port to listen on; 0 for any free port.")] = 8080,
     allowed_host: Annotated[
         tuple[str, ...],
-        Parameter(help="A name by which browsers reach it, as behind a proxy. Repeatable."),
+        Parameter(
+            help="Host name under which browsers reach the page, such as that of a proxy. Repeatable."
+        ),
     ] = (),
     model: Model = None,
     store: Store = None,
     calls: Annotated[
         Literal["outline", "values"] | None,
         Parameter(
-            help="Show recorded calls, of all tools and callers in the store: an outline, or the"
-            " values as well."
+            help="Show the recorded calls of all tools and callers in the store: outline, or values as"
+            " well."
         ),
     ] = None,
     token: Annotated[
         str | None,
         Parameter(
             env_var=WEB_TOKEN,
-            help="What every browser and client must present. Other users of this machine may see"
-            " the command line: the environment variable is safer.",
+            help="Token that every browser and client must present. The variable is safer: other users"
+            " of the machine may see the command line.",
         ),
     ] = None,
     max_tokens: TurnMaxTokens = None,
@@ -79,8 +81,8 @@ def web_command(  # noqa: PLR0913 - options
     max_backlog: Annotated[
         int | None,
         Parameter(
-            help="The number of runs that may wait for a worker. A message beyond them is refused, with"
-            " the time to come back; by default, none is."
+            help="Maximum runs that wait for a worker. The server refuses further messages with a time"
+            " to retry. Default: no limit."
         ),
     ] = None,
     version: CodeVersion = None,

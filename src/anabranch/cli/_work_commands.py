@@ -40,8 +40,7 @@ ALL = 100_000
 Name: TypeAlias = Annotated[
     str,
     Parameter(
-        help="The id of a conversation, or of a call, or the beginning of it; “last” for the latest"
-        " conversation."
+        help="Id of a conversation or a call, or its beginning; “last” for the latest conversation."
     ),
 ]
 
@@ -49,9 +48,7 @@ Name: TypeAlias = Annotated[
 @work_app.command(name="list", help_epilogue=example("anabranch work list --limit 10"))
 def list_command(
     *,
-    limit: Annotated[
-        int, Parameter(help="The largest number of runs, and of calls, to list.")
-    ] = 50,
+    limit: Annotated[int, Parameter(help="Maximum runs, and maximum calls, to list.")] = 50,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
@@ -116,7 +113,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
 def cancel_command(
     name: Annotated[
         str,
-        Parameter(help="A conversation's id, or the beginning of it; “last” for the latest."),
+        Parameter(help="Id of a conversation, or its beginning; “last” for the latest."),
     ],
     /,
     *,

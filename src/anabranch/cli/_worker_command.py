@@ -34,18 +34,16 @@ def worker_command(  # noqa: PLR0913 - options
     store: Store = None,
     engine: EngineName = None,
     model: Model = None,
-    concurrency: Annotated[
-        int, Parameter(help="The number of runs that it works on at the same time.")
-    ] = 10,
+    concurrency: Annotated[int, Parameter(help="Maximum concurrent runs of this worker.")] = 10,
     per_person: Annotated[
         int | None,
         Parameter(
-            help="The number of one person's runs on which all workers work at the same time; give it"
-            " to each of them. Without it, runs are taken in the order in which they came."
+            help="Maximum concurrent runs of one user over all workers; give each worker the same "
+            "value. Default: no limit, first come, first served."
         ),
     ] = None,
     grace: Annotated[
-        float, Parameter(help="Seconds that it has to end: effects that have begun are completed.")
+        float, Parameter(help="Seconds for completing effects in progress when the worker stops.")
     ] = 10,
     max_tokens: TurnMaxTokens = None,
     max_depth: TurnMaxDepth = None,

@@ -3,7 +3,8 @@
 Every row is a ratio of CPU time, so that other work on the machine disturbs it little: against an
 interpreter that does nothing, and against ``import pydantic``, which every tool needs. One row
 compares with ``mcp.types``, which whatever serves a tool imports anyway: what a bare interpreter
-takes is subtracted from both there. Byte code is compiled: the processes write it to a folder of
+takes is subtracted from both there. Commands on tools and calls are compared with ``mcp.server``, which
+a server imports at least; the processes that a command starts count with it. Byte code is compiled: the processes write it to a folder of
 their own, and the first turn does not count.
 """
 
@@ -25,6 +26,7 @@ TURNS = 7
 BARE = "python -c pass"
 PYDANTIC = "import pydantic"
 SDK = "import mcp.types"
+SERVER = "import mcp.server"
 PUBLIC = "from anabranch import *"
 IMPORT = "import anabranch"
 COMMANDS = {
@@ -32,13 +34,34 @@ COMMANDS = {
     "anabranch --version": ["--version"],
     "anabranch tree list": ["tree", "list"],
 }
+AGAINST_SERVER = {
+    "anabranch call --help": (["call", "--help"], 0.4),
+    "anabranch list FILE": (["list", "tools.py"], 0.6),
+    "anabranch calls list": (["calls", "list", "--store", "sqlite:///calls.db"], 0.7),
+    "anabranch call FILE TOOL": (["call", "tools.py", "greet"], 1.9),
+}
+"""Commands, each with its goal as a multiple of ``import mcp.server``."""
+
+TOOL = '''from anabranch import BranchContext, tool
 
 
-def cpu_seconds(arguments: list[str], environment: Mapping[str, str]) -> float:
-    """Return the CPU time that a fresh interpreter takes, in user and in system mode."""
+@tool
+async def greet(ctx: BranchContext) -> str:
+    """Greet."""
+    return "Hello"
+'''
+
+
+def cpu_seconds(arguments: list[str], environment: Mapping[str, str], folder: str) -> float:
+    """Return the CPU time of a fresh interpreter, and of the processes that it starts."""
     before = getrusage(RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, *arguments],
+        check=True,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     after = getrusage(RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -47,17 +70,24 @@ def cpu_seconds(arguments: list[str], environment: Mapping[str, str]) -> float:
 def measure() -> list[Row]:
     """Return this benchmark's lines of the table."""
     programs = {BARE: ["-c", "pass"]}
-    programs |= {statement: ["-c", statement] for statement in (PYDANTIC, SDK, IMPORT, PUBLIC)}
+    programs |= {
+        statement: ["-c", statement] for statement in (PYDANTIC, SDK, SERVER, IMPORT, PUBLIC)
+    }
     programs |= {name: ["-m", "anabranch", *words] for name, words in COMMANDS.items()}
+    programs |= {name: ["-m", "anabranch", *words] for name, (words, _) in AGAINST_SERVER.items()}
+    programs["anabranch tree list"] += ["--store", "sqlite:///threads.db"]
     with TemporaryDirectory() as folder:
+        Path(folder, "tools.py").write_text(TOOL)
         environment = {
             **os.environ,
-            "ANABRANCH_STORE": f"sqlite:///{Path(folder, 'threads.db')}",
             "PYTHONPYCACHEPREFIX": str(Path(folder, "bytecode")),
         }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         turns = [
-            {name: cpu_seconds(arguments, environment) for name, arguments in programs.items()}
+            {
+                name: cpu_seconds(arguments, environment, folder)
+                for name, arguments in programs.items()
+            }
             for _ in range(TURNS + 1)
         ]
     return _rows(turns[1:])
@@ -71,4 +101,7 @@ def _rows(turns: list[dict[str, float]]) -> list[Row]:
             ratio = median(turn[name] / turn[other] for turn in turns)
             rows.append(Row(NAME, f"{name} / {other}", ratio))
         rows.append(Row(NAME, name, min(turn[name] for turn in turns), "s of CPU", goal))
+    for name, (_, most) in AGAINST_SERVER.items():
+        ratio = median(turn[name] / turn[SERVER] for turn in turns)
+        rows.append(Row(NAME, f"{name} / {SERVER}", ratio, goal=most))
     return rows

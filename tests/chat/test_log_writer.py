@@ -158,40 +158,59 @@ async def test_text_is_stored_when_the_rest_is_over(
 async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
     watched: Any, *, is_first: bool
 ) -> None:
-    """A run and its branches report to one thread, of which one may have lost its lease."""
+    """Chosen: what was reported under a lease that has run out is not stored."""
     clock, lost = ManualClock(), list[str]()
     one, _, _ = logs(watched, clock)
-    left = await lease_on(watched, "left", clock, lost, is_over=True)
-    right = await lease_on(watched, "right", clock, lost)
+    late = await lease_on(watched, "a", clock, lost, is_over=True)
+    await watched.release("a", late.owner)
+    lease = await lease_on(watched, "a", clock, lost)
     if is_first:
-        one.add([piece("late")], lease=left)
-    one.add([piece("said"), notice("here")], lease=right)
+        one.add([piece("late")], lease=late)
+    one.add([piece("said"), notice("here")], lease=lease)
     if not is_first:
-        one.add([piece("late")], lease=left)
+        one.add([piece("late")], lease=late)
     one.add([notice("of no one")])
     await one.flush()
-    assert lost == ["left"]
+    assert lost == ["a"]
     stored = [encoded(each) for each in (piece("said"), notice("here"), notice("of no one"))]
     assert await one.read(0) == stored
     await watched.close()
 
 
-async def test_the_end_of_a_run_is_its_own(watched: Any) -> None:
-    """It releases the run's lease, whatever is reported with others before, and after it."""
+async def test_an_event_is_not_stored_when_its_lease_passes_on_during_the_write(
+    watched: Any,
+) -> None:
+    """A process that is suspended between its check of the lease and the write adds nothing."""
+    clock = ManualClock()
+    one, two, _ = logs(watched, clock)
+    lease = await lease_on(watched, "a", clock, [])
+    watched.open.clear()
+    one.add([notice("late")], lease=lease)
+    two.add([notice("beside")])
+    flushed = asyncio.ensure_future(one.flush())
+    await watched.entered.wait()
+    assert await watched.take_over("a", lease.owner, "other", math.inf, clock.now() + 99.0)
+    watched.open.set()
+    await flushed
+    assert [await log.last() for log in (one, two)] == [0, 1]
+    await watched.close()
+
+
+async def test_the_end_of_a_run_is_stored_with_what_was_reported_before_and_releases_its_lease(
+    watched: Any,
+) -> None:
     clock, lost = ManualClock(), list[str]()
     one, two, _ = logs(watched, clock)
     run = await lease_on(watched, "a", clock, lost)
-    branch = await lease_on(watched, "a/branch", clock, lost)
     one.add([notice("begun")], lease=run)
-    one.add([notice("in a branch")], lease=branch)
     one.add([notice("end")], lease=run, release=True)
-    one.add([notice("next")], lease=branch)
+    one.add([notice("next")])
     two.add([notice("beside")])
     await one.flush()
-    assert watched.batches == [{"a": 2, "b": 1}, {"a": 1}, {"a": 1}]
+    assert watched.batches == [{"a": 2, "b": 1}, {"a": 1}]
     assert await watched.holder("a", 0.0) is None
     names = [json.loads(each)["name"] for each in await one.read(0)]
-    assert names == ["begun", "in a branch", "end", "next"]
+    assert names == ["begun", "end", "next"]
     assert lost == []
     await watched.close()
 

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 DAY = 86_400.0
 GAP = "Calls.record"
 """The write of the effect of a step, which happens again if the write is held up: in any branch."""
-CUT = {"Events._append", "Trees.set_results"}
+CUT = {"Trees.set_results"}
 """Writes that fail when their process wakes up, since the database has closed the connection."""
 POLL = "Database.version"
 """A question whether others have written, which SQLite's writer is asked."""

@@ -240,6 +240,11 @@ class LetsAnyoneReportTheEnd(Saboteur):
         return await self.good.append(run, events, **options)
 
 
+class AddsUnderAnyLease(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all([replace(each, lease=None) for each in new], at=at)
+
+
 class TakesOverFromAnyOwner(Saboteur):
     async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
         holder = await self.good.holder(run, 0.0) or owner
@@ -290,6 +295,7 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (ForgetsWhereALongRunHasBegun, leases.an_open_run_stays_whole),
     (ShortensOpenRuns, leases.an_open_run_stays_whole),
     (LetsAnyoneReportTheEnd, leases.only_who_holds_the_lease_reports_the_end),
+    (AddsUnderAnyLease, leases.only_who_holds_the_lease_adds_events_under_it),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

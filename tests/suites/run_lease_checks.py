@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from anabranch.stores import NewEvents, TakenRun
 from tests.suites.expectations import expect, no, opened, yes
@@ -113,6 +114,22 @@ async def only_who_holds_the_lease_reports_the_end(open_store: OpenRunEvents) ->
         expect(await read_from(store, "r", 0, 1), [(1, b"z")], "what was added")
 
 
+async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvents) -> None:
+    """Events of an owner before, or of a run without a lease, are not added; the lease stays."""
+    async with opened(open_store) as store:
+        yes(await store.lease("r", "a", 100.0, 110.0), "it was free")
+        ours = NewEvents("r", some("x"), key="k", lease="a")
+        await store.append_all([ours, NewEvents("none", some("x"), lease="a")], at=120.0)
+        expect([await store.last(run) for run in ("r", "none")], [1, 0], "the owner's, though late")
+        expect(await store.holder("r", 0.0), "a", "the lease stays")
+        yes(await store.take_over("r", "a", "b", 120.0, 130.0), "it has run out")
+        await store.append_all([ours, NewEvents("s", some("y"))], at=121.0)
+        expect([await store.last(run) for run in "rs"], [1, 1], "another owner's; the other run's")
+        await store.release("r", "b")
+        await store.append_all([replace(ours, lease="b")], at=122.0)
+        expect(await store.last("r"), 1, "a lease that was released")
+
+
 async def a_lease_passes_from_its_owner_to_another(open_store: OpenRunEvents) -> None:
     """When it has run out, or before, at the wish of its owner; from no one else."""
     async with opened(open_store) as store:
@@ -166,6 +183,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_run_begins_once,
     an_open_run_stays_whole,
     only_who_holds_the_lease_reports_the_end,
+    only_who_holds_the_lease_adds_events_under_it,
     a_lease_passes_from_its_owner_to_another,
     who_takes_a_lease_learns_where_the_events_are,
     leases_that_have_run_out_are_found,

@@ -71,6 +71,8 @@ class NewEvents:
             longer holds the lease, the events are not added: the present holder reports how the run
             ends.
         successor: the next owner of the lease, and its end; by default, the lease is free.
+        lease: the owner who holds the lease on the run, and keeps it. If another owner holds the
+            lease, or none does, the events are not added.
     """
 
     run: str
@@ -78,6 +80,7 @@ class NewEvents:
     key: str = ""
     release: str | None = None
     successor: tuple[str, float] | None = None
+    lease: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ class RunEvents(Protocol):
         ...
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        """Add events to several runs, all or none, except for runs whose lease was lost.
+        """Add events to several runs, all or none, except for runs whose owner has lost the lease.
 
         ``new`` has each run once.
         """

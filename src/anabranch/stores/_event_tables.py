@@ -62,6 +62,7 @@ HOLDER = Statement(
         _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
     )
 )
+HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, RUN.c.owner == sa.bindparam("old_owner")))
 _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 
@@ -228,13 +229,13 @@ APPEND_POSTGRES = Statement(
     WITH new AS (
         SELECT * FROM unnest(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
-            CAST(:old_owners AS bytea[]), CAST(:new_owners AS bytea[]),
-            CAST(:untils AS double precision[])
-        ) WITH ORDINALITY AS new (run, count, name, old_owner, new_owner, until, place)
+            CAST(:holders AS bytea[]), CAST(:old_owners AS bytea[]),
+            CAST(:new_owners AS bytea[]), CAST(:untils AS double precision[])
+        ) WITH ORDINALITY AS new (run, count, name, holder, old_owner, new_owner, until, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at)
         SELECT run, 1, count, :mark, :now FROM new
-        WHERE old_owner IS NULL
+        WHERE holder IS NULL
             OR EXISTS (SELECT 1 FROM anabranch_run AS known WHERE known.run = new.run)
         ORDER BY run
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last,
@@ -244,8 +245,8 @@ APPEND_POSTGRES = Statement(
                     CASE WHEN old_owner IS NULL THEN anabranch_run.leased_until ELSE until END
                 FROM new WHERE new.run = anabranch_run.run
             )
-        WHERE (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) IS NULL
-            OR (SELECT old_owner FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
+        WHERE (SELECT holder FROM new WHERE new.run = anabranch_run.run) IS NULL
+            OR (SELECT holder FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
         RETURNING run, first, last, owner, mark
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data, mark)
@@ -262,7 +263,8 @@ APPEND_POSTGRES = Statement(
 )
 """Appends in one statement, which is its own transaction, and whose commit does not wait.
 
-The statement locks rows in one order, so that writers of the same runs do not deadlock.
+The statement locks rows in one order, so that writers of the same runs do not deadlock. The locked
+row says whether the ``holder`` has the lease.
 """
 
 BEGIN_POSTGRES = Statement(

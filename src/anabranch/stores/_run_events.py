@@ -103,7 +103,7 @@ class Events:
         places = {
             to_bytes(each.run): place
             for place, each in enumerate(new, 1)
-            if each.release is None or self._is_released(connection, each)
+            if self._may_add(connection, each)
         }
         if not places:
             return []
@@ -117,6 +117,13 @@ class Events:
             rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
         sql.ADD.rows(connection, rows)
         return [(place, *heads[name]) for name, place in places.items()]
+
+    def _may_add(self, connection: sa.Connection, new: NewEvents) -> bool:
+        """Return whether the owner of the events, if they have one, holds the lease."""
+        if new.release is not None:
+            return self._is_released(connection, new)
+        values = {"this": to_bytes(new.run), "old_owner": optional_bytes(new.lease)}
+        return new.lease is None or bool(sql.HOLDS.rows(connection, values))
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
         """Release a lease, or pass it to another owner; return whether the lease was held."""
@@ -300,6 +307,7 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "runs": [to_bytes(each.run) for each in new],
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],
+        "holders": [optional_bytes(each.release or each.lease) for each in new],
         "old_owners": [optional_bytes(each.release) for each in new],
         "new_owners": [optional_bytes(each.successor and each.successor[0]) for each in new],
         "untils": [each.successor and each.successor[1] for each in new],

@@ -13,14 +13,13 @@ import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 
 from pydantic import BaseModel
 
 from anabranch._aio import Clock, pause
 from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import NewEvents, RunEvents
+from anabranch._durable.run_events import RunEvents
 from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 
@@ -80,9 +79,9 @@ class LogWriter:
         urgent = False
         for event in added:
             if type(event) is TextPiece:
-                waiting.add_text(event, lease)
+                waiting.add_text(event)
             else:
-                waiting.add(encoded(event), lease)
+                waiting.add(encoded(event))
                 urgent = not is_followed
         if urgent:
             self._call_for(thread_id)
@@ -95,10 +94,9 @@ class LogWriter:
     def _place(self, thread_id: str, lease: RenewedLease | None, *, release: bool) -> WaitingEvents:
         """Return where events wait: with the last ones, or for a batch after theirs."""
         waiting = self._waiting.setdefault(thread_id, [])
-        if not waiting or not waiting[-1].has_room(lease, release=release):
-            waiting.append(WaitingEvents())
-        if release:
-            waiting[-1].release = lease
+        if not waiting or not waiting[-1].has_room(lease):
+            waiting.append(WaitingEvents(lease))
+        waiting[-1].releases = release
         return waiting[-1]
 
     def size(self, thread_id: str) -> int:
@@ -163,13 +161,11 @@ class LogWriter:
     async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
         """Store a batch, once, although the store may fail after it has done its work."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
-        tried = dict[str, None]()  # the runs under which the batch may be stored
         is_tried = False
-        while new := _to_store(batch, key):
+        while new := [new for name, each in batch.items() if (new := each.to_store(name, key))]:
             try:
-                for run in tried:
-                    if await self.events.find(run, key):
-                        return
+                if is_tried:  # some may be stored, and others be refused
+                    new = [each for each in new if not await self.events.find(each.run, key)]
                 await self.events.append_all(new, at=self.clock.now())
             except StoreError as error:
                 if self.clock.now() >= until:
@@ -179,19 +175,6 @@ class LogWriter:
                 if not is_tried:
                     logger.warning("events of conversations cannot be stored yet: %s", error)
                 is_tried = True
-                tried.update((each.run, None) for each in new if each.key)
                 await pause(self.clock, RETRY)
             else:
                 return
-
-
-def _to_store(batch: Mapping[str, WaitingEvents], key: str) -> list[NewEvents]:
-    """Return what of a batch may be stored now; the first that the store cannot refuse has the key.
-
-    All such is stored or none. What releases a lease needs no key: it cannot be stored twice.
-    """
-    found = (each.to_store(name) for name, each in batch.items())
-    new = sorted((each for each in found if each), key=lambda each: each.release is not None)
-    return [
-        replace(each, key="" if place or each.release else key) for place, each in enumerate(new)
-    ]

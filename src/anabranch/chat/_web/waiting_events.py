@@ -1,4 +1,4 @@
-"""The events of one thread that wait for the store, each with the lease under which it was reported.
+"""The events of one thread that wait for the store, with the lease under which they were reported.
 
 Pieces of one text that wait together are one event.
 """
@@ -26,62 +26,59 @@ class TextPiece(NamedTuple):
 
 @dataclass(slots=True)
 class WaitingEvents:
-    """What is stored at once in one thread: events, and then the pieces of one text.
+    """Events that one append stores in one thread, and then the pieces of one text.
 
-    Each has the lease of who has reported it: a run and its branches report to one thread. Events
-    that release their lease are alone here, since the store refuses them as one if it has passed on.
+    All were reported under one ``lease``, or under none: the store adds them if its owner still holds
+    it. With ``releases``, they release it.
     """
 
-    events: list[tuple[RenewedLease | None, bytes]] = field(
-        default_factory=list[tuple[RenewedLease | None, bytes]]
-    )
-    text: TextPiece | None = None
     lease: RenewedLease | None = None
+    releases: bool = False
+    events: list[bytes] = field(default_factory=list[bytes])
+    text: TextPiece | None = None
     deltas: list[str] = field(default_factory=list[str])
     size: int = 0
-    release: RenewedLease | None = None
 
-    def has_room(self, lease: RenewedLease | None, *, release: bool) -> bool:
-        """Whether events that were reported under this lease may be stored with these."""
-        if not release:
-            return self.release is None
-        of_text = self.lease if self.text is not None else lease
-        return all(each is lease for each in (of_text, *(each for each, _ in self.events)))
+    def has_room(self, lease: RenewedLease | None) -> bool:
+        """Return whether events that were reported under ``lease`` may be stored with these."""
+        return lease is self.lease and not self.releases
 
-    def add_text(self, piece: TextPiece, lease: RenewedLease | None) -> None:
+    def add_text(self, piece: TextPiece) -> None:
         """Add a piece of a text; it becomes part of the event of the pieces before it."""
         text = self.text
-        if text is None or text[0] != piece[0] or text[2] != piece[2] or lease is not self.lease:
+        if text is None or text[0] != piece[0] or text[2] != piece[2]:
             self.end_text()
-            self.text, self.lease = piece, lease
+            self.text = piece
         self.deltas.append(piece[1])
         self.size += len(piece[1])
 
-    def add(self, event: bytes, lease: RenewedLease | None) -> None:
+    def add(self, event: bytes) -> None:
         """Add an event."""
         self.end_text()
-        self.events.append((lease, event))
+        self.events.append(event)
         self.size += len(event)
 
     def end_text(self) -> None:
         """Make an event of the pieces."""
         if self.text is not None:
-            event = encoded(self.text._replace(delta="".join(self.deltas)))
-            self.events.append((self.lease, event))
+            self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
             self.text = None
             self.deltas.clear()
 
-    def to_store(self, thread_id: str) -> NewEvents | None:
-        """Return what may be stored now: all but events whose lease has run out.
+    def to_store(self, thread_id: str, key: str) -> NewEvents | None:
+        """Return the events with their key; ``None`` if their lease has run out.
 
-        Another process may have what reported them, and reports it then.
+        Another process may work on the run by then, and reports what it finds.
         """
-        lost = {lease for lease, _ in self.events if lease is not None and lease.is_over}
-        for lease in lost:
-            lease.lose()
-        events = [event for lease, event in self.events if lease not in lost]
-        release = None if self.release is None else self.release.owner
-        return NewEvents(thread_id, events, release=release) if events else None
+        if self.lease is None:
+            return NewEvents(thread_id, self.events, key)
+        if self.lease.is_over:
+            self.lease.lose()
+            return None
+        owner = self.lease.owner
+        if self.releases:
+            return NewEvents(thread_id, self.events, key, release=owner)
+        return NewEvents(thread_id, self.events, key, lease=owner)
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:

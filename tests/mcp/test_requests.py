@@ -18,7 +18,6 @@ from tests.mcp.harness import (
     accept,
     call_once,
     connected,
-    echo,
     say,
     serving,
     use_tool,
@@ -209,24 +208,3 @@ async def test_data_for_the_client_that_draws_the_form_goes_where_none_prints_it
         assert reply["_meta"]["anabranch/context"] == {"draw/elicit.1": {"cards": [1, 2]}}
     assert asked.message == "This one?"
     assert asked.requested_schema.keys() == {"type", "properties", "required"}
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_the_conversation_goes_along_and_a_branchs_does_not_come_back(era: str) -> None:
-    async def aside(ctx: BranchContext) -> str:
-        await ctx.sample("Aside?")
-        return str(len(ctx.messages))
-
-    @tool
-    async def talk(ctx: BranchContext) -> list[str]:
-        """Talk, aside too."""
-        await ctx.sample("One?")
-        inside = await ctx.branch(aside)
-        last = await ctx.sample("Two?")
-        return [inside, str(len(ctx.messages)), last.text]
-
-    answers = Answers(sample=echo)
-    async with connected(serving(talk), era, answers) as client:
-        result = await client.call_tool("talk")
-    assert result.structured_content == {"result": ["4", "4", "<Two?>"]}
-    assert [len(asked.messages) for asked in answers.prompted] == [1, 3, 3]

@@ -1,6 +1,5 @@
 """What a tool sees of its client's steps, and what a client sees of the tool."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -9,11 +8,11 @@ import pytest
 from mcp import Client, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, StepFailed, ToolError, tool
+from anabranch import BranchContext, StepFailed, ToolError, tool
 from anabranch.mcp import SagaClient
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 from tests.masking import id_in, with_any_id
-from tests.mcp.harness import ERAS, HANDSHAKE, MODERN, Answers, connected, serving
+from tests.mcp.harness import ERAS, HANDSHAKE, Answers, connected, serving
 from tests.mcp.harness import accept as accept_form
 from tests.sagas.harness import Person, accepted, call_saga, failed, raw, resume_saga, said, text_in
 
@@ -118,17 +117,6 @@ async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
     assert text_in(replies[-1]) == f"{step} -32001 not today accept"
 
 
-async def test_a_steps_error_that_is_not_caught_ends_the_tool(era: str) -> None:
-    async def body(ctx: BranchContext) -> str:
-        return (await ctx.elicit(Number, "?")).action
-
-    *_, last = await run(body, era, [failed("t/elicit.1", "no consent")])
-    assert last["isError"] is True
-    assert text_in(last).startswith(
-        "Step 't/elicit.1' failed: the client answered with -32001 (no consent)."
-    )
-
-
 async def test_what_an_error_says_besides_arrives_with_it(era: str) -> None:
     """Required: an error may have ``data``."""
 
@@ -184,18 +172,6 @@ async def test_turning_a_question_down_is_an_answer(era: str, action: str) -> No
     assert last == {"content": [{"type": "text", "text": action}]}
 
 
-async def test_an_answer_that_does_not_fit_the_form_is_asked_for_again(era: str) -> None:
-    async def body(ctx: BranchContext) -> int:
-        answer = await ctx.elicit(Number, "?")
-        return answer.content.n if isinstance(answer, Accepted) else -1
-
-    _, again, last = await run(
-        body, era, [accepted("t/elicit.1", n="many")], [accepted("t/elicit.1~2", n=2)]
-    )
-    assert [step["stepId"] for step in again["steps"]] == ["t/elicit.1~2"]
-    assert last["structuredContent"] == {"result": 2}
-
-
 async def test_a_refusal_is_reported_in_the_tools_words_and_effects_are_undone(era: str) -> None:
     effects: list[str] = []
 
@@ -221,48 +197,6 @@ async def test_an_unexpected_exception_is_masked_outside_and_logged_inside(
     assert last["isError"]
     assert "password=1234" in caplog.text
     assert f"(error {id_in(text_in(last))})" in caplog.text
-
-
-async def test_a_value_that_does_not_fit_the_schema_is_reported_and_logged(
-    era: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def body(ctx: BranchContext) -> int:
-        return object()  # type: ignore[return-value]
-
-    (result,) = await run(body, era)
-    wrong = "does not fit its output schema: result: Input should be a valid integer"
-    assert (text_in(result), result["isError"]) == (f"The tool's return value {wrong}.", True)
-    assert wrong in caplog.text
-
-
-async def test_a_tool_that_cancels_itself_harms_no_one_else(
-    era: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    @tool
-    async def dies(ctx: BranchContext) -> str:
-        raise asyncio.CancelledError
-
-    @tool
-    async def lives(ctx: BranchContext) -> str:
-        return "alive"
-
-    async with connected(serving(dies, lives), era, Answers()) as client:
-        result = await call_saga(client, "dies", {})
-        assert with_any_id(text_in(result)) == "Error executing tool dies (error ID)"
-        assert result["isError"]
-        assert text_in(await call_saga(client, "lives", {})) == "alive"
-    assert "was cancelled from within" in caplog.text
-
-
-async def test_an_error_of_the_protocol_passes() -> None:
-    """As it does from ``tools/call``: who raises it knows the protocol."""
-
-    async def body(ctx: BranchContext) -> str:
-        raise MCPError(-32042, "Go there first")
-
-    with pytest.raises(MCPError) as raised:
-        await run(body, MODERN)
-    assert raised.value.error.code == -32042
 
 
 @pytest.mark.parametrize("code", [-32042, types.METHOD_NOT_FOUND, types.INVALID_PARAMS])
@@ -302,21 +236,6 @@ async def test_notices_are_delivered_once_along_the_chain(era: str) -> None:
         two = await resume_saga(client, one["sagaToken"], *steps)
         await resume_saga(client, two["sagaToken"], *steps, accepted("t/elicit.2", n=2))
     assert answers.logs == [("info", "begun"), ("info", "half")]
-
-
-async def test_an_effect_happens_once_along_a_chain(era: str) -> None:
-    effects: list[str] = []
-
-    async def body(ctx: BranchContext) -> str:
-        await ctx.step(effects.append, "one")
-        await ctx.elicit(Number, "?")
-        await ctx.step(effects.append, "two")
-        await ctx.elicit(Number, "?")
-        await ctx.step(effects.append, "three")
-        return "done"
-
-    await run(body, era, [accepted("t/elicit.1", n=1)], [accepted("t/elicit.2", n=2)])
-    assert effects == ["one", "two", "three"]
 
 
 async def test_arguments_keep_their_order_from_turn_to_turn(era: str) -> None:

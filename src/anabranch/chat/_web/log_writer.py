@@ -162,7 +162,7 @@ class LogWriter:
         """Store a batch, once, although the store may fail after it has done its work."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
         is_tried = False
-        while new := [new for name, each in batch.items() if (new := each.to_store(name, key))]:
+        while new := [one for name, each in batch.items() if (one := each.to_store(name, key))]:
             try:
                 if is_tried:  # some may be stored, and others be refused
                     new = [each for each in new if not await self.events.find(each.run, key)]

@@ -202,22 +202,6 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
     assert roles[:3] == ["user", "assistant", "user"]
 
 
-def test_two_chats_in_one_thread_both_succeed_as_branches(desk: Desk) -> None:
-    desk.chat("hello")
-    with begin(desk, "/config", "Thread t") as first, begin(desk, "/config", "Thread t") as second:
-        for process in (first, second):
-            assert process.stdin is not None
-            process.stdin.write("mine\nand mine\n")
-            process.stdin.flush()
-        for process in (first, second):
-            out, shown = process.communicate(timeout=PATIENCE)
-            assert (process.returncode, out.splitlines()[-1]) == (0, "All right."), shown
-    nodes = desk.exported()["nodes"]
-    parents = [node["parent_id"] for node in nodes]
-    assert len(nodes) == 10
-    assert sum(parents.count(node["id"]) > 1 for node in nodes) == 1
-
-
 def test_a_prompt_is_answered_alone(desk: Desk) -> None:
     done = desk.run("chat", TARGET, *desk.model, "--thread", "t", "-p", "/not a command")
     assert (done.returncode, done.stdout, done.stderr) == (0, "All right.\n", "")

@@ -104,7 +104,7 @@ export interface ElicitResult {
   content?: { [key: string]: string | number | boolean | Array<string> | null };
 }
 
-/** Asks the person: a form, or with mode `url` a page. */
+/** Asks the user: a form or, with mode `url`, a page. */
 export interface ElicitationStep {
   type: "elicitation";
   stepId: string;
@@ -181,7 +181,7 @@ export interface ResumeToolSagaRequest {
   params: ResumeToolSagaParams;
 }
 
-/** Why a request was refused, as JSON-RPC has it. A tool may raise errors of its own besides. */
+/** The JSON-RPC error of a refused request. A tool may raise other errors. */
 export interface SagaError {
   code: -32602;
   message: string;
@@ -192,14 +192,14 @@ export type SagaReply = ToolCallSagaResult | CallToolResult;
 
 export type SagaStep = ElicitationStep | SamplingStep;
 
-/** Why the client could not complete a step; -1 says that a person refused. */
+/** The reason why the client could not complete a step; -1 means that a user refused. */
 export interface SagaStepError {
   code?: number;
   message: string;
   data?: unknown;
 }
 
-/** A step that the client has completed: with `result` or with `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step has asked for. */
+/** A step that the client has completed: with `result` or with `error`. `result` is an `ElicitResult` or a `CreateMessageResult`, as the step requires. */
 export interface SagaStepResult {
   stepId: string;
   result?: ElicitResult | CreateMessageResult | CreateMessageResultWithTools;
@@ -263,7 +263,7 @@ export interface ToolAnnotations {
   openWorldHint?: boolean;
 }
 
-/** A saga that waits for its client; the last result is a `CallToolResult` instead. Without steps it waits for a time: it is resumed again with the steps that are complete. */
+/** A saga that waits for its client; the last result is a `CallToolResult` instead. Without steps, the saga waits for a time: the client resumes it again with the completed steps. */
 export interface ToolCallSagaResult {
   state: "suspended";
   sagaToken: string;
@@ -299,12 +299,12 @@ export interface ToolUseContent {
   _meta?: { [key: string]: unknown };
 }
 
-/** Names the parameter that is wrong. */
+/** Names the wrong parameter. */
 export interface WrongField {
   field: string;
 }
 
-/** Says that the token was refused, whatever the reason. */
+/** Reports a refused token, for any reason. */
 export interface WrongToken {
   reason: "invalid_saga_token";
 }

@@ -53,7 +53,7 @@ class _Context(OperationsContext, Protocol):
     def _adding(self) -> Callable[[tuple[Message, ...]], None]: ...
     def _with_messages(self, messages: tuple[Message, ...], tools: Iterable[Runnable[Any]]) -> Self: ...  # fmt: skip
     @property
-    def sample(self) -> Callable[..., Op[SampleResult[Any]]]: ...  # it has options of its own
+    def sample(self) -> Callable[..., Op[SampleResult[Any]]]: ...  # with its own options
     def call_tool(self, tool: str, /, **arguments: object) -> Op[Any]: ...
 
 

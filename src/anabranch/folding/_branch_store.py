@@ -31,7 +31,7 @@ OPEN: frozenset[Status] = frozenset(status for status, after in TRANSITIONS.item
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """One branch, as it is stored.
+    """A stored branch.
 
     Attributes:
         id: begins with ``br_``; hard to guess.

@@ -166,5 +166,5 @@ def _parsed(text: str) -> dict[Any, Any] | None:
         return None
     is_mapping = isinstance(
         document, dict
-    )  # a name of its own, since the two type checkers narrow differently
+    )  # a separate variable, since the two type checkers narrow differently
     return cast("dict[Any, Any]", document) if is_mapping else {}

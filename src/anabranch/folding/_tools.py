@@ -128,18 +128,20 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
     async def branch_create(  # noqa: PLR0913 - its parameters are the tool's
         ctx: BranchContext,
-        description: Annotated[str, Field(description="What the subtask is, in a sentence.")],
-        prompt: Annotated[str, Field(description="What the subtask has to do.")],
+        description: Annotated[str, Field(description="The subtask, in a sentence.")],
+        prompt: Annotated[str, Field(description="The instructions for the subtask.")],
         *,
-        budget: Annotated[int | None, Field(description="Tokens that it may use.")] = None,
+        budget: Annotated[int | None, Field(description="Tokens for the branch.")] = None,
         inject_memories: Annotated[
-            bool, Field(description="Return what earlier work has taught about such subtasks.")
+            bool, Field(description="Return lessons from earlier work on such subtasks.")
         ] = True,
-        timeout_seconds: Annotated[float | None, Field(description="Seconds that it has.")] = None,
+        timeout_seconds: Annotated[
+            float | None, Field(description="Seconds for the branch.")
+        ] = None,
         parent_branch_id: Annotated[
             str | None,
             Field(
-                description="The branch around it, or root; by default, the innermost active one"
+                description="The enclosing branch, or root; by default, the innermost active branch"
                 " of the session."
             ),
         ] = None,
@@ -148,9 +150,10 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
             bool, Field(description="Let later subtasks learn from this one, however it ends.")
         ] = False,
     ) -> BranchCreated:
-        """Begin a subtask in a branch of its own, within a budget of tokens and a time.
+        """Begin a subtask in a separate branch, within a budget of tokens and a time.
 
-        Work on it, then call branch_return with its conclusion: only that message goes on.
+        Work on it, then call branch_return with its conclusion: only that message leaves the
+        branch.
         """
         created = await service.of(caller_of(ctx)).create(
             description,
@@ -191,7 +194,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
     ) -> BranchReturned:
         """End a branch with the message that goes back to its parent.
 
-        Branches that are still open inside of it are ended first.
+        Open branches inside it are ended first.
         """
         returned = await service.of(caller_of(ctx)).complete(
             message, branch_id=branch_id, session_id=session_id, extract_memory=extract_memory
@@ -209,7 +212,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
     async def branch_status(
         ctx: BranchContext, branch_id: OneBranch = None, session_id: SessionId = None
     ) -> BranchRecord:
-        """Look at a branch: its status, what it has used of its budget, and its result."""
+        """Show a branch: its status, its used budget, and its result."""
         found = await service.of(caller_of(ctx)).status(branch_id=branch_id, session_id=session_id)
         return BranchRecord(session_id=session_id) if found is None else BranchRecord.of(found)
 
@@ -219,12 +222,12 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         tokens: Annotated[int, Field(description="Tokens used in the branch since the last time.")],
         partial: Annotated[
             str | None,
-            Field(description="The result so far, in case that the branch is forced to return."),
+            Field(description="The result so far, in case the branch is forced to return."),
         ] = None,
         branch_id: OneBranch = None,
         session_id: SessionId = None,
     ) -> BranchRecord:
-        """Report what a branch has used, and its result so far.
+        """Report the tokens that a branch has used, and its result so far.
 
         At 80 % of its budget the record has a warning; at 100 % the branch is ended with the result
         so far.

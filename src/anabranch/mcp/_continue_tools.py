@@ -28,7 +28,7 @@ NO_CALL = (
     " asks has been answered. Use the handle of the latest result, or call the tool again."
 )
 
-Handle = Annotated[str, Field(description="The handle that the earlier result has named.")]
+Handle = Annotated[str, Field(description="The handle in the earlier result.")]
 
 
 class UserAnswer(BaseModel):
@@ -36,7 +36,7 @@ class UserAnswer(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    question: str = Field(description="The question's name, as the result has listed it.")
+    question: str = Field(description="The question's name in the earlier result.")
     action: Literal["accept", "decline", "cancel"] = Field(
         description="accept: the user has answered; decline: the user does not want to; cancel:"
         " the user wants to stop."

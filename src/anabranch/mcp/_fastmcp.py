@@ -84,7 +84,7 @@ def install_fastmcp(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> Installation:
-    """Add ``tools`` to a FastMCP server, and the saga methods if it has none of ours.
+    """Add ``tools`` to a FastMCP server, and the saga methods unless it has them.
 
     The server seals the state of ``tools/call`` (``FastMCP(request_state_security=)``); ``keys``
     and ``ttl`` are for the tokens of sagas. With a store, expired calls are ended while the server

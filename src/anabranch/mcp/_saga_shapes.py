@@ -42,7 +42,7 @@ class CallToolSagaParams(_Shape):
 
 
 class SagaStepError(_Shape):
-    """Why the client could not complete a step; -1 says that a person refused."""
+    """The reason why the client could not complete a step; -1 means that a user refused."""
 
     code: int = -32000
     message: str
@@ -52,7 +52,7 @@ class SagaStepError(_Shape):
 class SagaStepResult(_Shape):
     """A step that the client has completed: with ``result`` or with ``error``.
 
-    ``result`` is an ``ElicitResult`` or a ``CreateMessageResult``, as the step has asked for.
+    ``result`` is an ``ElicitResult`` or a ``CreateMessageResult``, as the step requires.
     """
 
     step_id: str
@@ -68,7 +68,7 @@ class ResumeToolSagaParams(_Shape):
 
 
 class ElicitationStep(_Shape):
-    """Asks the person: a form, or with mode ``url`` a page."""
+    """Asks the user: a form or, with mode ``url``, a page."""
 
     type: Literal["elicitation"]
     step_id: str
@@ -84,13 +84,13 @@ class SamplingStep(_Shape):
 
 
 SagaStep: TypeAlias = ElicitationStep | SamplingStep
-"""One action that the client is to take."""
+"""One action for the client."""
 
 
 class ToolCallSagaResult(_Shape):
     """A saga that waits for its client; the last result is a ``CallToolResult`` instead.
 
-    Without steps it waits for a time: it is resumed again with the steps that are complete.
+    Without steps, the saga waits for a time: the client resumes it again with the completed steps.
     """
 
     state: Literal["suspended"]
@@ -99,19 +99,19 @@ class ToolCallSagaResult(_Shape):
 
 
 class WrongField(_Shape):
-    """Names the parameter that is wrong."""
+    """Names the wrong parameter."""
 
     field: str
 
 
 class WrongToken(_Shape):
-    """Says that the token was refused, whatever the reason."""
+    """Reports a refused token, for any reason."""
 
     reason: Literal["invalid_saga_token"]
 
 
 class SagaError(_Shape):
-    """Why a request was refused, as JSON-RPC has it. A tool may raise errors of its own besides."""
+    """The JSON-RPC error of a refused request. A tool may raise other errors."""
 
     code: Literal[-32602]
     message: str

@@ -95,7 +95,7 @@ def install(
     options: ServerOptions | None = None,
     **keywords: Unpack[ServerKeywords],
 ) -> Installation:
-    """Add ``tools`` to an existing server, and the saga methods if it has none of ours.
+    """Add ``tools`` to an existing server, and the saga methods unless it has them.
 
     The server seals the state of ``tools/call``; ``keys`` and ``ttl`` are for the tokens of sagas.
     With a store, expired calls are ended while the server runs; if it runs already, from the first

@@ -278,7 +278,7 @@ class Calls:
         inbox: Mapping[str, AnswerRecord],
         taken: Mapping[str, str],
     ) -> None:
-        """Assign answers to a round, and first store those that are not in the inbox yet."""
+        """Store the answers that the inbox lacks, and assign all of them to a round."""
         new = {step: text for step, text in taken.items() if step not in inbox}
         there = [step for step in taken if step in inbox and inbox[step].round is None]
         if new:

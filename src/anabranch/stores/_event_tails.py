@@ -1,13 +1,13 @@
-"""The latest events of the runs that are followed in this process, shared by all who follow them.
+"""The latest events of followed runs, in memory, shared by all readers in this process.
 
-A reader has a place of its own: the id of the last event that it was given. What it needs is taken
-from the run's tail in memory; if it has fallen behind the tail, from the store. A tail is bounded, and
-a reader holds nothing but what it was given last.
+A reader has a position: the id of the last event that it has got. It reads on from the run's tail
+in memory or, if it lags behind the tail, from the store. A tail is bounded, and a reader holds only
+its last batch.
 
-A crash of the database may take events from the store that are in a tail. Where a number then has
-another mark, the tail is begun again, and readers who are at an event that is lost ask the store.
+A crash of the database may lose events that a tail still has. If a number then has another mark,
+the tail starts again, and readers at a lost event ask the store.
 
-Each event loop has tails of its own, since what waits in one loop cannot be woken from another.
+Each event loop has separate tails, since one loop cannot wake another's waiting tasks.
 
 Other processes append as well: Postgres announces their events, SQLite is polled. The table is the
 truth, and an announcement is only a hint to read it. A lost announcement delays events, and loses

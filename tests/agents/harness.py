@@ -23,11 +23,11 @@ from anabranch.agents import (
     TurnLimits,
     ignore_event,
 )
-from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.messages import ElicitReply, Message, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.testing import MockModel, ModelFunction
 from anabranch.testing import calls as calling
 from anabranch.tool import Tool
-from anabranch.tree import Node, Tree, TreeStore, load_files, project
+from anabranch.tree import Node, Tree, TreeStore, load_files, media_places, project, without
 from tests.agents.memory import MemoryTrees
 from tests.models.provider_rules import messages_faults
 
@@ -121,10 +121,16 @@ class Answering(Absent):
         return reply if isinstance(reply, ElicitReply) else await reply
 
 
-def faults(messages: Sequence[Any]) -> list[str]:
-    return messages_faults(
-        {"max_tokens": 1, "messages": [each.model_dump(mode="json") for each in messages]}
-    )
+def faults(messages: Sequence[Message]) -> list[str]:
+    """Return the rules of Anthropic's that the messages break; its models are sent no sounds."""
+    sounds = [place for place in media_places(messages) if _at(messages, place) == "audio"]
+    sent = [each.model_dump(mode="json") for each in without(messages, sounds)]
+    return messages_faults({"max_tokens": 1, "messages": sent})
+
+
+def _at(messages: Sequence[Message], place: tuple[int, ...]) -> str:
+    block = messages[place[0]].content[place[1]]
+    return block.content[place[2]].type if isinstance(block, ToolResultBlock) else block.type
 
 
 def heard(request: SampleRequest) -> str:

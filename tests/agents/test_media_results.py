@@ -1,4 +1,4 @@
-"""Images and sounds that a tool returns reach the model as such, and stay so in store and export."""
+"""Images, sounds and PDFs that a tool returns reach the model as such, and stay so in store and export."""
 
 import base64
 import json
@@ -13,6 +13,7 @@ from mcp.server.mcpserver import Image
 from anabranch import BranchContext, tool
 from anabranch.messages import (
     AudioBlock,
+    DocumentBlock,
     FileBlock,
     ImageBlock,
     SampleReply,
@@ -22,12 +23,19 @@ from anabranch.messages import (
 )
 from anabranch.stores import open_tree_store
 from anabranch.testing import calls
-from anabranch.tree import thread_from_json, thread_to_json, to_markdown, tree_to_json
+from anabranch.tree import (
+    MOST_BYTES,
+    thread_from_json,
+    thread_to_json,
+    to_markdown,
+    tree_to_json,
+)
 from tests.agents.harness import Setting, set_up
 
 PNG = "iVBORw0KGgo="
 PICTURE = ImageBlock(data=PNG, mime_type="image/png")
 SOUND = AudioBlock(data="UklGRi4uLi5XQVZF", mime_type="audio/wav")
+FLAC = AudioBlock(data=base64.b64encode(b"fLaC").decode(), mime_type="audio/flac")
 BLOB = types.BlobResourceContents(uri="file:///a.png", mime_type="image/png", blob=PNG)
 PLAIN = types.TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="words")
 
@@ -46,6 +54,11 @@ def image(data: bytes, kind: str) -> tuple[ImageBlock]:
     return (ImageBlock(data=base64.b64encode(data).decode(), mime_type=kind),)
 
 
+def document(data: bytes) -> DocumentBlock:
+    encoded = base64.b64encode(data).decode()
+    return DocumentBlock(data=encoded, mime_type="application/pdf", name="a.pdf")
+
+
 JPEG, GIF, WEBP = b"\xff\xd8\xff\xe0", b"GIF89a..", b"RIFF....WEBPVP8 "
 PDF = b"%PDF-1.7\n" + b"x" * 400_000
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
@@ -55,7 +68,7 @@ RETURNED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "MCP's": (types.ImageContent(type="image", data=PNG, mime_type="image/png"), (PICTURE,)),
     "its JSON": ({"type": "image", "data": PNG, "mimeType": "image/png"}, (PICTURE,)),
     "the SDK's helper": (Image(data=b"\x89PNG\r\n\x1a\n", format="png"), (PICTURE,)),
-    "a sound": (SOUND, (TextBlock(text="(a sound: audio/wav)"),)),
+    "a sound": (SOUND, (SOUND,)),
     "a resource": (types.EmbeddedResource(type="resource", resource=BLOB), (PICTURE,)),
     "no type": ({"type": "image", "data": PNG}, (PICTURE,)),
     "another type": ({"type": "image", "data": PNG, "mimeType": "text/html"}, (PICTURE,)),
@@ -68,8 +81,21 @@ RETURNED: dict[str, tuple[Any, tuple[Any, ...]]] = {
         file(b"x", "image/png"),
         text("(an image: file:///a, image/png, 1 bytes)"),
     ),
-    "a sound declared as another": (file(b"fLaC", "audio/wav"), text("(a sound: audio/flac)")),
-    "a PDF": (file(PDF, None), text("(a file: file:///a, application/pdf, 400 kB)")),
+    "a sound declared as another": (file(b"fLaC", "audio/wav"), (FLAC,)),
+    "a sound that is none": (
+        file(b"x", "audio/wav"),
+        text("(a sound: file:///a, audio/wav, 1 bytes)"),
+    ),
+    "a PDF": (file(PDF, None, "file:///docs/a.pdf"), (document(PDF),)),
+    "our PDF": (document(PDF), (document(PDF),)),
+    "a PDF that is none": (
+        file(b"\0", "application/pdf"),
+        text("(a file: file:///a, application/pdf, 1 bytes)"),
+    ),
+    "a PDF that is too large": (
+        file(PDF + bytes(MOST_BYTES), None),
+        text("(a file: file:///a, application/pdf, 20 MB)"),
+    ),
     "an archive": (
         file(b"PK\0\xff", "application/zip"),
         text("(a file: file:///a, application/zip, 4 bytes)"),

@@ -18,6 +18,7 @@ from anabranch.messages import (
     ImageBlock,
     SampleRequest,
     TextBlock,
+    ToolResultBlock,
     user,
 )
 from anabranch.stores import open_tree_store
@@ -156,3 +157,25 @@ async def test_a_tool_samples_with_the_pictures_of_its_conversation() -> None:
         await run(client, message(said(part(PNG))))
         tree = (await client.get("/threads/t1/tree")).json()
     assert '"Yes."' in str(tree).replace("'", '"')
+
+
+async def test_a_pdf_that_a_tool_returns_is_a_file_of_the_thread_and_a_line_of_its_event() -> None:
+    @tool
+    async def fetch(_: BranchContext) -> DocumentBlock:
+        """Fetch the paper."""
+        data = base64.b64encode(PDF).decode()
+        return DocumentBlock(data=data, mime_type="application/pdf", name="a.pdf")
+
+    def decide(request: SampleRequest) -> Any:
+        return calls(("use", "fetch", {})) if len(request.messages) == 1 else "Read."
+
+    model = MockModel(decide)
+    async with browsing(replies=model, tools=(fetch,)) as client:
+        events = await run(client, message("Fetch it"))
+        digest = hashlib.sha256(PDF).hexdigest()
+        assert (await client.get(f"/threads/t1/files/{digest}")).content == PDF
+    [ended] = [event for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert ended["content"] == "(a file: a.pdf, application/pdf, 9 bytes)"
+    [result] = model.requests[-1].messages[-1].content
+    assert isinstance(result, ToolResultBlock)
+    assert isinstance(result.content[0], DocumentBlock)

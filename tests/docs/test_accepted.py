@@ -32,7 +32,7 @@ from anabranch import (
 from anabranch._schemas import Form
 from anabranch.mcp import create_server
 from anabranch.memory import Draft, ReasoningBank, Scopes
-from anabranch.messages import ImageBlock, SampleRequest, ToolResultBlock
+from anabranch.messages import DocumentBlock, ImageBlock, SampleRequest, ToolResultBlock
 from anabranch.stores import open_memory_store
 from anabranch.testing import MockClient, calls
 from tests.agents.harness import set_up
@@ -256,7 +256,8 @@ async def test_files_in_results_are_read_as_the_page_says(
     [result] = here.model.requests[-1].messages[-1].content
     assert isinstance(result, ToolResultBlock)
     [block] = result.content
-    kind = f"an image of type `{block.mime_type}`" if isinstance(block, ImageBlock) else ""
+    kinds = {ImageBlock: "an image", DocumentBlock: "a document"}
+    kind = f"{kinds[type(block)]} of type `{block.mime_type}`" if type(block) in kinds else ""
     assert read == (kind or getattr(block, "text", ""))
 
 

@@ -18,6 +18,10 @@ from anabranch.messages import (
     SampleReply,
     SampleRequest,
     TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    assistant,
+    user,
 )
 from anabranch.tool import Tool
 from tests.mcp.harness import (
@@ -107,12 +111,21 @@ async def test_images_reach_the_clients_model_and_documents_are_refused_before(e
         """Look, or read."""
         return (await ctx.sample([pdf if reads else image, TextBlock(text="And?")])).text
 
+    @tool
+    async def read(ctx: BranchContext) -> str:
+        """Read what another tool has returned."""
+        use = ToolUseBlock(id="u", name="fetch", input={})
+        returned = ToolResultBlock(tool_use_id="u", content=(pdf,))
+        messages = [user("Fetch it"), assistant([use]), user([returned])]
+        return (await ctx.sample(messages=messages)).text
+
     answers = Answers(sample=lambda _: say("A hill."))
-    async with connected(serving(look), era, answers) as client:
+    async with connected(serving(look, read), era, answers) as client:
         assert text_of(await client.call_tool("look", {"reads": False})) == "A hill."
-        refused = await client.call_tool("look", {"reads": True})
-    assert refused.is_error
-    assert "MCP carries none to the client's model" in text_of(refused)
+        for name, arguments in (("look", {"reads": True}), ("read", {})):
+            refused = await client.call_tool(name, arguments)
+            assert refused.is_error
+            assert "MCP carries none to the client's model" in text_of(refused)
     [params] = answers.prompted
     content: Any = params.messages[-1].content
     assert [part.type for part in content] == ["image", "text"]

@@ -301,6 +301,10 @@ def _chat_content_faults(message: Body) -> Iterator[str]:
 def _part_says(part: Body) -> bool:
     if part["type"] == "text":
         return bool(part["text"].strip())
+    if part["type"] == "input_audio":
+        return part["input_audio"]["format"] in {"wav", "mp3"}
+    if part["type"] == "file":
+        return str(part["file"]["file_data"]).startswith("data:application/pdf")
     url: str = part["image_url"]["url"] if part["type"] == "image_url" else ""
     return url.startswith("data:image/")
 

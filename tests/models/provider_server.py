@@ -52,6 +52,7 @@ FORMATS = {
     "/v1/messages": _Format(messages_faults, messages.whole, messages.events),
     "/responses": _Format(responses_faults, responses.whole, responses.events),
     "/v1/chat/completions": _Format(chat_faults, chat.whole, chat.events),
+    "/chat/completions": _Format(chat_faults, chat.whole, chat.events),
 }
 
 

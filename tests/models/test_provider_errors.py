@@ -1,6 +1,8 @@
 """What a provider refuses, and what its silence comes to: one clear sentence, and what to do."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
@@ -12,6 +14,8 @@ from anabranch.messages import (
     FileBlock,
     Message,
     SampleRequest,
+    ToolResultBlock,
+    user,
 )
 from anabranch.models import ProviderError, StreamingSampler, open_model
 from tests.models.harness import ANTHROPIC, OLLAMA, OPENAI, REQUEST, everywhere
@@ -193,3 +197,40 @@ async def test_a_model_reads_the_name_of_a_file_that_it_does_not_take(provider: 
         ("document", "url"),
     ]
     assert parts[5]["text"] == "(a file: https://example.org/b, text/plain)"
+
+
+@pytest.mark.parametrize("model", [ANTHROPIC, OPENAI, "openai-chat:gpt-4o", OLLAMA])
+async def test_a_model_reads_the_pdf_in_a_result_where_its_provider_takes_it(
+    provider: Provider, model: str
+) -> None:
+    """OpenAI's chat interface takes it in the message after the result; others take no PDF."""
+    pdf = DocumentBlock(data="JVBERi0=", mime_type="application/pdf", name="a.pdf")
+    *before, _ = REQUEST.messages
+    returned = user([ToolResultBlock(tool_use_id="u1", content=(pdf,))])
+    provider.will(Say("Fine."))
+    asked = REQUEST.model_copy(update={"messages": (*before, returned), "tool_choice": None})
+    await open_model(model).sample(asked)
+    [body] = provider.bodies
+    sent = json.dumps(body.get("messages") or body["input"])
+    assert ("JVBERi0=" in sent) == (model != OLLAMA)
+    assert ("(a file: a.pdf, application/pdf, 5 bytes)" in sent) == (model == OLLAMA)
+    place = {
+        ANTHROPIC: '"type": "document"',
+        OPENAI: '"type": "input_file"',
+        OLLAMA: '"role": "tool"',
+    }
+    assert place.get(model, '"type": "file"') in sent
+
+
+async def test_a_sound_goes_to_providers_in_the_formats_that_they_take(provider: Provider) -> None:
+    wav, flac = (
+        AudioBlock(data=base64.b64encode(data).decode(), mime_type=kind)
+        for data, kind in ((b"RIFF....WAVE", "audio/wav"), (b"fLaC", "audio/flac"))
+    )
+    provider.will(Say("Fine."))
+    asked = SampleRequest(messages=(user([wav, flac]),), max_tokens=9)
+    await open_model("openai-chat:gpt-4o-audio-preview").sample(asked)
+    [body] = provider.bodies
+    heard, named = body["messages"][0]["content"]
+    assert heard["input_audio"]["format"] == "wav"
+    assert named["text"] == "(a sound: audio/flac, 4 bytes)"

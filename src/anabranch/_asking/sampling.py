@@ -149,8 +149,12 @@ def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
 
 def needs_of(request: SampleRequest) -> list[str]:
     """Return the names of the capabilities that a model needs to answer ``request``."""
-    blocks = (block for message in request.messages for block in message.content)
-    has_documents = any(isinstance(block, DocumentBlock | FileBlock) for block in blocks)
+    has_documents = any(
+        isinstance(block, DocumentBlock | FileBlock)
+        for message in request.messages
+        for outer in message.content
+        for block in (outer.content if isinstance(outer, ToolResultBlock) else (outer,))
+    )
     needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
     return ["sampling", *(name for name, is_needed in needs.items() if is_needed)]
 

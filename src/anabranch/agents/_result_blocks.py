@@ -1,8 +1,8 @@
 """The blocks of a tool result that a model is sent, made of what the tool returned.
 
-Images that providers take remain images, in the classes of this library and of MCP; their type is read
-from their bytes. A resource that holds text is that text. Other images, sounds and files are named by
-address, type and size: no request has their bytes.
+Images, sounds and PDFs remain files; their type is read from their bytes. A resource that holds text
+is that text. Other files, and files that are too large, are named by address, type and size: no request
+has their bytes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from typing import Any, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from anabranch._media_types import IMAGES, media_type, read_base64, read_text, size_of
+from anabranch._media_types import AUDIO, IMAGES, media_type, read_base64, read_text, size_of
 from anabranch._text import encodable
-from anabranch.messages import ImageBlock, ResultBlock, TextBlock
+from anabranch.messages import (
+    AudioBlock,
+    DocumentBlock,
+    ImageBlock,
+    ResultBlock,
+    TextBlock,
+)
+from anabranch.tree import MOST_BYTES
 
 
 def result_blocks(value: object) -> tuple[ResultBlock, ...]:
@@ -29,7 +36,7 @@ def result_blocks(value: object) -> tuple[ResultBlock, ...]:
     return tuple(block or TextBlock(text=_text(part)) for block, part in both)
 
 
-def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatever a tool returns
+def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - whatever a tool returns
     """Return the block of an image, a sound or another file; ``None`` if ``part`` is none of them."""
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):
@@ -39,7 +46,7 @@ def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatev
     made: Any = part
     fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
     kind: object = fields.get("type") if fields else getattr(made, "type", None)
-    if kind not in ("image", "audio", "resource"):
+    if kind not in ("image", "audio", "document", "resource"):
         return None
     read: Any = to_jsonable_python(part, by_alias=True)
     if kind == "resource":
@@ -48,28 +55,35 @@ def _media(part: Any) -> ImageBlock | TextBlock | None:  # noqa: ANN401 - whatev
     encoded = fields.get("blob" if kind == "resource" else "data")
     if not isinstance(encoded, str):
         return None
-    declared, uri = (str(fields.get(key) or "") for key in ("mimeType", "uri"))
+    declared = str(fields.get("mimeType") or fields.get("mime_type") or "")
+    uri = str(fields.get("uri") or fields.get("name") or "")
     try:
         data = read_base64(encoded)
     except ValueError:
         return TextBlock(text=f"({_named(uri, declared)}: its data is no base64)")
-    return _file(data, declared or str(fields.get("mime_type") or ""), uri)
+    return _file(data, declared, uri)
 
 
-def _file(data: bytes, declared: str, uri: str) -> ImageBlock | TextBlock:
-    """Return an image, the text of a text, or the name of another file."""
-    kind = media_type(data) or declared.partition(";")[0].strip().lower()
-    if kind in IMAGES and media_type(data):
-        return ImageBlock(data=base64.b64encode(data).decode(), mime_type=kind)
-    if kind.startswith("audio/"):
-        return TextBlock(text=f"(a sound: {kind})")
-    if not kind.startswith("image/") and (text := _text_in(data, kind, declared)) is not None:
-        return TextBlock(text=text)
+def _file(data: bytes, declared: str, uri: str) -> ResultBlock:
+    """Return an image, a sound or a PDF, the text of a text, or the name of another file."""
+    read, encoded = media_type(data), base64.b64encode(data).decode()
+    kind = read or declared.partition(";")[0].strip().lower()
+    if read is not None and len(data) <= MOST_BYTES:
+        if read in IMAGES:
+            return ImageBlock(data=encoded, mime_type=read)
+        if read in AUDIO:
+            return AudioBlock(data=encoded, mime_type=read)
+        return DocumentBlock(data=encoded, mime_type=read, name=uri)
+    if not kind.startswith(("image/", "audio/")):
+        text = _text_in(data, kind, declared)
+        if text is not None:
+            return TextBlock(text=text)
     return TextBlock(text=f"({_named(uri, kind)}, {size_of(data)})")
 
 
 def _named(uri: str, kind: str) -> str:
-    what = "an image" if kind.startswith("image/") else "a file"
+    names = {"image": "an image", "audio": "a sound"}
+    what = names.get(kind.partition("/")[0], "a file")
     return f"{what}: " + ", ".join(each for each in (uri, kind or "of unknown type") if each)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from pydantic_ai import messages as ai
 from pydantic_ai.models import Model
 
-from anabranch._media_types import IMAGES, media_type, size_of
+from anabranch._media_types import AUDIO, IMAGES, media_type, size_of
 from anabranch.messages import AudioBlock, DocumentBlock, FileBlock, ImageBlock
 from anabranch.tree import file_line
 
@@ -32,6 +32,19 @@ _URLS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Kinds of files whose URLs each provider fetches, as pydantic-ai's adapters send them."""
 
+_RESULT_DOCUMENTS: Final = frozenset(
+    {"anthropic", "openai", "google", "google-cloud", "bedrock", "mistral"}
+)
+"""Providers that take documents in results of tools.
+
+Anthropic, Bedrock, OpenAI's Responses and Gemini 3 have blocks for them. For the others of these
+providers, pydantic-ai's adapter moves a result's files to the message after the result.
+"""
+
+_COMMON_SOUNDS: Final = frozenset({"audio/wav", "audio/mpeg"})
+_SOUNDS: Final[Mapping[str, frozenset[str]]] = {"google": AUDIO, "google-cloud": AUDIO}
+"""Types of sounds that providers take; all others take at most those of OpenAI's interface."""
+
 
 @dataclass(frozen=True)
 class TakenFiles:
@@ -39,14 +52,16 @@ class TakenFiles:
 
     Attributes:
         images: whether the model takes images.
-        sounds: whether the model takes sounds.
+        sounds: the types of sounds that the model takes; ``None`` for any.
         documents: the types of documents that the model takes; ``None`` for any.
+        result_documents: whether results of tools may have these documents.
         urls: kinds of files, or types, whose URLs the provider fetches.
     """
 
     images: bool = True
-    sounds: bool = True
+    sounds: frozenset[str] | None = None
     documents: frozenset[str] | None = None
+    result_documents: bool = True
     urls: frozenset[str] = frozenset()
 
     def has(self, mime_type: str) -> bool:
@@ -55,7 +70,7 @@ class TakenFiles:
             case "image":
                 return self.images
             case "audio":
-                return self.sounds
+                return self.sounds is None or mime_type in self.sounds
             case "text":
                 return True
             case _:
@@ -70,18 +85,23 @@ def taken_files(model: Model[Any]) -> TakenFiles:
     """Return the files that ``model`` takes."""
     profile = model.profile
     documents = profile.get("supported_document_media_types")
+    sounds = _SOUNDS.get(model.system, _COMMON_SOUNDS)
     return TakenFiles(
         profile.get("supports_image_input", True),
-        profile.get("supports_audio_file_input", True),
+        sounds if profile.get("supports_audio_file_input", True) else frozenset(),
         documents if profile.get("supports_document_input", True) else frozenset(),
+        model.system in _RESULT_DOCUMENTS,
         _URLS.get(model.system, frozenset()),
     )
 
 
 def file_part(
-    block: Media, taken: TakenFiles = ANY
+    block: Media, taken: TakenFiles = ANY, *, in_result: bool = False
 ) -> ai.BinaryContent | ai.ImageUrl | ai.DocumentUrl | str:
-    """Return a file in the form that the model takes, or its name if the model does not take it."""
+    """Return a file in the form that the model takes, in a message or a tool's result.
+
+    A file that the model does not take becomes its name.
+    """
     if isinstance(block, FileBlock):
         return _address(block, taken) or file_line(block)
     data = base64.b64decode(block.data)
@@ -90,10 +110,11 @@ def file_part(
         case ImageBlock():
             what, is_taken, kind = "an image:", taken.images and read in IMAGES, read
         case AudioBlock():
-            what, is_taken, kind = "a sound:", taken.sounds, read
+            what, kind = "a sound:", read
+            is_taken = taken.has(read or block.mime_type)
         case DocumentBlock():
             what, kind = f"a file: {block.name}," if block.name else "a file:", block.mime_type
-            is_taken = taken.has(kind)
+            is_taken = taken.has(kind) and (taken.result_documents or not in_result)
     if is_taken:
         return ai.BinaryContent(data, media_type=kind or block.mime_type)
     return f"({what} {block.mime_type}, {size_of(data)})"

@@ -150,7 +150,7 @@ def _tool_return(
             " Send the assistant's message with that tool use before it."
         )
     content: list[Any] = [
-        part.text if isinstance(part, TextBlock) else file_part(part, taken)
+        part.text if isinstance(part, TextBlock) else file_part(part, taken, in_result=True)
         for part in block.content
     ]
     return ai.ToolReturnPart(

@@ -31,6 +31,7 @@ from anabranch.tree._files import (
     digests_in,
     file_block,
     file_line,
+    file_lines,
     load_files,
     store_files,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "draw",
     "file_block",
     "file_line",
+    "file_lines",
     "find_node",
     "find_node_id",
     "find_thread",

@@ -183,3 +183,9 @@ def file_line(block: FileBlock) -> str:
     what = {"image": "an image", "audio": "a sound", "document": "a file"}[block.kind]
     size = size_of(block.size) if block.size else ""
     return f"({what}: {', '.join(filter(None, [block.name, block.url, block.mime_type, size]))})"
+
+
+def file_lines(blocks: Iterable[Block]) -> list[str]:
+    """Return a line for each image, sound and other file among ``blocks``."""
+    media = [block for block in blocks if isinstance(block, _Media | FileBlock)]
+    return [file_line(each) if isinstance(each, FileBlock) else f"({each.type})" for each in media]

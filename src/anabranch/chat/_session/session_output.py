@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from anabranch.errors import AnabranchError
-from anabranch.messages import ResultBlock, TextBlock, text_of
+from anabranch.messages import ResultBlock, text_of
 from anabranch.models import ModelError
 from anabranch.tree import (
     CLOSED,
@@ -17,6 +17,7 @@ from anabranch.tree import (
     WAITS,
     Navigator,
     Node,
+    file_lines,
     glimpse,
     is_no_result,
     state_of,
@@ -65,8 +66,7 @@ def result_text(content: Iterable[ResultBlock]) -> str:
     blocks = list(content)
     if is_no_result(blocks):
         return "(stopped before it returned anything)"
-    media = [f"({block.type})" for block in blocks if not isinstance(block, TextBlock)]
-    return "\n".join(filter(None, [text_of(blocks), *media]))
+    return "\n".join(filter(None, [text_of(blocks), *file_lines(blocks)]))
 
 
 PREVIEW = 300

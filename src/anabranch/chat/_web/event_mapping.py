@@ -45,7 +45,7 @@ from anabranch.agents._tool_questions import question_id
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import is_interrupted, shown_data
 from anabranch.messages import text_of
-from anabranch.tree import Node, node_to_json
+from anabranch.tree import Node, file_lines, node_to_json
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
@@ -136,10 +136,11 @@ class EventMapping:
             case ToolNoticed() | ToolBranched() | ToolSuspended():
                 yield self._custom(event)
             case ToolEnded(use, result):
+                content = result.pending or result.content
                 yield ToolCallResultEvent(
                     message_id=f"{result.node_id}/{use.id}",
                     tool_call_id=use.id,
-                    content=text_of(result.pending or result.content),
+                    content="\n".join(filter(None, [text_of(content), *file_lines(content)])),
                     role="tool",
                     metadata={
                         "toolName": use.name,  # the call may be in an earlier run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import mcp_types as types
@@ -17,7 +17,16 @@ from anabranch.agents._ports import Question
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.mcp._rounds import Response, RoundOfAnswers
-from anabranch.messages import ElicitReply, FileBlock, ResultBlock, TextBlock, UrlRequest
+from anabranch.messages import (
+    AudioBlock,
+    DocumentBlock,
+    ElicitReply,
+    FileBlock,
+    ResultBlock,
+    TextBlock,
+    UrlRequest,
+)
+from anabranch.tree import file_line
 
 
 def reply_in(answer: Answer) -> ElicitReply:
@@ -82,7 +91,11 @@ class RemoteLimits:
     max_notices: int = 1_000
 
     def checked(self, tool: str, outcome: Outcome) -> Outcome:
-        """Return ``outcome``, or in its place that it is too large."""
+        """Return ``outcome``, or in its place that it is too large.
+
+        A sound or document that alone is too large becomes its name.
+        """
+        outcome = replace(outcome, blocks=tuple(map(self._named, outcome.blocks)))
         sizes = [_size(block) for block in outcome.blocks]
         if sum(sizes) <= self.max_result and len(sizes) <= BLOCKS:
             return outcome
@@ -92,6 +105,13 @@ class RemoteLimits:
             " that it returns less.",
             is_error=True,
         )
+
+    def _named(self, block: ResultBlock) -> ResultBlock:
+        if not isinstance(block, AudioBlock | DocumentBlock) or _size(block) <= self.max_result:
+            return block
+        name = block.name if isinstance(block, DocumentBlock) else ""
+        size = len(block.data) * 3 // 4
+        return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
 
     def check_question(self, tool: str, size: int, number: int = 1) -> None:
         """Check what a server asks at once.

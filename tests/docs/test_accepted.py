@@ -17,6 +17,7 @@ from typing import Any, Literal
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
@@ -30,14 +31,19 @@ from anabranch import (
     tool,
 )
 from anabranch._schemas import Form
+from anabranch.agents import RemoteTools
 from anabranch.mcp import create_server
 from anabranch.memory import Draft, ReasoningBank, Scopes
-from anabranch.messages import DocumentBlock, ImageBlock, SampleRequest, ToolResultBlock
+from anabranch.messages import AudioBlock, DocumentBlock, ImageBlock
 from anabranch.stores import open_memory_store
-from anabranch.testing import MockClient, calls
+from anabranch.testing import MockClient, MockModel
 from tests.agents.harness import set_up
+from tests.agents.remote import using
 from tests.chat.emphasis import in_terminal
+from tests.chat.sessions import session, shown
+from tests.chat.web import browsing, message
 from tests.docs.pages import ROOT
+from tests.models.provider_view import read_in
 
 PAGE = (ROOT / "docs" / "accepted.md").read_text(encoding="utf-8")
 RUN: list[str] = []
@@ -187,11 +193,81 @@ async def test_arguments_of_steps_are_compared_as_the_page_says(
 
 FILES: Mapping[str, bytes] = {
     "a PNG": b"\x89PNG\r\n\x1a\n",
+    "a PNG, in base64 with line breaks": b"\x89PNG\r\n\x1a\n" + bytes(60),
     "a JPEG": b"\xff\xd8\xff\xe0",
     "an SVG": b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-    "a PDF": b"%PDF-1.7\n" + b"x" * 400_000,
+    "a WAV": b"RIFF....WAVE",
+    "a PDF": b"%PDF-1.7\n",
+    "a PDF of 7 MB": b"%PDF-1.7\n" + bytes(7_000_000),
+    "a PDF of 21 MB": b"%PDF-1.7\n" + bytes(21_000_000),
+    "a ZIP": b"PK\x03\x04\0",
+    "an empty file": b"",
     "the text `café`": "café".encode(),
 }
+
+
+def encoded(file: str) -> str:
+    """The file in base64, with line breaks if it is called so."""
+    encode = base64.encodebytes if "line breaks" in file else base64.b64encode
+    return encode(FILES[file]).decode()
+
+
+async def attached(part: dict[str, Any]) -> str:
+    """What the model reads of a part of a message over AG-UI; whether it is refused."""
+    model = MockModel(lambda _: "Seen.")
+    async with browsing(replies=model) as client:
+        content: Any = [part, {"type": "text", "text": "What is it?"}]
+        response = await client.post("/agui", json=message(content))
+        refused = not model.requests
+        assert response.is_client_error is refused
+    return "refused" if refused else read_in(model.requests[-1])
+
+
+@pytest.mark.parametrize(
+    ("file", "declared", "read"), rows("a user attaches", "declared as", "the model reads")
+)
+async def test_files_in_messages_are_read_as_the_page_says(
+    tmp_path: Path, file: str, declared: str, read: str
+) -> None:
+    source = {"type": "data", "value": encoded(file), "mimeType": declared}
+    kind = "image" if declared.startswith("image/") else "document"
+    part = {"type": kind, "source": source, "metadata": {"filename": "a"}}
+    assert await attached(part) == read
+    (tmp_path / "a").write_bytes(FILES[file])
+    model = MockModel(lambda _: "Seen.")
+    chat = session()
+    chat.state.model = model
+    said = await shown(chat, f"/attach {tmp_path}/a", "What is it?")
+    if read == "refused":
+        assert await shown(chat, "/attach") == "No file is attached."
+    else:
+        assert (said, read_in(model.requests[-1])) == ("Seen.", read)
+
+
+@pytest.mark.parametrize(("address", "read"), rows("an address", "the model reads"))
+async def test_addresses_in_messages_are_read_as_the_page_says(address: str, read: str) -> None:
+    kind = "image" if ".png" in address or ":image" in address else "document"
+    assert await attached({"type": kind, "source": {"type": "url", "value": address}}) == read
+
+
+@pytest.mark.parametrize(
+    ("file", "declared", "read"),
+    rows("a tool gives `ctx.sample`", "declared as", "the model reads"),
+)
+async def test_files_to_sample_are_read_as_the_page_says(
+    file: str, declared: str, read: str
+) -> None:
+    kinds = {"image": ImageBlock, "audio": AudioBlock}
+    block = kinds.get(declared.partition("/")[0], DocumentBlock)
+    client = MockClient(samples=["Seen."])
+
+    @tool
+    async def look(ctx: BranchContext) -> str:
+        """Look."""
+        return (await ctx.sample([block(data=encoded(file), mime_type=declared)])).text
+
+    await run_tool(look, {}, client)
+    assert read_in(client.sample_calls[-1]) == read
 
 
 @pytest.mark.parametrize(
@@ -233,32 +309,31 @@ async def test_results_are_written_as_the_page_says(value: str, annotation: str,
     assert whole in (json.loads(read), {"result": json.loads(read)})
 
 
+@pytest.mark.parametrize("is_remote", [False, True])
 @pytest.mark.parametrize(
     ("file", "declared", "read"), rows("a tool returns", "declared as", "the model reads")
 )
 async def test_files_in_results_are_read_as_the_page_says(
-    file: str, declared: str, read: str
+    file: str, declared: str, read: str, *, is_remote: bool
 ) -> None:
-    blob = base64.b64encode(FILES[file]).decode()
-    held = types.BlobResourceContents(uri="file:///a", mime_type=declared, blob=blob)
+    resource = types.BlobResourceContents(uri="file:///a", mime_type=declared, blob=encoded(file))
+    returned = types.EmbeddedResource(type="resource", resource=resource)
+    server: MCPServer[Any] = MCPServer("files")
+
+    @server.tool(name="look", structured_output=False)
+    def give() -> Any:
+        return returned
 
     @tool
     async def look(_: BranchContext) -> types.EmbeddedResource:
         """Look."""
-        return types.EmbeddedResource(type="resource", resource=held)
+        return returned
 
-    def decide(request: SampleRequest) -> Any:
-        last = request.messages[-1].content[0]
-        return "done" if isinstance(last, ToolResultBlock) else calls(("u1", "look", {}))
-
-    here = await set_up(decide, tools=[look])
-    await here.say("Look")
-    [result] = here.model.requests[-1].messages[-1].content
-    assert isinstance(result, ToolResultBlock)
-    [block] = result.content
-    kinds = {ImageBlock: "an image", DocumentBlock: "a document"}
-    kind = f"{kinds[type(block)]} of type `{block.mime_type}`" if type(block) in kinds else ""
-    assert read == (kind or getattr(block, "text", ""))
+    async with RemoteTools(server) as remote:
+        here = await set_up(using("look"), tools=[remote if is_remote else look])
+        await here.say("Look")
+    mine, _, theirs = read.partition("; of another server, ")
+    assert read_in(here.model.requests[-1]) == (_unquoted(theirs) if theirs and is_remote else mine)
 
 
 @pytest.mark.parametrize(("schema", "asked"), rows("a field of a form", "a user is asked for"))

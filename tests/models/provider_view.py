@@ -1,0 +1,29 @@
+"""The first thing of a request, as a provider receives it and *What is accepted* names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_ai import messages as ai
+
+from anabranch.messages import SampleRequest
+from anabranch.models._file_parts import TakenFiles
+from anabranch.models._translation import to_provider
+
+TAKEN = TakenFiles(
+    sounds=frozenset({"audio/wav"}),
+    documents=frozenset({"application/pdf"}),
+    urls=frozenset({"image"}),
+)
+"""The files that the page's provider takes."""
+
+
+def read_in(request: SampleRequest) -> str:
+    """The first thing of the last message, as the provider is sent it and the page calls it."""
+    part = to_provider(request, taken=TAKEN)[-1].parts[0]
+    assert isinstance(part, ai.UserPromptPart | ai.ToolReturnPart)
+    content: Any = part.content
+    first = content if isinstance(content, str) else content[0]
+    if isinstance(first, ai.BinaryContent):
+        return f"a file of type `{first.media_type}`"
+    return " ".join(first.split()) if isinstance(first, str) else "the file at the address"

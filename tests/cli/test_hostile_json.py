@@ -66,7 +66,7 @@ OWN = {
     "_sealing.py",
     "chat/_bridge",
     "chat/_web/another_line.py",
-    "models/_refused_place.py",  # the request that this process has sent
+    "models/_provider_faults.py",  # the request that this process has sent
 }
 
 

@@ -9,7 +9,7 @@ from pydantic_ai.embeddings.result import EmbedInputType
 
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.models import ModelError, open_embedder
-from anabranch.models._embedding import ProviderEmbedder
+from anabranch.models._pydantic_ai import ProviderEmbedder
 from anabranch.stores import open_memory_store
 
 

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import needs_extra
-from anabranch.models._model_errors import ModelError, ProviderError
-from anabranch.models._prices import price_of
+from anabranch.messages import Usage
+from anabranch.models._protocol import (
+    INTERRUPTED,
+    ModelError,
+    ProviderError,
+    SampleStream,
+    StreamingSampler,
+    as_streaming,
+)
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
-from anabranch.models._streaming import INTERRUPTED, SampleStream, StreamingSampler, as_streaming
 from anabranch.tool import wrong_kind
 
 if TYPE_CHECKING:
@@ -122,13 +128,8 @@ def open_embedder(name: str) -> Embedder:
         ModelError: if the name is unknown, the extra ``models`` is not installed, or the provider
             lacks its key.
     """
-    try:
-        from anabranch.models._embedding import find_embedder  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as missing:
-        raise ModelError(
-            f"Embedding model {name!r} needs the package {missing.name!r}, which is not installed."
-            " Install anabranch[models]."
-        ) from missing
+    with needs_extra("models", f"Embedding model {name!r}", ModelError, is_named=True):
+        from anabranch.models._pydantic_ai import find_embedder  # noqa: PLC0415 - an extra
     return find_embedder(name)
 
 
@@ -139,3 +140,22 @@ def __getattr__(name: str) -> object:
 
         return Embedder
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def price_of(model: str, usage: Usage) -> float | None:
+    """Return the price of a reply in US dollars; ``None`` if unknown, or without the extra ``models``."""
+    try:
+        from genai_prices import Usage as Priced  # noqa: PLC0415 - an extra
+        from genai_prices import calc_price  # noqa: PLC0415
+    except ImportError:
+        return None
+    counts = Priced(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
+    try:
+        return float(calc_price(counts, model.rpartition(":")[2]).total_price)
+    except (LookupError, ValueError):
+        return None

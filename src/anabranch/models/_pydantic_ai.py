@@ -1,15 +1,15 @@
-"""The adapter for provider models, over pydantic-ai's ``direct`` interface.
+"""The adapters for models of providers, over pydantic-ai: its ``direct`` interface, and its embeddings.
 
 One sample is one request and one reply, awaited whole or streamed. pydantic-ai's ``Agent``, with
 its loops and validation, is not used. The provider's client retries requests that were rejected
-before a reply began. The module needs the extra ``models``. Only ``open_model`` imports it, because
-the import takes a second.
+before a reply began. The module needs the extra ``models``. Only ``anabranch.models`` imports it, when
+a model is opened, because the import takes a second.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +17,18 @@ from typing import Any
 import anyio
 from pydantic_ai import messages as ai
 from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.embeddings import EmbeddingModel, infer_embedding_model
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.providers import Provider, infer_provider
 from pydantic_ai.settings import ModelSettings
 
 from anabranch._text import encodable
+from anabranch.memory import EmbeddedKind
 from anabranch.messages import SampleReply, SampleRequest
 from anabranch.models._file_parts import taken_files
-from anabranch.models._model_errors import ModelError
+from anabranch.models._protocol import ModelError, SampleStream, ended_at_stop, interrupted
 from anabranch.models._provider_faults import incomplete_reply, mapped_errors
-from anabranch.models._streaming import SampleStream, ended_at_stop, interrupted
 from anabranch.models._tool_shapes import ToolShapes, most_tools, shaped
 from anabranch.models._translation import from_provider, to_provider
 
@@ -283,3 +284,33 @@ def _unforced(request: SampleRequest) -> SampleRequest:
     """
     system = f"{request.system_prompt}\n\n{FORCE}" if request.system_prompt else FORCE
     return request.model_copy(update={"tool_choice": "auto", "system_prompt": system})
+
+
+class ProviderEmbedder:
+    """An ``Embedder`` over one of pydantic-ai's embedding models."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        self._model = model
+
+    @property
+    def id(self) -> str:
+        """The provider and the model's name."""
+        return f"{self._model.system}:{self._model.model_name}"
+
+    async def embed(self, texts: Sequence[str], kind: EmbeddedKind) -> Sequence[Sequence[float]]:
+        """Make one request to the provider, and return its vectors."""
+        return (await self._model.embed(list(texts), input_type=kind)).embeddings
+
+
+def find_embedder(name: str) -> ProviderEmbedder:
+    """Return the embedding model called ``name``.
+
+    Raises:
+        ModelError: if the name is unknown, or the provider is not set up on this machine.
+    """
+    try:
+        return ProviderEmbedder(infer_embedding_model(name))
+    except ValueError as error:
+        raise ModelError(f"Unknown embedding model {name!r}: {error}.") from error
+    except (UserError, ImportError) as error:
+        raise ModelError(f"Cannot open embedding model {name!r}: {error}") from error

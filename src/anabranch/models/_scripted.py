@@ -28,8 +28,7 @@ from anabranch.messages import (
     Usage,
     text_of,
 )
-from anabranch.models._model_errors import ModelError
-from anabranch.models._streaming import ReplyInPieces, SampleStream, ended_at_stop
+from anabranch.models._protocol import ModelError, ReplyInPieces, SampleStream, ended_at_stop
 
 SHOWN = 80
 _WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")

@@ -1,16 +1,22 @@
-"""Translates messages to pydantic-ai's types, and replies back.
+"""Translates messages to pydantic-ai's types, and replies back, with the reasoning of models.
 
 The translation corrects harmless content that a provider would reject. It leaves out blank texts,
 puts tool results before the user's other content, and gives names and ids characters that every
-provider accepts. Replies have the tools' own names again. A model's thinking is dropped: it is not
-part of the reply, and no protocol here can carry it.
+provider accepts. Replies have the tools' own names again.
+
+Providers sign or encrypt a model's thinking, and some refuse a tool's result without it: Anthropic
+its thinking blocks, OpenAI its reasoning items, Google the signature of a call. The reasoning is
+stored with the block that follows it, until its turn ends. Only the adapter of the same provider
+reads it. A reply has no thinking besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import messages as ai
 
 from anabranch._asking.tool_arguments import tool_use
@@ -31,8 +37,7 @@ from anabranch.messages import (
     Usage,
 )
 from anabranch.models._file_parts import ANY, TakenFiles, file_part
-from anabranch.models._model_errors import ModelError
-from anabranch.models._reasoning import with_reasoning, without_thinking
+from anabranch.models._protocol import ModelError
 from anabranch.models._tool_shapes import ToolShapes, shaped
 from anabranch.tree import wire_name, with_reasoning_of_open_turn
 
@@ -97,11 +102,11 @@ def _response_parts(
 ) -> Iterator[ai.ModelResponsePart]:
     match block:
         case TextBlock():
-            yield from with_reasoning(ai.TextPart(block.text), block.reasoning, provider)
+            yield from _with_reasoning(ai.TextPart(block.text), block.reasoning, provider)
         case ToolUseBlock():
             arguments = shapes.sent(block.name, block.input)
             call = ai.ToolCallPart(shapes.name(block.name), arguments, wire_name(block.id))
-            yield from with_reasoning(call, block.reasoning, provider)
+            yield from _with_reasoning(call, block.reasoning, provider)
         case ImageBlock() | AudioBlock() | DocumentBlock() | FileBlock():
             file = file_part(block)
             yield (
@@ -173,7 +178,7 @@ def from_provider(
     """
     content = [
         block
-        for part, reasoning in without_thinking(response.parts)
+        for part, reasoning in _without_thinking(response.parts)
         for block in _blocks(part, reasoning, shapes or ToolShapes())
     ]
     reason = response.finish_reason
@@ -216,3 +221,79 @@ def _blocks(
             yield AudioBlock(data=file.base64, mime_type=file.media_type)
         case _:  # calls of the provider's own tools
             return
+
+
+@dataclass
+class _Data:
+    """The data of a ``Reasoning``.
+
+    Attributes:
+        thinking: the parts before the block.
+        id: the provider's id of the block itself.
+        details: other data of the provider about the block, such as a signature.
+    """
+
+    thinking: list[ai.ThinkingPart] = field(default_factory=list[ai.ThinkingPart])
+    id: str | None = None
+    details: dict[str, Any] | None = None
+
+
+_DATA: TypeAdapter[_Data] = TypeAdapter(_Data)
+
+
+def _without_thinking(
+    parts: Sequence[ai.ModelResponsePart],
+) -> Iterator[tuple[ai.ModelResponsePart, Reasoning | None]]:
+    """Yield the parts of a reply without its thinking, each with the reasoning to store with it.
+
+    A reply without tool calls has no reasoning: it ends the turn, and providers need reasoning only
+    within a turn.
+    """
+    is_wanted = _is_wanted(parts)
+    thinking: list[ai.ThinkingPart] = []
+    for part in parts:
+        if isinstance(part, ai.ThinkingPart):
+            thinking += [part] if part.provider_name else []
+        elif is_wanted and _can_hold(part):
+            yield part, _reasoning(part, thinking)
+            thinking = []
+        else:
+            yield part, None
+
+
+def _is_wanted(parts: Sequence[ai.ModelResponsePart]) -> bool:
+    calls = [part for part in parts if isinstance(part, ai.ToolCallPart)]
+    thinks = any(isinstance(part, ai.ThinkingPart) and part.provider_name for part in parts)
+    return bool(calls) and (thinks or any(part.provider_details for part in calls))
+
+
+def _can_hold(part: ai.ModelResponsePart) -> bool:
+    """Return whether the block of ``part`` stays in the conversation; a blank text does not."""
+    return isinstance(part, ai.ToolCallPart) or (
+        isinstance(part, ai.TextPart) and bool(part.content.strip())
+    )
+
+
+def _reasoning(part: ai.ModelResponsePart, thinking: Sequence[ai.ThinkingPart]) -> Reasoning | None:
+    names = [each.provider_name for each in (*thinking, part) if each.provider_name]
+    if not names:
+        return None
+    data = _Data(list(thinking), getattr(part, "id", None), part.provider_details)
+    dumped = _DATA.dump_python(data, mode="json", exclude_defaults=True, fallback=str)
+    return Reasoning(provider=names[0], data=dumped)
+
+
+def _with_reasoning(
+    part: ai.TextPart | ai.ToolCallPart, reasoning: Reasoning | None, provider: str
+) -> Iterator[ai.ModelResponsePart]:
+    """Yield ``part`` after its reasoning, if the reasoning is from ``provider``."""
+    if reasoning is None or reasoning.provider != provider:
+        yield part
+        return
+    try:
+        data = _DATA.validate_python(reasoning.data)
+    except ValidationError:  # a loaded file may have any data
+        yield part
+        return
+    yield from data.thinking
+    yield replace(part, id=data.id, provider_name=provider, provider_details=data.details)

@@ -1,4 +1,4 @@
-"""Streamed replies: the protocol ``StreamingSampler``, and an adapter for other samplers.
+"""The protocol of models: ``StreamingSampler``, an adapter for other samplers, and the errors of models.
 
     async with model.stream(request) as stream:
         async for text in stream:
@@ -19,7 +19,52 @@ from typing import Protocol, runtime_checkable
 from anyio.lowlevel import checkpoint
 
 from anabranch._asking.sampling import Sampler
+from anabranch.errors import AnabranchError
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock
+
+
+class ModelError(AnabranchError):
+    """A model cannot be opened or asked, or a scripted model has no reply left.
+
+    One sentence of the message names the problem, another the remedy. The message may quote a
+    provider, so servers mask this error like a foreign exception if a tool's body lets it escape.
+
+    Attributes:
+        refused: whether the model refuses this request; it may take the request without some block.
+        at: the numbers of the message and of its block that the provider names.
+    """
+
+    def __init__(
+        self, message: str, *, refused: bool = False, at: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.refused = refused
+        self.at = at
+
+
+class ProviderError(ModelError):
+    """A provider was asked, and sent no complete reply.
+
+    Attributes:
+        status: the status of the HTTP response; ``None`` without one.
+        retry_after: the seconds after which the provider allows another request, if it names them.
+        passing: whether the same request may succeed later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        passing: bool = False,
+        refused: bool = False,
+        at: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(message, refused=refused, at=at)
+        self.status = status
+        self.retry_after = retry_after
+        self.passing = passing
 
 
 def ended_at_stop(reply: SampleReply, request: SampleRequest) -> SampleReply:

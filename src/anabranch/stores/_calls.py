@@ -112,13 +112,13 @@ class Calls:
     # -- leases and states -------------------------------------------------------------------
 
     async def renew(self, call_id: str, owner: str, until: float) -> bool:
-        values = {"this": to_bytes(call_id), "old_owner": to_bytes(owner), "until": until}
+        values = _by_owner(call_id, owner, until=until)
         return await self._database.write(
             lambda connection: sql.RENEW.count(connection, values) > 0, lasting=False
         )
 
     async def release(self, call_id: str, owner: str) -> None:
-        values, leave = _by_owner(call_id, owner, None), sql.MOVE[CallEvent.LEAVE]
+        values, leave = _by_owner(call_id, owner, new_deadline=None), sql.MOVE[CallEvent.LEAVE]
         await self._database.write(
             lambda connection: leave.count(connection, values), lasting=False
         )
@@ -150,18 +150,17 @@ class Calls:
     async def move(
         self, call_id: str, event: CallEvent, *, owner: str, deadline: float | None = None
     ) -> bool:
-        values = _by_owner(call_id, owner, deadline)
+        values = _by_owner(call_id, owner, new_deadline=deadline)
         if event == CallEvent.LEAVE:
             return await self._database.write(lambda connection: self._leave(connection, values))
         return await self._write_single(sql.MOVE[event], values) > 0
 
     async def fail(self, call_id: str, error: str, owner: str) -> bool:
-        names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
-        return await self._write_single(sql.FAIL, {**names, "error": to_bytes(error)}) > 0
+        values = _by_owner(call_id, owner, error=to_bytes(error))
+        return await self._write_single(sql.FAIL, values) > 0
 
     async def adopt(self, call_id: str, version: str, owner: str) -> bool:
-        names = {"this": to_bytes(call_id), "old_owner": to_bytes(owner)}
-        values = {**names, "new_version": to_bytes(version)}
+        values = _by_owner(call_id, owner, new_version=to_bytes(version))
         return await self._write_single(sql.ADOPT, values) > 0
 
     async def postpone(
@@ -298,7 +297,7 @@ class Calls:
     ) -> RoundRecord:
         which = {"this": to_bytes(call_id), "which": record.number}
         row = round_row(call_id, record)
-        values = {**_by_owner(call_id, owner, deadline), "new_asked": record.asked}
+        values = _by_owner(call_id, owner, new_deadline=deadline, new_asked=record.asked)
 
         def work(connection: sa.Connection) -> RoundRecord:
             with _known(call_id):
@@ -477,13 +476,9 @@ def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
     return frozenset(step for step, each in answers.items() if each.by)
 
 
-def _by_owner(call_id: str, owner: str, deadline: float | None) -> dict[str, Any]:
-    """Return the values with which the owner of a lease moves a call."""
-    return {
-        "this": to_bytes(call_id),
-        "old_owner": to_bytes(owner),
-        "new_deadline": deadline,
-    }
+def _by_owner(call_id: str, owner: str, **changes: object) -> dict[str, Any]:
+    """Return the values with which the owner of a lease changes a call."""
+    return {"this": to_bytes(call_id), "old_owner": to_bytes(owner), **changes}
 
 
 @contextmanager

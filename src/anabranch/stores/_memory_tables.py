@@ -11,7 +11,7 @@ down.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,32 +22,29 @@ from anabranch.memory import Filter, Memory, Provenance, Scope, indexed
 from anabranch.messages import unchecked
 from anabranch.stores._sql import metadata, numbered, partial_index
 
+_WORDS = ("title_words", "description_words", "content_words")
+
+
+def _texts(*names: str) -> Iterator[sa.Column[str]]:
+    return (sa.Column[str](name, sa.Text, nullable=False) for name in names)
+
+
 MEMORY = sa.Table(
     "anabranch_memory",
     metadata,
     numbered("seq"),
     sa.Column[str]("id", sa.Text, nullable=False, unique=True),
-    sa.Column[str]("place", sa.Text, nullable=False),
-    sa.Column[str]("digest", sa.Text, nullable=False),
-    sa.Column[str]("level", sa.Text, nullable=False),
-    sa.Column[str]("owner", sa.Text, nullable=False),
-    sa.Column[str]("title", sa.Text, nullable=False),
-    sa.Column[str]("description", sa.Text, nullable=False),
-    sa.Column[str]("content", sa.Text, nullable=False),
-    sa.Column[str]("task", sa.Text, nullable=False),
+    *_texts("place", "digest", "level", "owner", "title", "description", "content", "task"),
     sa.Column[float]("confidence", sa.Double(), nullable=False),
     sa.Column[float]("prior", sa.Double(), nullable=False),
     sa.Column[int]("helpful", sa.Integer, nullable=False),
     sa.Column[int]("unhelpful", sa.Integer, nullable=False),
     sa.Column[str]("provenance", sa.Text, nullable=False),
     sa.Column[float]("created_at", sa.Double(), nullable=False),
-    sa.Column[str]("title_words", sa.Text, nullable=False),
-    sa.Column[str]("description_words", sa.Text, nullable=False),
-    sa.Column[str]("content_words", sa.Text, nullable=False),
+    *_texts(*_WORDS),
     sa.UniqueConstraint("place", "digest"),
     sa.Index("anabranch_memory_newest", "place", "seq"),
 )
-_WORDS = ("title_words", "description_words", "content_words")
 _NAMES = ", ".join(_WORDS)
 _ROW = "(number << 32) | {}.seq"
 _INDEX = {

@@ -107,6 +107,8 @@ async def _run_branch(
     except ELSEWHERE:
         raise
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
+        if turn.timeline.dependencies.suspension.begun:  # another process has the branch by now
+            return BranchOutcome(start, path[-1], waits=True)
         # Models and listeners may raise anything; if it left the branch, it would end the others.
         return await run_shielded(_record_failure(turn, start, error))
     working = turn.timeline.branch_of_folding

@@ -11,7 +11,8 @@ disk once. The store also finds the parent, refuses a node in the wrong place, a
 results. It works in a thread, since an event loop cannot wait for a disk; so the bare ``INSERT`` is
 also measured in a thread.
 
-Size: what a node, and the stored event that begins its run, have of an image of 400 kB.
+Size: the bytes that a node, a tool's result, the stored event that begins a run, and the journal of a
+tool that samples, have of an image of 400 kB.
 """
 
 from __future__ import annotations
@@ -27,13 +28,26 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from anabranch import BranchContext, tool
+from anabranch._asking.host import Host
+from anabranch._engine import Answer, Finished
 from anabranch.chat._web.run_input import Message, started
-from anabranch.messages import Block, FileBlock, ImageBlock, TextBlock, ToolUseBlock, Usage
+from anabranch.messages import (
+    Block,
+    FileBlock,
+    ImageBlock,
+    SampleReply,
+    TextBlock,
+    ToolUseBlock,
+    Usage,
+)
 from anabranch.stores import open_tree_store
-from anabranch.stores._tree_rows import node_row
+from anabranch.stores._tree_rows import node_row, result_row
 from anabranch.stores._tree_tables import PATH
+from anabranch.tool import Runtime, new_journal, open_call
 from anabranch.tree import Kind, Node, Result, Thread, TreeStore, project, store_files
 from bench.measure import Row, Times, time_in_turns
+from bench.state import nowhere
 
 NAME = "tree"
 LINES, LENGTH = 100, 1_000
@@ -134,18 +148,43 @@ async def writing(store: TreeStore, file: Path) -> Times:
 
 
 async def image_bytes() -> dict[str, int]:
-    """Return the bytes that a node and a run's event have of an image."""
+    """Return the bytes that each record of a conversation has of an image."""
     store = open_tree_store("memory:")
     await store.create_thread(Thread("t", 1e9))
     data = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(400_000)).decode()
-    given: Sequence[Block] = [ImageBlock(data=data, mime_type="image/png")]
-    content = await store_files(store, "t", given)
+    image, text = ImageBlock(data=data, mime_type="image/png"), TextBlock(text="Which colour?")
+    asked: tuple[Block, ...] = (image, text)
+    content = await store_files(store, "t", asked[:1])
     await store.close()
     files = tuple(block for block in content if isinstance(block, FileBlock))
     said, bare = (started("t", "r", Message("", files=each)) for each in (files, ()))
     sizes = [len(each.model_dump_json()) for each in (said, bare)]
     row = node_row(Node("n", "t", None, "user", content, 1e9))
-    return {"node": len(row["new_content"]), "run's event": sizes[0] - sizes[1]}
+    returned = result_row(Result("n", "u", files))
+    journals = [await journal_bytes(each) for each in (asked, asked[1:])]
+    return {
+        "a node": len(row["new_content"]),
+        "a result of a tool": len(returned["new_content"]),
+        "a run's event": sizes[0] - sizes[1],
+        "the journal of a tool that samples with it": journals[0] - journals[1],
+    }
+
+
+async def journal_bytes(prompt: Sequence[Block]) -> int:
+    """Return the bytes of the journal of a tool that asks a model with ``prompt``."""
+
+    @tool
+    async def look(ctx: BranchContext) -> str:
+        """Look."""
+        return (await ctx.sample(prompt)).text
+
+    journal = new_journal(Runtime())
+    async with open_call(look, {}, journal, host=Host(), runtime=Runtime(), sink=nowhere) as call:
+        outcome = await call.round()
+    assert not isinstance(outcome, Finished)
+    reply = SampleReply(content=(TextBlock(text="Black."),)).model_dump(mode="json")
+    journal.answer({ask.step_id: Answer(reply) for ask in outcome.asks})
+    return len(journal.dumps())
 
 
 def _rest(node: Node) -> tuple[Kind, tuple[Block, ...], float, Usage | None]:
@@ -173,7 +212,7 @@ async def rows() -> list[Row]:
         Row(NAME, path, read.best("messages") * 1e3, "ms"),
         Row(NAME, appended, written.best("append") / AT_ONCE * 1e3, "ms"),
         *(
-            Row(NAME, f"an image of 400 kB in a {each}", size, "bytes", goal=200)
+            Row(NAME, f"an image of 400 kB in {each}", size, "bytes", goal=200)
             for each, size in held.items()
         ),
     ]

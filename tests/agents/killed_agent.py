@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, tool
 from anabranch.agents import Agent, Durability, Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
-from anabranch.stores import CallStore, TreeStore, open_stores
+from anabranch.stores import CallStore, open_stores
 from anabranch.testing import MockModel, calls
+from anabranch.tree import TreeStore
 from tests.agents.harness import Answering
 
 Stores = tuple[CallStore, TreeStore]

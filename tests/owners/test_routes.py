@@ -10,7 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from anabranch.memory import ReasoningBank
-from anabranch.stores import TreeStore, open_tree_store
+from anabranch.stores import open_tree_store
+from anabranch.tree import TreeStore
 from tests.chat.saboteurs import forget_the_owner
 from tests.owners.attack import Attack, use_the_rest
 from tests.owners.people import ids_of

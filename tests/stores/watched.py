@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.stores import CallStore, TreeStore
+from anabranch.stores import CallStore
 from anabranch.stores._calls import Calls
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url
 from anabranch.stores._trees import Trees
+from anabranch.tree import TreeStore
 
 
 class WatchedDatabase(Database):

@@ -17,28 +17,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch.chat._bridge.page_module import PageModule
 from anabranch.chat._bridge.plugin import (
     Plugin,
     PluginBuilder,
     PluginClient,
-    PluginServer,
     make_plugin,
 )
 from anabranch.chat._bridge.plugin_answerer import PluginAnswerer
-from anabranch.chat._bridge.plugin_request import ElicitHandler, ElicitId, Exposure, PluginRequest
-from anabranch.chat._chat_session import Session
-from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._commands.command_table import COMMANDS
-from anabranch.chat._session.session_cursor import SessionCursor
-from anabranch.chat._session.session_dependencies import (
-    ModelCatalogue,
-    SessionDependencies,
-    SessionSettings,
+from anabranch.chat._bridge.plugin_request import (
+    ElicitId,
+    PluginRequest,
 )
-from anabranch.chat._session.session_output import Action, Output, SessionError
-from anabranch.chat._session.session_state import SessionState
-from anabranch.chat._session.typed_values import read_answer
+from anabranch.chat._chat_session import (
+    Session as Session,
+)
+from anabranch.chat._commands.command_table import (
+    COMMANDS as COMMANDS,
+)
+from anabranch.chat._session.session_dependencies import (
+    SessionDependencies as SessionDependencies,
+)
+from anabranch.chat._session.session_output import (
+    Output as Output,
+)
+from anabranch.chat._session.session_output import (
+    SessionError,
+)
+from anabranch.chat._session.typed_values import (
+    read_answer as read_answer,
+)
 from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
@@ -49,36 +56,20 @@ if TYPE_CHECKING:
     from anabranch.chat._web.rate_limits import RateLimits
 
 __all__ = [
-    "COMMANDS",
-    "Action",
     "Authenticate",
     "ChatClient",
     "ChatClientError",
     "ChatReply",
-    "Command",
-    "ElicitHandler",
     "ElicitId",
-    "Exposure",
-    "ModelCatalogue",
-    "Output",
-    "Outputs",
-    "PageModule",
     "Plugin",
     "PluginAnswerer",
     "PluginBuilder",
     "PluginClient",
     "PluginRequest",
-    "PluginServer",
     "RateLimits",
-    "Session",
-    "SessionCursor",
-    "SessionDependencies",
     "SessionError",
-    "SessionSettings",
-    "SessionState",
     "make_chat_app",
     "make_plugin",
-    "read_answer",
 ]
 
 

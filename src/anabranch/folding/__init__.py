@@ -20,19 +20,24 @@ The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it ove
 
 from anabranch.folding._bank_memory import BankMemory
 from anabranch.folding._branch_store import (
-    OPEN,
-    TRANSITIONS,
+    OPEN as OPEN,
+)
+from anabranch.folding._branch_store import (
+    TRANSITIONS as TRANSITIONS,
+)
+from anabranch.folding._branch_store import (
     Branch,
     BranchRows,
     BranchStore,
     Session,
-    Status,
+)
+from anabranch.folding._branch_store import (
+    Status as Status,
 )
 from anabranch.folding._errors import (
     BranchNotActiveError,
     BudgetExhaustedError,
     CreationRateError,
-    ErrorKind,
     FoldingDepthError,
     FoldingError,
     InvalidBudgetError,
@@ -45,42 +50,37 @@ from anabranch.folding._errors import (
     TransitionError,
     UnknownBranchError,
 )
-from anabranch.folding._ledger import ROOT, BranchEvent, EventKind
+from anabranch.folding._ledger import (
+    ROOT as ROOT,
+)
+from anabranch.folding._ledger import (
+    BranchEvent,
+)
 from anabranch.folding._memory import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._tools import (
-    BranchCreated,
-    BranchRecord,
-    BranchReturned,
-    InjectedContext,
+    BranchRecord as BranchRecord,
+)
+from anabranch.folding._tools import (
     folding_tools,
 )
 
 __all__ = [
-    "OPEN",
-    "ROOT",
-    "TRANSITIONS",
     "BankMemory",
     "Branch",
-    "BranchCreated",
     "BranchEvent",
     "BranchMemory",
     "BranchNotActiveError",
-    "BranchRecord",
-    "BranchReturned",
     "BranchRows",
     "BranchService",
     "BranchStore",
     "BudgetExhaustedError",
     "CreatedBranch",
     "CreationRateError",
-    "ErrorKind",
-    "EventKind",
     "FoldingDepthError",
     "FoldingError",
     "FoldingSettings",
-    "InjectedContext",
     "InjectedItem",
     "InvalidBudgetError",
     "InvalidTextError",
@@ -92,7 +92,6 @@ __all__ = [
     "ScrubbingError",
     "Session",
     "SessionMismatchError",
-    "Status",
     "TooManyBranchesError",
     "TransitionError",
     "UnknownBranchError",

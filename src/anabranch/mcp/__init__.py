@@ -23,45 +23,30 @@ if TYPE_CHECKING:
     from anabranch._durable.job import Durability
     from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
     from anabranch.mcp._installation import Installation
-    from anabranch.mcp._options import Keys, ServerKeywords, ServerOptions, Store, ToolKeywords
-    from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
-    from anabranch.mcp._saga_shapes import (
-        CallToolSagaParams,
-        ElicitationStep,
-        ResumeToolSagaParams,
-        SagaError,
-        SagaStep,
-        SagaStepError,
-        SagaStepResult,
-        SamplingStep,
-        ToolCallSagaResult,
-        WrongField,
-        WrongToken,
+    from anabranch.mcp._options import (
+        ServerKeywords,
+        ServerOptions,
+        ToolKeywords,
     )
+    from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
+    from anabranch.mcp._saga_shapes import CallToolSagaParams as CallToolSagaParams
+    from anabranch.mcp._saga_shapes import ResumeToolSagaParams, SagaStepError, SagaStepResult
+    from anabranch.mcp._saga_shapes import SagaError as SagaError
+    from anabranch.mcp._saga_shapes import ToolCallSagaResult as ToolCallSagaResult
     from anabranch.mcp._server import create_server, install
 
 __all__ = [
-    "CallToolSagaParams",
     "Durability",
-    "ElicitationStep",
     "Installation",
-    "Keys",
     "ResumeToolSagaParams",
     "SagaClient",
-    "SagaError",
     "SagaRoundsExceededError",
-    "SagaStep",
     "SagaStepError",
     "SagaStepResult",
-    "SamplingStep",
     "ServerKeywords",
     "ServerOptions",
-    "Store",
-    "ToolCallSagaResult",
     "ToolKeywords",
     "Turn",
-    "WrongField",
-    "WrongToken",
     "as_fastmcp_tool",
     "create_server",
     "fastmcp_sagas",
@@ -73,22 +58,24 @@ _HOMES = {
     "anabranch._durable.job": ("Durability",),
     "anabranch.mcp._fastmcp": ("as_fastmcp_tool", "fastmcp_sagas", "install_fastmcp"),
     "anabranch.mcp._installation": ("Installation",),
-    "anabranch.mcp._options": (
-        "Keys",
-        "ServerKeywords",
-        "ServerOptions",
-        "Store",
-        "ToolKeywords",
-    ),
+    "anabranch.mcp._options": ("ServerKeywords", "ServerOptions", "ToolKeywords"),
     "anabranch.mcp._saga_client": ("SagaClient", "SagaRoundsExceededError", "Turn"),
+    "anabranch.mcp._saga_shapes": (
+        "CallToolSagaParams",
+        "ResumeToolSagaParams",
+        "SagaError",
+        "SagaStepError",
+        "SagaStepResult",
+        "ToolCallSagaResult",
+    ),
     "anabranch.mcp._server": ("create_server", "install"),
 }
-"""The modules that define the names above; the others are in ``_saga_shapes``."""
+"""The modules that define the names."""
 
 
 def __getattr__(name: str) -> object:
     """Load a name when it is first used: a client needs no server, and an option needs no SDK."""
-    if name in __all__:
-        homes = (home for home, names in _HOMES.items() if name in names)
-        return getattr(import_module(next(homes, "anabranch.mcp._saga_shapes")), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -15,17 +15,17 @@ queues finished branches to be learned from. It knows neither agents nor the bud
 """
 
 from anabranch.memory._bank import (
-    FLOOR,
-    MOST,
-    Banks,
+    Banks as Banks,
+)
+from anabranch.memory._bank import (
     ReasoningBank,
-    bank_of,
+)
+from anabranch.memory._bank import (
+    bank_of as bank_of,
 )
 from anabranch.memory._distilling import Distiller
 from anabranch.memory._items import (
-    START,
     Draft,
-    Level,
     LevelError,
     Memory,
     Outcome,
@@ -34,8 +34,13 @@ from anabranch.memory._items import (
     Scopes,
     UnknownMemoryError,
 )
+from anabranch.memory._items import (
+    Level as Level,
+)
 from anabranch.memory._ports import (
-    EmbeddedKind,
+    EmbeddedKind as EmbeddedKind,
+)
+from anabranch.memory._ports import (
     Embedder,
     Filter,
     FinishedBranch,
@@ -46,34 +51,37 @@ from anabranch.memory._ports import (
 from anabranch.memory._recall import InjectedMemory, Recall
 from anabranch.memory._secrets import (
     REDACTED,
-    WITHHELD,
-    Detector,
     Scrubbed,
     Scrubber,
     WithheldError,
-    find_secrets,
 )
-from anabranch.memory._tools import FoundMemory, RecordedMemory, memory_tools, shown
-from anabranch.memory._words import indexed, words_of
+from anabranch.memory._secrets import (
+    WITHHELD as WITHHELD,
+)
+from anabranch.memory._tools import (
+    FoundMemory,
+    memory_tools,
+)
+from anabranch.memory._tools import (
+    shown as shown,
+)
+from anabranch.memory._words import (
+    indexed as indexed,
+)
+from anabranch.memory._words import (
+    words_of as words_of,
+)
 
 __all__ = [
-    "FLOOR",
-    "MOST",
     "REDACTED",
-    "START",
-    "WITHHELD",
-    "Banks",
-    "Detector",
     "Distiller",
     "Draft",
-    "EmbeddedKind",
     "Embedder",
     "Filter",
     "FinishedBranch",
     "FoundMemory",
     "InjectedMemory",
     "Learned",
-    "Level",
     "LevelError",
     "Memory",
     "MemoryStore",
@@ -82,17 +90,11 @@ __all__ = [
     "QueuedBranch",
     "ReasoningBank",
     "Recall",
-    "RecordedMemory",
     "Scope",
     "Scopes",
     "Scrubbed",
     "Scrubber",
     "UnknownMemoryError",
     "WithheldError",
-    "bank_of",
-    "find_secrets",
-    "indexed",
     "memory_tools",
-    "shown",
-    "words_of",
 ]

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import needs_extra
 from anabranch.messages import Usage
 from anabranch.models._protocol import (
-    INTERRUPTED,
+    INTERRUPTED as INTERRUPTED,
+)
+from anabranch.models._protocol import (
     ModelError,
     ProviderError,
     SampleStream,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from anabranch.memory import Embedder
 
 __all__ = [
-    "INTERRUPTED",
     "ModelError",
     "ProviderError",
     "Reply",
@@ -44,7 +45,6 @@ __all__ = [
     "known_models",
     "open_embedder",
     "open_model",
-    "price_of",
 ]
 
 SCRIPT = "script:"

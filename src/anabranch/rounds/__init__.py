@@ -10,17 +10,27 @@
 For many rounds, make one :class:`Rounds`, which holds the keys and the store.
 """
 
-from anabranch.rounds._answers import AnswerLike, InvalidAnswerError
-from anabranch.rounds._rounds import Misfits, Rounds, RoundsKeywords, run_round
-from anabranch.rounds._shapes import Asked, Question, QuestionKind, Returned
+from anabranch.rounds._answers import (
+    AnswerLike as AnswerLike,
+)
+from anabranch.rounds._answers import (
+    InvalidAnswerError,
+)
+from anabranch.rounds._rounds import (
+    Rounds,
+    RoundsKeywords,
+    run_round,
+)
+from anabranch.rounds._shapes import (
+    Asked,
+    Question,
+    Returned,
+)
 
 __all__ = [
-    "AnswerLike",
     "Asked",
     "InvalidAnswerError",
-    "Misfits",
     "Question",
-    "QuestionKind",
     "Returned",
     "Rounds",
     "RoundsKeywords",

@@ -30,11 +30,21 @@ A new kind of record gets its own module of tables and its own store module.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._durable.call_states import TRANSITIONS, CallEvent, CallState
-from anabranch._durable.engine import Processes, UnknownProcesses
+from anabranch._durable.call_states import (
+    TRANSITIONS as TRANSITIONS,
+)
+from anabranch._durable.call_states import (
+    CallEvent,
+    CallState,
+)
+from anabranch._durable.engine import (
+    Processes,
+)
+from anabranch._durable.engine import (
+    UnknownProcesses as UnknownProcesses,
+)
 from anabranch._durable.run_events import (
     EventBatch,
     EventId,
@@ -60,9 +70,7 @@ if TYPE_CHECKING:  # what few need, and is slow to import
     from anabranch.tree import TreeStore
 
 __all__ = [
-    "TRANSITIONS",
     "AnswerRecord",
-    "BranchStore",
     "CallEvent",
     "CallRecord",
     "CallState",
@@ -70,7 +78,6 @@ __all__ = [
     "EventBatch",
     "EventId",
     "LeaseRecord",
-    "MemoryStore",
     "MissedEventsError",
     "NewEvents",
     "OpenedRound",
@@ -79,9 +86,7 @@ __all__ = [
     "RunEvents",
     "StoreError",
     "TakenRun",
-    "TreeStore",
     "UnknownCallError",
-    "UnknownProcesses",
     "is_lasting",
     "open_branch_store",
     "open_memory_store",
@@ -90,12 +95,6 @@ __all__ = [
     "open_stores",
     "open_tree_store",
 ]
-
-_LAZY = {
-    "BranchStore": "anabranch.folding",
-    "MemoryStore": "anabranch.memory",
-    "TreeStore": "anabranch.tree",
-}
 
 
 def open_store(url: str) -> CallStore:
@@ -211,10 +210,3 @@ def _open_database(url: str) -> Database:
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._engines import read_url  # noqa: PLC0415
     return Database(read_url(url))
-
-
-def __getattr__(name: str) -> object:
-    """Import the ports of optional packages when they are first used."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -10,23 +10,36 @@ time.
 
 from anabranch._asking.answerer import AnswerError
 from anabranch.inprocess import run_tool
-from anabranch.replay_check import Finding, check_replay, check_tool
+from anabranch.replay_check import (
+    Finding as Finding,
+)
+from anabranch.replay_check import (
+    check_replay,
+    check_tool,
+)
 from anabranch.testing._manual_time import ManualClock, SequentialIds
-from anabranch.testing._mock_client import LogCall, MockClient, MockExhausted, NotifyCall
-from anabranch.testing._mock_model import MockModel, ModelAnswer, ModelFunction, calls
+from anabranch.testing._mock_client import (
+    MockClient,
+    MockExhausted,
+)
+from anabranch.testing._mock_model import (
+    MockModel,
+    calls,
+)
+from anabranch.testing._mock_model import (
+    ModelAnswer as ModelAnswer,
+)
+from anabranch.testing._mock_model import (
+    ModelFunction as ModelFunction,
+)
 from anabranch.testing._test_engine import TestEngine
 
 __all__ = [
     "AnswerError",
-    "Finding",
-    "LogCall",
     "ManualClock",
     "MockClient",
     "MockExhausted",
     "MockModel",
-    "ModelAnswer",
-    "ModelFunction",
-    "NotifyCall",
     "SequentialIds",
     "TestEngine",
     "calls",

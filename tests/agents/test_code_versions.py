@@ -122,7 +122,7 @@ class Conversation:
 @pytest.mark.parametrize(
     "changed", [[book_otherwise], [book_numbered], []], ids=["way", "arguments", "gone"]
 )
-async def test_a_call_waits_for_its_code_and_what_is_beside_it_goes_on(
+async def test_a_call_waits_for_its_code_and_other_calls_continue(
     changed: Sequence[Tool[Any]],
 ) -> None:
     here = Conversation(("a", "book", {"name": "seat"}), ("b", "note", {}), inside=None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from anabranch.cli import _server_recipe, main
+from anabranch.cli import _folding, main
 from anabranch.cli._combined_server import Persistence
 from anabranch.cli._folding import open_branches
 from anabranch.cli._memory import open_bank
@@ -173,7 +173,7 @@ async def test_a_server_of_folding_alone_closes_branches_in_time(
     def opened(*given: Any, **options: Any) -> BranchService:
         return watched.service
 
-    monkeypatch.setattr(_server_recipe, "open_branches", opened)
+    monkeypatch.setattr(_folding, "open_branches", opened)
     made = ServerRecipe((), None, ("k" * 32,), Persistence(None), folding=True).make_server()
     await watched.service.create(**PROMPT, timeout_seconds=1)
     watched.clock.advance(2)

@@ -30,6 +30,7 @@ A new kind of record gets its own module of tables and its own store module.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from anabranch._durable.call_states import (
@@ -95,6 +96,12 @@ __all__ = [
     "open_stores",
     "open_tree_store",
 ]
+
+_LAZY = {
+    "BranchStore": "anabranch.folding",
+    "MemoryStore": "anabranch.memory",
+    "TreeStore": "anabranch.tree",
+}
 
 
 def open_store(url: str) -> CallStore:
@@ -210,3 +217,10 @@ def _open_database(url: str) -> Database:
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._engines import read_url  # noqa: PLC0415
     return Database(read_url(url))
+
+
+def __getattr__(name: str) -> object:
+    """Import the ports of optional packages when they are first used."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -383,6 +383,18 @@ class BranchContext:
     log = log
     notify = notify
 
+    def patched(self, name: str) -> Op[bool]:
+        """Return whether this call takes the new way at the change of code that is called ``name``.
+
+        Use ``if await ctx.patched("refund-limit"):`` to change what open calls have done or answered.
+        A call that passed this place before the change was deployed takes the old way, the ``else``.
+        Any other call takes the new way. The answer is recorded, and is the same everywhere in the call.
+
+        Raises:
+            ValueError: ``name`` is empty, or has one of ``/~#<>`` in it.
+        """
+        return self._made(self._call.markers.is_new_way(self._scope(), checked_name(name)))
+
     # -- time and chance -----------------------------------------------------------------------
 
     sleep = sleep

@@ -254,6 +254,41 @@ async def test_an_effect_that_followed_an_answer_before_a_crash_pins_its_questio
     assert ledger == BOOKED
 
 
+@tool(name="book")
+async def book_patched(ctx: BranchContext) -> str:
+    """Reserve and charge as the first version does, or take a deposit first."""
+    if await ctx.patched("deposit"):
+        await ctx.step(charge, "deposit", undo=lose)
+    await ctx.step(reserve, "seat", undo=release)
+    await ctx.elicit(Number, "how many?")
+    if await ctx.patched("receipt"):
+        await ctx.step(charge, "receipt")
+    await ctx.step(charge, "card")
+    return "booked by the new code"
+
+
+async def test_a_marker_lets_new_code_continue_a_call_that_it_would_have_left(
+    store: CallStore,
+) -> None:
+    """Its first way has been passed; its second one has not."""
+    old = at_version(book_1, "1")
+    first = await asked(old, store)
+    new = at_version(book_patched, "2", old)
+    assert await answer(new, store, first) == "booked by the new code"
+    assert ledger == [BOOKED[0], ("charge", "receipt"), BOOKED[1]]
+
+
+async def test_a_marker_that_was_decided_before_a_crash_stays_decided(store: CallStore) -> None:
+    """Its round has recorded an effect of the new way, which is no sign of the old one."""
+    desk = at_version(book_patched, "2")
+    with pytest.raises(ToolError):
+        await asked(desk, CutAt(store, "end_round"))
+    first = await asked(desk, store)
+    assert ledger == [("charge", "deposit"), BOOKED[0]]
+    assert await answer(desk, store, first) == "booked by the new code"
+    assert ledger[2:] == [("charge", "receipt"), BOOKED[1]]
+
+
 async def test_an_answer_that_was_refused_before_a_crash_stays_refused(store: CallStore) -> None:
     def version(words: str) -> Tool[Any]:
         @tool(name="book")

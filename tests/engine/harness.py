@@ -114,6 +114,11 @@ def _name_of(function: Callable[..., Any]) -> str:
 gather = all_of
 
 
+async def patched(name: str = "change") -> bool:
+    """Return whether the call takes the new way at a marker."""
+    return await current_call().markers.is_new_way(current_scope(), name)
+
+
 async def say(message: str) -> None:
     """Send a log line."""
     scope = current_scope()

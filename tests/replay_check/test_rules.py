@@ -265,6 +265,8 @@ FOUND = {
         ("", "ctx.sample('x').text"),
         ("", "ctx.branch(ask)"),
         ("", "ctx.sleep(60)"),
+        ("", "if ctx.patched('limit'): compute()"),
+        ("", "x = 1 if x and not ctx.patched('limit') else 2"),
         ("", "def inner(context): context.notify('x')\ninner(ctx)"),
     ],
     "swapped-arguments": [
@@ -347,6 +349,7 @@ NOTHING = [
     ("import time", "time = ctx\ntime.now()"),
     ("", "await ctx.elicit('name', 'x')\nawait ctx.elicit('name', str(1))"),
     ("", "later = ctx.elicit(Name, 'x')\nawait later"),
+    ("", "if not await ctx.patched('limit') or x: compute()"),
     ("", "later = ctx.elicit(Name, 'x')\nawait ctx.gather(later)"),
     ("", "later = ctx.sample('x')\nlater.close()"),
     ("", "answer = await ctx.elicit(Name, 'x')\nanswer.content.data"),

@@ -111,6 +111,16 @@ async def test_an_answer_has_the_type_of_its_question() -> None:
     assert await run_tool(outer, {}, willing())
 
 
+async def test_a_marker_says_yes_or_no() -> None:
+    @tool
+    async def outer(ctx: BranchContext) -> bool:
+        way = await ctx.patched("limit")
+        assert_type(way, bool)
+        return way
+
+    assert await run_tool(outer, {}, willing())
+
+
 async def test_a_question_by_key_can_be_of_any_type() -> None:
     """Contract: elicit takes the key of a declared elicitation."""
 

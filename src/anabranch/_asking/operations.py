@@ -1,4 +1,4 @@
-"""``ctx.log``, ``notify``, ``sleep``, ``step``, ``gather`` and ``race``: methods of ``BranchContext``."""
+"""``ctx.log``, ``notify``, ``sleep``, ``step``, ``patched``, ``gather`` and ``race``: methods of ``BranchContext``."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ its parts; each can be read and tested without the others:
                     ``needed``, ``waits``; ``progress`` of rounds that are cut off)
     effects         steps run once (``functions``), recorded before they are seen (``recorder``)
     compensations   the undos of a call that fails (``ending``)
+    markers         which way a call takes where its code was changed
     branch          limits; ``deadline``, and ``folding`` of what is finished
     operations      what else a body does: ask (``open_asks``), sleep (``sleeping``), race
                     (``combine``), notify, time
@@ -38,6 +39,7 @@ from anabranch._engine.functions import (
     perform,
 )
 from anabranch._engine.journal import (
+    MARKER,
     Answer,
     Ask,
     AskKind,
@@ -56,6 +58,7 @@ from anabranch._engine.wordings import REFUSED
 
 __all__ = [
     "EXIT_AS_ERROR",
+    "MARKER",
     "REFUSED",
     "STEP_THREADS",
     "Answer",

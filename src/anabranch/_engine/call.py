@@ -24,6 +24,7 @@ from anabranch._engine.ending import Ended, Ending, Finished, Progress, Stopped,
 from anabranch._engine.folding import Branches
 from anabranch._engine.functions import EXIT_AS_ERROR, Perform, perform, runs_authors_code
 from anabranch._engine.journal import Answer, Ask, Entry, Journal
+from anabranch._engine.markers import Markers
 from anabranch._engine.open_asks import OpenAsks, is_asleep, take_late, wakes_at
 from anabranch._engine.operations import Operations, Sink, discard
 from anabranch._engine.quiescence import GRACE, Quiet, check_support
@@ -63,6 +64,7 @@ class Call(Generic[T]):
         scheduler: the strands.
         effects: run a step.
         operations: ask, sleep, race, notify, read the clock.
+        markers: which way the call takes where its code was changed.
         branches: run a sub-branch.
         compensations: what is undone if the call fails.
     """
@@ -99,6 +101,7 @@ class Call(Generic[T]):
         self.operations: Operations = Operations(
             cursor, scheduler, effects, self._open, clock, sink, observe
         )
+        self.markers: Markers = Markers(cursor, scheduler, self._open.futures)
         self.branches: Branches = Branches(cursor, scheduler, compensations, clock, observe)
         self._root = cursor.budgets.branch(None, name, limits or Limits())
         self._body = body
@@ -301,8 +304,9 @@ class Call(Generic[T]):
         return self.cursor.fault
 
     def parked(self) -> Iterator[asyncio.Future[None]]:
-        """Return the futures of open asks."""
-        return self._open.futures()
+        """Return the futures of open asks, and of strands that wait at a marker."""
+        yield from self._open.futures()
+        yield from self.markers.futures()
 
     def seconds_asleep(self) -> float | None:
         """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
@@ -311,9 +315,12 @@ class Call(Generic[T]):
         return None if when is None else when - self._clock.now()
 
     def answer_late(self) -> bool:
-        """Give the answers that were later than the clock; whether the body goes on from them."""
+        """Give the answers that were later than the clock, and decide markers.
+
+        Returns whether the body goes on from them.
+        """
         late, self._late = self._late, {}
-        return self.operations.answer_late(late)
+        return self.operations.answer_late(late) or self.markers.go_on()
 
     def on_quiet(self, quiet: Quiet) -> None:
         """End the round."""

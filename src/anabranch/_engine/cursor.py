@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from anabranch._engine.branch import Branch, Budgets
-from anabranch._engine.journal import Answer, Ask, Entry, Journal
+from anabranch._engine.journal import MARKER, Answer, Ask, Entry, Journal
 from anabranch._engine.scope import Scope
 from anabranch._engine.wordings import Wordings
 from anabranch.errors import AnabranchError, NonDeterminismError, error_to_json
 
 _ORDINAL = re.compile(r"[.#]\d+(~\d+)?$")
+_FIRST = re.compile(r"[.#]\d+$")
 
 
 class Reached:
@@ -30,15 +31,23 @@ class Reached:
         ids: ids and paths that the run has come to.
         cancelled: paths of tasks and branches that the program itself has cancelled.
         unentered: paths of branches that were made and not (yet) entered.
+        on_passed: called when the run has come to another id or path, if it is set.
     """
 
     def __init__(self, entries: Mapping[str, Entry], name: str) -> None:
         self.ids: set[str] = set()
         self.cancelled: set[str] = set()
         self.unentered: set[str] = set()
+        self.on_passed: Callable[[], None] | None = None
         self._entries = entries
-        self._ahead = list(entries)
+        self._ahead = [known for known, entry in entries.items() if entry.kind != MARKER]
         self._name = name
+
+    def come_to(self, step_id: str) -> None:
+        """Take note that the run has come to an id, or to a path."""
+        self.ids.add(step_id)
+        if self.on_passed is not None:
+            self.on_passed()
 
     def expect(self, step_id: str) -> None:
         """Take note of an entry that was recorded before the run has come to it."""
@@ -61,6 +70,21 @@ class Reached:
     def missing(self, pending: Iterable[str]) -> list[str]:
         """Return what the run has not passed: entries, then those of ``pending``."""
         return [*self.ahead(""), *(known for known in pending if known not in self.ids)]
+
+    def comes_later(self, path: str, pending: Iterable[str]) -> bool:
+        """Whether something recorded, or ``pending``, comes later in the scope at ``path``.
+
+        Left out is what another task may come to: what is inside of tasks, branches and questions that
+        were made before, and what an author's key names.
+        """
+        inside = f"{path}/"
+        for known in self.missing(pending):
+            if known.startswith(inside):
+                made = inside + known[len(inside) :].partition("/")[0]
+                is_in_task = known.startswith("~", len(inside))
+                if _FIRST.search(made) and not is_in_task and made not in self.ids:
+                    return True
+        return False
 
     def is_excused(self, step_id: str) -> bool:
         """Whether it lies in what the program has cancelled, or has not entered."""
@@ -136,7 +160,7 @@ class ReplayCursor:
             step_id = f"{scope.path}/{name}.{scope.count(name)}"
         if step_id in self.reached.ids:
             raise ValueError(f"The key {step_id!r} was used twice; a key names one step of a call.")
-        self.reached.ids.add(step_id)
+        self.reached.come_to(step_id)
         return step_id
 
     def new_attempt(self, step_id: str, attempt: int) -> str:
@@ -144,7 +168,7 @@ class ReplayCursor:
         if attempt == 1:
             return step_id
         again = f"{step_id}~{attempt}"
-        self.reached.ids.add(again)
+        self.reached.come_to(again)
         self._wordings.repeat(step_id, again)
         return again
 
@@ -157,8 +181,8 @@ class ReplayCursor:
         if scope.unordered:
             scope.check_order(name)
         path = f"{scope.path}/{name}#{scope.count(name)}"
-        self.reached.ids.add(path)
         self.reached.unentered.add(path)
+        self.reached.come_to(path)
         return path
 
     # -- what is recorded --------------------------------------------------------------------
@@ -196,6 +220,12 @@ class ReplayCursor:
         self._entries[step_id] = entry
         branch.ids.append(step_id)
         self._note(step_id, entry)
+
+    def mark(self, step_id: str, value: bool) -> None:  # noqa: FBT001 - it is what is recorded
+        """Record the answer of a marker for the whole call, unless there is one."""
+        if step_id not in self._entries:
+            entry = self._entries[step_id] = Entry(MARKER, "", value)
+            self._note(step_id, entry)
 
     def recorded(self, step_id: str) -> Entry | None:
         """Return the entry at ``step_id``, which may be another run's that was first."""

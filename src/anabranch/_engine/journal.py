@@ -18,6 +18,9 @@ from anabranch.messages import LogLevel
 
 FORMAT = 2
 
+MARKER = "patched"
+"""The kind of an entry that says which way a call takes at a change of its code (``markers.py``)."""
+
 AskKind = Literal["sample", "elicit", "url", "sleep", "call"]
 """Who answers: a model, the user (two ways), the clock, or the application that runs a tool of its own.
 

@@ -32,7 +32,7 @@ class Barrier:
         self._passes_left = 0
 
     async def wait(self) -> None:
-        """Wait, inside of an effect, until no strand is about to run."""
+        """Wait until no strand is about to run."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             self._passes_left = PASSES

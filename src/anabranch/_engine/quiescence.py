@@ -89,7 +89,7 @@ class RoundOwner(Protocol):
         ...
 
     def answer_late(self) -> bool:
-        """Give answers that were held back; whether strands go on from them."""
+        """Give what was held back, such as answers; whether strands go on from that."""
         ...
 
     def on_quiet(self, quiet: Quiet) -> None:

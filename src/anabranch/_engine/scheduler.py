@@ -155,6 +155,11 @@ class Scheduler:
         known = (self._refusals.get(each) for each in operations if iscoroutine(each))
         return next((refusal for refusal in known if refusal is not None), None)
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the run ends when nothing goes on in it, and is continued later."""
+        return self._watch is not None
+
     def stir(self) -> None:
         """Take note that a strand's state may have changed."""
         if self._watch is not None:

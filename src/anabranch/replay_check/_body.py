@@ -178,6 +178,12 @@ class _BodyVisitor(ast.NodeVisitor):
         self._misuse.check_statement(node, self._scope)
         self.generic_visit(node)
 
+    def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
+        self._misuse.check_condition(node.test, self._scope)
+        self.generic_visit(node)
+
+    visit_While = visit_IfExp = visit_If
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._misuse.check_attribute(node, self._scope)
         self.generic_visit(node)

@@ -16,8 +16,8 @@ from anabranch.replay_check._scopes import Assigned, Scope
 from anabranch.replay_check._value_kinds import Class, ContextMethod, External, Instance
 
 AWAITED = frozenset({
-    "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "race",
-    "sample", "sleep", "sleep_until", "step",
+    "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "patched",
+    "race", "sample", "sleep", "sleep_until", "step",
 })  # fmt: skip
 FIELDS = frozenset({"parent_messages", "parent_system_prompt", "system_prompt", "tools"})
 """The attributes of a context that its class does not define."""
@@ -46,6 +46,16 @@ class Misuse:
     def check_statement(self, node: ast.Expr, scope: Scope) -> None:
         """Check for an operation as a statement without ``await``: it never starts."""
         self._check_awaited(node.value, node.value, scope)
+
+    def check_condition(self, test: ast.expr, scope: Scope) -> None:
+        """Check for an operation that is a condition, or a part of one: it is always true."""
+        if isinstance(test, ast.BoolOp):
+            for each in test.values:
+                self.check_condition(each, scope)
+        elif isinstance(test, ast.UnaryOp):
+            self.check_condition(test.operand, scope)
+        else:
+            self._check_awaited(self._origin(test, scope), test, scope)
 
     def check_attribute(self, node: ast.Attribute, scope: Scope) -> None:
         """Check the attributes that are read from a context, an operation, or an answer."""

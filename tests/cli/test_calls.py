@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from anabranch._recorded.replaying import Drift, Replayed
 from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
 from anabranch.cli import _calls_replaying, main
-from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed
+from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, old_ways_of
 from anabranch.cli._options import STORE
 from anabranch.stores import CallState, open_store
 from tests.recorded.trips import CALL, desk, played
@@ -93,6 +93,24 @@ def test_a_terminal_gets_text_unless_it_wants_json(
 def test_a_call_is_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "replay", CALL, TARGET)["ended"] == "waits"
     assert [each["next"] for each in shown(capsys, "replay", "--all", TARGET)] == [["seats"]]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = "No open call takes the old way of a marker."
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run(capsys, "replay", "--all", TARGET)[1].endswith(f"{nothing}\n")
+    clean = Replayed(id="1", tool="t", ended="waits")
+    old = clean.model_copy(update={"old_ways": ["b", "a"]})
+    drifts = Replayed(id="2", tool="t", ended="drifts")
+    assert old_ways_of([clean]) == [nothing]
+    assert old_ways_of([old, clean, old.model_copy(update={"old_ways": ["b"]})]) == [
+        "The old way of 'a' is taken by 1 of 3 open calls.",
+        "The old way of 'b' is taken by 2 of 3 open calls.",
+    ]
+    assert old_ways_of([drifts]) == []  # it is not known
 
 
 @pytest.mark.usefixtures("store")
@@ -304,7 +322,7 @@ def test_lists_and_replays_are_drawn() -> None:
             Replayed(id="1", tool="t", ended="ended"),
             Replayed(id="2", tool="t", ended="goes on", next=["x"]),
             Replayed(id="6", tool="t", ended="waits", next=["x"], reworded=["x"]),
-            Replayed(id="3", tool="t", ended="goes on"),
+            Replayed(id="3", tool="t", ended="goes on", old_ways=["a", "b"]),
             Replayed(id="4", tool="t", ended="cannot be read", problem="old"),
             Replayed(id="5", tool="t", ended="drifts", drift=drift, version="1.2"),
         ]
@@ -314,6 +332,7 @@ def test_lists_and_replays_are_drawn() -> None:
         "6  t  ok: replays to where it waits: x",
         "    asks again, in other words: x",
         "3  t  ok: goes on",
+        "    takes the old way of: a, b",
         "4  t  cannot be read: old",
         "5  t  DRIFTS",
         "    at        a",

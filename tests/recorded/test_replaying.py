@@ -99,6 +99,20 @@ async def test_an_open_question_in_other_words_is_asked_again_and_an_answered_on
     assert not outcome.is_clean
 
 
+async def test_a_call_says_at_which_markers_it_takes_the_old_way() -> None:
+    @other
+    async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        if not await ctx.patched("no look"):
+            await ctx.branch(look, city)
+        seats = await ctx.elicit(Seats, f"How many to {city}?", key="seats")
+        return f"{seats.action} {await ctx.patched('later')}"
+
+    outcome = await replayed(await waiting(), changed)
+    assert (outcome.ended, outcome.next, outcome.old_ways) == ("waits", ["seats"], ["no look"])
+
+
 async def test_other_arguments_of_a_step_are_a_drift() -> None:
     @other
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:

@@ -12,7 +12,7 @@ from anabranch._durable.entries import load_answers, load_notes, merge
 from anabranch._durable.rehearsal import Rehearsed, rehearse
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Finished, Journal, Stopped, codec_of
+from anabranch._engine import MARKER, Finished, Journal, Stopped, codec_of
 from anabranch._engine.pinning import LENGTH
 from anabranch._recorded.steps import error_text
 from anabranch.errors import (
@@ -55,6 +55,7 @@ class Replayed(BaseModel):
             what it read of its conversation is gone.
         next: the steps that come next: open questions first.
         reworded: those of the open questions that the present code asks in other words.
+        old_ways: the markers (``ctx.patched``) at which the call takes the old way.
         drift: where it differs.
         problem: why it cannot be read, or compared.
     """
@@ -67,6 +68,7 @@ class Replayed(BaseModel):
     ended: Literal["waits", "ended", "goes on", "drifts", "cannot be read"]
     next: list[str] = []
     reworded: list[str] = []
+    old_ways: list[str] = []
     drift: Drift | None = None
     problem: str | None = None
 
@@ -115,6 +117,7 @@ async def replay_call(
     waits_for = set(journal.pending)
     outcome = await rehearse(tool, arguments, journal, runtime or Runtime())
     end = last if last is not None and not last.state and not waits_for else None
+    found = partial(found, old_ways=_old_ways(journal))
     if (drift := _drift(tool, end, outcome)) is not None:
         if runtime is None:
             return found(ended="cannot be read", problem=_GONE)
@@ -126,6 +129,11 @@ async def replay_call(
     new = [each for each in following if each not in waits_for]
     reworded = [each for each in asked if each not in journal.pending]  # that was withdrawn
     return found(ended="waits" if asked else "goes on", next=[*asked, *new], reworded=reworded)
+
+
+def _old_ways(journal: Journal) -> list[str]:
+    markers = (each for each in journal.entries.items() if each[1].kind == MARKER)
+    return [step_id.removeprefix(f"{MARKER}#") for step_id, entry in markers if not entry.value]
 
 
 async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | None) -> Journal:

@@ -131,7 +131,7 @@ def replay_command(
     name, targets = (None, names) if every else (names[0] if names else None, names[1:])
     if not targets or (name is None and not every):
         raise UsageError("Name a call and the TARGET that has its tool, or --all and the TARGET.")
-    from anabranch.cli._calls_drawing import draw_replayed
+    from anabranch.cli._calls_drawing import draw_replayed, old_ways_of
     from anabranch.cli._calls_replaying import OfferedTools
 
     offered = OfferedTools(targets)
@@ -143,7 +143,8 @@ def replay_command(
 
     found = _with_stores(store, work)
     shown = [each.model_dump(mode="json") for each in found]
-    print_either(shown if every else shown[0], draw_replayed(found), as_json=json)
+    lines = [*draw_replayed(found), *(old_ways_of(found) if every else ())]
+    print_either(shown if every else shown[0], lines, as_json=json)
     if differing := sum(not each.is_clean for each in found):
         number = "1 call" if differing == 1 else f"{differing} calls"
         raise FailedError(f"The present code cannot continue {number} of {len(found)}.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -59,9 +60,21 @@ def draw_call(call: RecordedCall) -> list[str]:
     ]
 
 
-def draw_replayed(found: Iterable[Replayed]) -> list[str]:
+def draw_replayed(found: Sequence[Replayed]) -> list[str]:
     """Return a line or two for each replay."""
     return [line for each in found for line in _replayed(each)] or ["No open calls."]
+
+
+def old_ways_of(found: Sequence[Replayed]) -> list[str]:
+    """Return for each marker how many calls still need its old way; or that none does, if all replay."""
+    needed = Counter(name for each in found for name in each.old_ways)
+    lines = [
+        f"The old way of {name!r} is taken by {needed[name]} of {len(found)} open calls."
+        for name in sorted(needed)
+    ]
+    if not lines and all(each.is_clean for each in found):
+        return ["No open call takes the old way of a marker."]
+    return lines
 
 
 def draw_undone(done: Undone) -> list[str]:
@@ -122,6 +135,8 @@ def _replayed(each: Replayed) -> Iterator[str]:
     }[each.ended]
     if each.reworded:
         yield f"    asks again, in other words: {', '.join(each.reworded)}"
+    if each.old_ways:
+        yield f"    takes the old way of: {', '.join(each.old_ways)}"
     if each.drift is not None:
         yield f"    at        {each.drift.at}"
         yield f"    recorded  {each.drift.recorded}"

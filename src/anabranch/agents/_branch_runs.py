@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from anabranch._aio import Clock, run_shielded
 from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
-from anabranch.agents._events import BranchEnded
+from anabranch.agents._events import BranchEnded, BranchResumed
 from anabranch.agents._gather_structured import gather_structured
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
@@ -134,6 +134,8 @@ async def _running(
         return await turn.go_on(path[-1])
     if turn.continuation.is_over:  # it has not begun, and does not now
         return path[0]
+    if messages is None:  # it was opened earlier
+        await turn.timeline.dependencies.listener(BranchResumed(tuple(path)))
     return await (turn.run if work else turn.timeline.reply)(path[0], messages)
 
 

@@ -224,7 +224,7 @@ class EventMapping:
         if branch is not None:
             self._branches[node.id] = branch
         self._ask(node)
-        if node.kind == "branch":
+        if node.kind == "branch" and node.id not in self._subagents:
             self._around[node.id] = self._branches.get(parent)
             self._subagents[node.id] = node
             yield _started(node)

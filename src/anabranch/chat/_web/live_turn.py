@@ -30,13 +30,14 @@ from anabranch.agents import Event, FrontEnd, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
+from anabranch.chat._web.missed_events import BATCH, missed_events
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
-from anabranch.tree import Node
+from anabranch.tree import Node, Tree
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -214,6 +215,18 @@ class LiveTurn:
             missed = [node for node in nodes[first:] if node.id not in shown]
         for node in missed:
             await self.on_event(NodeAdded(node))
+
+    async def show_missed_beside(self, nodes: Sequence[Node], tree: Tree) -> None:
+        """Report the nodes of branches, and the results of tools, that the log does not have.
+
+        ``nodes`` is the main path, whose nodes are reported, and ``tree`` the thread.
+        """
+        in_run = shown_in(await self._log.read(self._after))
+        at = next((at for at, node in enumerate(nodes) if node.id in in_run), len(nodes) - 1)
+        while nodes[at].kind in BATCH and at:  # the tools may have been called in a run before
+            at -= 1
+        for event in missed_events(tree, nodes[at].id, await self._log.read(0)):
+            await self.on_event(event)
 
     @property
     def has_slept(self) -> bool:

@@ -248,9 +248,11 @@ class RunWork:
             await turn.succeed()
 
     async def _show_missed(self, turn: LiveTurn, last: Node) -> None:
-        """Report what is on the path to ``last`` that another process has stored, and not reported."""
+        """Report what the run has come to that another process has stored, and not reported."""
         if turn.is_taken_over:
-            await turn.show_missed((await self._agent.store.path(last.id)).nodes)
+            path = (await self._agent.store.path(last.id)).nodes
+            await turn.show_missed(path)
+            await turn.show_missed_beside(path, await self._agent.store.tree(self._thread_id))
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Have a run wait for a worker of a version, or until a time."""

@@ -53,8 +53,8 @@ class Advances:
         """Advance a call; return the wakes that are due afterwards.
 
         If the call is being advanced already, return immediately. The other advance then returns
-        this wake with a new time, unless it began for the same wake: an engine may count that one
-        as done.
+        this wake, unless it began for the same one. The wake gets a new time, since an engine may
+        count the old wake as done.
         """
         running = self._running.get(wake.call)
         if running is not None:

@@ -1,4 +1,4 @@
-"""Branches in a database: the store behind the port :class:`~anabranch.folding.BranchStore`."""
+"""Branches in a database: their tables, SQL, and the store behind the port ``BranchStore``."""
 
 from __future__ import annotations
 

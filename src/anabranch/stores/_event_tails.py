@@ -99,7 +99,7 @@ class Tail:
         self._changed = asyncio.Event()
 
     def has(self, at: EventId) -> bool:
-        """Return whether the tail has an event, or the event follows directly on ``at``."""
+        """Return whether the tail has the event ``at``, or begins directly after it."""
         place = at.number - self.end - 1
         return -len(self._marks) <= place < 0 and at.mark in (UNKNOWN, self._marks[place])
 

@@ -120,7 +120,7 @@ async def test_a_calls_name_is_no_handle() -> None:
         (waiting,) = store.model.expired(1e12, 9)
         refused = await client.call_tool("continue_call", {"call": waiting.call_id})
     assert refused.is_error
-    assert "This handle names no call that can go on" in text_of(refused)
+    assert "This handle names no call that can continue" in text_of(refused)
 
 
 async def test_what_cannot_be_continued_is_said_in_one_sentence() -> None:
@@ -128,7 +128,7 @@ async def test_what_cannot_be_continued_is_said_in_one_sentence() -> None:
         async with connected(server(), era, person()) as client:
             unknown = await client.call_tool("continue_call", {"call": "call_unknown"})
             assert unknown.is_error
-            assert "This handle names no call that can go on" in text_of(unknown)
+            assert "This handle names no call that can continue" in text_of(unknown)
 
 
 async def test_a_call_that_has_ended_is_not_continued() -> None:
@@ -140,7 +140,7 @@ async def test_a_call_that_has_ended_is_not_continued() -> None:
         assert text_of(result) == "sum 11"
         again = await client.call_tool("continue_call", {"call": handle})
     assert again.is_error
-    assert "what it asks has been answered" in text_of(again)
+    assert "its questions are answered" in text_of(again)
 
 
 async def test_continuing_can_be_left_out() -> None:

@@ -142,7 +142,7 @@ async def test_the_result_says_what_is_asked_in_words_and_as_a_schema() -> None:
         first = await client.call_tool("plan", {"who": "Ida"})
         second = await answered(client, handle_in(first), ROME)
     text = text_of(first)
-    assert text.startswith("plan is not done: it needs answers of the user. Ask the user each")
+    assert text.startswith("plan is not done: it needs answers from the user. Ask the user each")
     assert "do not answer for the user" in text
     assert 'Question "plan/city.1": Where to, Ida?' in text
     assert "  - city: Where to go; text; at most 20 characters" in text
@@ -258,7 +258,7 @@ async def test_with_a_store_each_answer_counts_once(era: str) -> None:
         replies = [text_of(await answered(client, handle_in(first), ROME)) for _ in range(2)]
         other = await answered(client, handle_in(first), given("plan/city.1", city="Oslo"))
         assert other.is_error
-        assert "what it asks has been answered" in text_of(other)
+        assert "its questions are answered" in text_of(other)
         second = handle_in(await answered(client, handle_in(first), ROME))
         for _ in range(2):
             assert text_of(await answered(client, second, TWO)) == "Ida: 2 nights in Rome"
@@ -328,7 +328,7 @@ async def test_a_handle_opens_only_what_it_was_made_for() -> None:
                 result = await answered(client, tried, ROME)
             assert result.is_error is not (name == "the same" and tried == handle)
             if result.is_error:
-                assert "This handle names no call that can go on" in text_of(result)
+                assert "This handle names no call that can continue" in text_of(result)
     assert DONE == ["first", "second"]
 
 

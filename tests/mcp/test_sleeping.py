@@ -166,7 +166,7 @@ async def test_a_chain_that_is_too_long_ends_with_how_to_wait_on() -> None:
         while reply["resultType"] == "input_required":
             reply = await call_once(client, "nap", state=reply["requestState"])
         [said] = [each["text"] for each in reply["content"]]
-        assert "it waits for a time" in said
+        assert "it sleeps longer than" in said
         handle = re.findall(r"call='([^']+)'", said)[0]
         reply = await call_once(client, "continue_call", {"call": handle})
     assert (reply["resultType"], "inputRequests" in reply) == ("input_required", False)

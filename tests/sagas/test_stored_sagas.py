@@ -173,6 +173,6 @@ async def test_a_saga_is_not_continued_as_a_call(era: str) -> None:
     async with connected(stored("memory:", tells), era, Answers()) as client:
         first = await call_saga(client, "tells", {})
         refused = await client.call_tool("continue_call", {"call": lines[0]})
-        assert "names no call that can go on" in text_of(refused)
+        assert "names no call that can continue" in text_of(refused)
         step = accepted("tells/elicit.1", zeta="z", alpha=1)
         assert text_in(await resume_saga(client, first["sagaToken"], step)) == "done"

@@ -268,7 +268,7 @@ class AskLinks:
             return Response(status_code=400)
         except (StoreError, ToolError) as error:
             logger.error("a page could not be served: %s", error)  # noqa: TRY400 - the sentence is all
-            again = "The server cannot reach its records just now. Please try again in a minute."
+            again = "The server cannot reach its records now. Please try again in a minute."
             return notice_page("Please try again", again, 503)
 
     async def _asked(self, token: str) -> _Asked:
@@ -319,7 +319,7 @@ class AskLinks:
                 return form_page(asked.tool, asked.params.message, form, given, errors)
             answer = Answer({"action": "accept", "content": content})
         await self._enter(asked, answer)
-        text = "Go back to your conversation and say that you have answered; it goes on there."
+        text = "Go back to your conversation and say that you have answered; it continues there."
         return notice_page("Thank you", text)
 
     async def _enter(self, asked: _Asked, answer: Answer) -> None:
@@ -330,7 +330,5 @@ class AskLinks:
 
 
 def _answered() -> _Refused:
-    text = (
-        "It was answered, or is not asked any more. Go back to your conversation; it goes on there."
-    )
+    text = "It has an answer, or is no longer asked. Your conversation continues where you left it."
     return _Refused("This question is closed", text, 410)

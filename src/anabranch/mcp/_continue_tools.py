@@ -24,8 +24,8 @@ from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
 from anabranch.tool import Parameters, ToolAnnotations
 
 NO_CALL = (
-    "This handle names no call that can go on: it is not valid here, it has expired, or what it"
-    " asks has been answered. Use the handle of the latest result, or call the tool again."
+    "This handle names no call that can continue: it is invalid or expired, or its questions are"
+    " answered. Use the handle of the latest result, or call the tool again."
 )
 
 Handle = Annotated[str, Field(description="The handle in the earlier result.")]
@@ -140,8 +140,8 @@ def continue_call(service: Service) -> ContinueTool:
         service,
         CONTINUE_CALL,
         "Continue a call",
-        "Pick up a tool call that had to stop because it needed more answers than one request may"
-        " ask for. It goes on exactly where it stopped.",
+        "Continue a tool call that stopped because it needed more answers than one request may"
+        " ask for. It continues exactly where it stopped.",
         _continue,
     )
 
@@ -152,8 +152,8 @@ def answer_questions(service: Service) -> ContinueTool:
         service,
         ANSWER_QUESTIONS,
         "Answer questions",
-        "Hand in the user's answers to the questions that the result of another tool has listed,"
-        " and go on with that tool. Ask the user first; never answer for the user.",
+        "Give the user's answers to the questions in the result of another tool, and continue that"
+        " tool. Ask the user first; never answer for the user.",
         _answer,
     )
 

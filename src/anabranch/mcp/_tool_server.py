@@ -145,8 +145,8 @@ class ToolServer:
     def _refusal(self, error: Exception, name: str, *, lost: bool) -> ToolError:
         if lost:
             return ToolError(
-                f"The connection to {self.place} was lost while {name!r} ran, so it is not known"
-                " whether it has finished. Find out before calling it again."
+                f"The connection to {self.place} was lost while {name!r} ran, and {name!r} may have"
+                " finished. Check its effects before you call it again."
             )
         if isinstance(error, MCPError):
             return ToolError(f"{self.place} has refused the call: {error.message[:LONGEST_REASON]}")

@@ -72,7 +72,7 @@ ASK_THE_USER = (
 )
 
 ASKS_MORE = "it needs more answers than one request may ask for."
-SLEEPS = "it waits for a time, and that is longer than one request may wait."
+SLEEPS = "it sleeps longer than one request may wait."
 
 BY_LINK = (
     "Better, give the user the link below each question; once the user has answered there, call the"
@@ -152,8 +152,8 @@ def chain_end(call: OpenCall, called: str, handle: str, *, asleep: bool) -> Unfi
     space, own = _names(call, called)
     text = (
         f"{space}{call.tool.name} is not done: {SLEEPS if asleep else ASKS_MORE}"
-        f" All that was answered is stored. Call the tool {space}{CONTINUE_CALL} with"
-        f" call={handle!r} to go on exactly where it stopped."
+        f" All answers are stored. Call the tool {space}{CONTINUE_CALL} with"
+        f" call={handle!r} to continue exactly where it stopped."
     )
     return _result(call, own, text, f"{space}{CONTINUE_CALL}", handle, [])
 
@@ -180,10 +180,10 @@ def open_questions(
     }
     first = next(iter(requests))
     text = (
-        f"{space}{call.tool.name} is not done: it needs answers of the user. {ASK_THE_USER} Then"
+        f"{space}{call.tool.name} is not done: it needs answers from the user. {ASK_THE_USER} Then"
         f" call the tool {space}{ANSWER_QUESTIONS} with call={handle!r} and the answers, one object"
         f' for each question: {{"question": {json.dumps(first)}, "action": "accept", "content":'
-        ' {…}}. Where the user declines, give "action": "decline" without content; where the user'
+        ' {…}}. If the user declines, give "action": "decline" without content; if the user'
         ' wants to stop, "action": "cancel".' + (f" {BY_LINK}" if links else "")
     )
     texts = [_question(step_id, params, links.get(step_id)) for step_id, params in asked.items()]

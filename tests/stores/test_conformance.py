@@ -64,49 +64,49 @@ def test_every_check_is_in_its_list(module: ModuleType, checks: Sequence[Check])
 
 
 @pytest.mark.parametrize("check", CALL_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_calls_does_what_the_port_promises(
+async def test_a_store_of_calls_keeps_the_promises_of_the_port(
     check: CallStoreCheck, open_any: OpenCallStore
 ) -> None:
     await check(open_any)
 
 
 @pytest.mark.parametrize("check", SHARED_CALL_STORE_CHECKS, ids=name_of)
-async def test_a_shared_store_of_calls_does_what_the_port_promises(
+async def test_a_shared_store_of_calls_keeps_the_promises_of_the_port(
     check: CallStoreCheck, open_shared: OpenCallStore
 ) -> None:
     await check(open_shared)
 
 
 @pytest.mark.parametrize("check", TREE_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_conversations_does_what_the_port_promises(
+async def test_a_store_of_conversations_keeps_the_promises_of_the_port(
     check: TreeStoreCheck, open_any_trees: OpenTreeStore
 ) -> None:
     await check(open_any_trees)
 
 
 @pytest.mark.parametrize("check", SHARED_TREE_STORE_CHECKS, ids=name_of)
-async def test_a_shared_store_of_conversations_does_what_the_port_promises(
+async def test_a_shared_store_of_conversations_keeps_the_promises_of_the_port(
     check: TreeStoreCheck, open_shared_trees: OpenTreeStore
 ) -> None:
     await check(open_shared_trees)
 
 
 @pytest.mark.parametrize("check", RUN_EVENT_CHECKS, ids=name_of)
-async def test_a_store_of_run_events_does_what_the_port_promises(
+async def test_a_store_of_run_events_keeps_the_promises_of_the_port(
     check: RunEventCheck, open_any_events: OpenRunEvents
 ) -> None:
     await check(open_any_events)
 
 
 @pytest.mark.parametrize("check", SHARED_RUN_EVENT_CHECKS, ids=name_of)
-async def test_a_shared_store_of_run_events_does_what_the_port_promises(
+async def test_a_shared_store_of_run_events_keeps_the_promises_of_the_port(
     check: RunEventCheck, open_shared_events: OpenRunEvents
 ) -> None:
     await check(open_shared_events)
 
 
 @pytest.mark.parametrize("check", MEMORY_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_memories_does_what_the_port_promises(
+async def test_a_store_of_memories_keeps_the_promises_of_the_port(
     check: MemoryStoreCheck, open_any_memories: OpenMemoryStore
 ) -> None:
     await check(open_any_memories)

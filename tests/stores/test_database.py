@@ -102,7 +102,7 @@ async def test_a_piece_of_a_batch_that_fails_takes_no_other_along(database: Data
     assert await database.read(notes) == ["a", "b"]
 
 
-async def test_what_is_read_at_once_is_of_one_moment(database: Database, url: str) -> None:
+async def test_a_snapshot_reads_one_moment(database: Database, url: str) -> None:
     engine = sa.create_engine(read_url(url).url)
 
     def work(connection: sa.Connection) -> list[list[str]]:
@@ -191,7 +191,9 @@ async def test_work_that_is_cancelled_before_it_begins_is_not_done(tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["task", "scope"])
-async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database: Database) -> None:
+async def test_a_cancelled_caller_waits_for_work_that_has_begun(
+    how: str, database: Database
+) -> None:
     """So that nothing is written for a caller that has gone on to something else."""
     gate = Gate()
     order: list[str] = []
@@ -221,7 +223,7 @@ async def test_who_is_cancelled_waits_for_work_that_has_begun(how: str, database
     assert order == ["work is over", "caller is free"]
 
 
-async def test_work_that_fails_for_a_caller_who_is_cancelled_is_not_reported(
+async def test_work_that_fails_for_a_cancelled_caller_is_not_reported(
     database: Database,
 ) -> None:
     """As that of one who has begun nothing: what it would have returned is of no interest, too."""

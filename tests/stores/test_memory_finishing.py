@@ -35,7 +35,7 @@ async def lease(store: MemoryStore, worker: str) -> None:
     assert await store.lease(worker, 100.0, 200.0)
 
 
-async def test_two_who_vote_on_what_the_other_replaces_both_get_done(url: str) -> None:
+async def test_two_workers_that_replace_each_others_memories_both_finish(url: str) -> None:
     """On Postgres the rows are locked in one order; else one of them would be given up."""
     open_store = partial(open_memory_store, url)
     ended: list[bool] = []

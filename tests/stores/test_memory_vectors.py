@@ -60,7 +60,7 @@ async def test_the_nearest_comes_first_whatever_its_length(store: MemoryStore) -
     assert await nearest(store, 1.0, 0.0, least=0.99999) == "east"
 
 
-async def test_what_the_filter_excludes_takes_no_place(store: MemoryStore) -> None:
+async def test_an_excluded_memory_takes_no_place(store: MemoryStore) -> None:
     others = [a_memory(f"{n}", THEIRS) for n in range(100)]
     await store.add([*others, a_memory("weak", prior=0.5), a_memory("ours")])
     await store.add_vectors(
@@ -95,7 +95,7 @@ async def test_memories_without_a_vector_are_listed_until_they_have_one(store: M
     assert await nearest(store, 1.0) == ""
 
 
-async def test_without_pgvector_the_error_says_what_to_install(postgres: Server) -> None:
+async def test_without_pgvector_the_error_names_the_package(postgres: Server) -> None:
     """And all that needs no vectors works."""
     url = postgres.new_url(user="plain")
     owner = url.replace("plain@", "postgres@")
@@ -120,7 +120,7 @@ async def test_without_pgvector_the_error_says_what_to_install(postgres: Server)
     await store.close()
 
 
-async def test_without_numpy_the_error_says_what_to_install(
+async def test_without_numpy_the_error_names_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = builtins.__import__

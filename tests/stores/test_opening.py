@@ -127,7 +127,7 @@ async def test_tables_of_another_program_under_our_names_are_named_as_that(url: 
         "ALTER TABLE anabranch_schema RENAME COLUMN stamp TO number",
     ],
 )
-async def test_a_store_that_lacks_what_its_stamp_promises_says_so(url: str, change: str) -> None:
+async def test_a_store_reports_tables_that_do_not_fit_its_stamp(url: str, change: str) -> None:
     async with opened(partial(open_store, url)) as store:
         await store.begin(a_call())
     execute(url, change)
@@ -254,7 +254,7 @@ def test_a_switch_to_wal_that_fails_for_another_reason_is_not_tried_again(tmp_pa
         switch_to_wal(connection)
 
 
-def test_the_switch_to_wal_waits_for_who_holds_the_file(tmp_path: Path) -> None:
+def test_the_switch_to_wal_waits_for_the_holder_of_the_file(tmp_path: Path) -> None:
     """SQLite itself does not wait here, so that two new stores on one file would collide."""
     holder = sqlite3.connect(tmp_path / "calls.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

@@ -19,7 +19,7 @@ INSERT = sa.text(
 WAITING = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
-async def test_who_commits_first_comes_first(postgres: Any) -> None:
+async def test_the_first_commit_comes_first(postgres: Any) -> None:
     url = postgres.new_url()
     engine = sa.create_engine(read_url(url).url)
     looking = engine.execution_options(isolation_level="AUTOCOMMIT")  # each look is a new one

@@ -111,7 +111,7 @@ async def test_a_process_that_has_closed_its_store_is_dead(open_shared: OpenCall
     await second.close()
 
 
-async def test_who_looks_in_the_same_process_takes_no_lock_from_another(
+async def test_an_observer_in_the_same_process_takes_no_lock_from_another(
     open_shared: OpenCallStore,
 ) -> None:
     """The system would release a process's locks on a file with any of its descriptors."""
@@ -384,7 +384,7 @@ async def test_a_store_that_is_closed_is_not_entered(
     assert not files_in(tmp_path)
 
 
-async def test_who_has_lost_its_own_lock_takes_no_other_for_dead(postgres: Server) -> None:
+async def test_a_process_without_its_lock_takes_no_other_for_dead(postgres: Server) -> None:
     url = postgres.new_url()
     store = open_store(url)
     await store.processes.enter()

@@ -65,7 +65,7 @@ async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
         assert (await read_from(store, "r", last - 10, 10))[-1] == (last, b"end")
 
 
-async def test_a_run_that_begins_where_another_waits_has_what_was_before_shortened(
+async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(
     url: str,
 ) -> None:
     """A lease may pass from run to run, and never be released."""
@@ -83,7 +83,7 @@ async def test_a_run_that_begins_where_another_waits_has_what_was_before_shorten
         assert (await read_from(store, "r", 72, 8))[0] == (73, b"begun")
 
 
-async def test_who_comes_back_after_a_crash_has_missed_what_it_has_lost(url: str) -> None:
+async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: str) -> None:
     """Whether or not other events have the numbers by then, and however equal they are."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         for event in (b"1", b"2", b"3", b"4"):
@@ -100,7 +100,9 @@ async def test_who_comes_back_after_a_crash_has_missed_what_it_has_lost(url: str
 
 
 @pytest.mark.parametrize("read", [1, 3])
-async def test_who_reads_on_through_a_crash_learns_what_it_has_missed(url: str, read: int) -> None:
+async def test_a_reader_that_reads_through_a_crash_learns_of_missed_events(
+    url: str, read: int
+) -> None:
     """The store has lost events that are in memory here; by and by, it has as many again."""
     async with opened(lambda: Events(Database(read_url(url)))) as store:
         await store.append("r", [b"1", b"2", b"3"], at=1.0)
@@ -158,7 +160,7 @@ async def test_a_tail_that_a_crash_has_left_ahead_of_the_store_is_forgotten() ->
     assert stored.reads == [(0, UNKNOWN), (1, 7), (1, 7), (3, 9)]
 
 
-async def test_what_one_reader_has_found_lost_is_given_to_no_other() -> None:
+async def test_a_tail_gives_no_event_that_another_reader_has_found_lost() -> None:
     stored = Stored(1)
     shared = Tails(stored.read, None)
     async with aclosing(shared.follow("r", 0)) as slow:
@@ -214,7 +216,7 @@ def test_a_tail_takes_batches_in_any_order() -> None:
     assert after(tail, 4, 7) == [b"5", b"6"]
 
 
-def test_a_tail_gives_nothing_to_who_has_read_another_event() -> None:
+def test_a_tail_gives_nothing_to_a_reader_of_another_event() -> None:
     tail = Tail("r")
     tail.extend(1, [b"1", b"2"], [7, 8])
     assert (after(tail, 1, 7), after(tail, 1, 8), after(tail, 2, 8)) == ([b"2"], (), ())

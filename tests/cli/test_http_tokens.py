@@ -131,9 +131,9 @@ def test_a_server_that_exists_has_its_own_authentication() -> None:
     with pytest.raises(ValueError, match=r"to MCPServer\(…\), which already exists"):
         install(server, ask, auth=AUTH, token_verifier=Verifier())
     options = ServerOptions(auth=AUTH, token_verifier=Verifier())
-    with pytest.raises(ValueError, match=r"are for FastMCP\(…\)"):
+    with pytest.raises(ValueError, match=r"to FastMCP\(…\), which already exists"):
         install_fastmcp(FastMCP("s"), ask, options=options)
-    with pytest.raises(ValueError, match=r"are for FastMCP\(…\)"):
+    with pytest.raises(ValueError, match=r"to FastMCP\(…\), which already exists"):
         as_fastmcp_tool(ask, options=options)
 
 

@@ -276,7 +276,7 @@ async def test_a_marker_does_not_wait_for_an_effect_of_others(passed: bool) -> N
 
 
 @pytest.mark.parametrize("what", ["a task", "a branch", "a question with a key"])
-async def test_what_was_begun_before_the_place_does_not_come_later(what: str) -> None:
+async def test_work_begun_before_the_place_does_not_come_later(what: str) -> None:
     """The call is new, and the other one is replayed after it has come to the place."""
 
     def version(call: Deployed) -> Body:
@@ -318,7 +318,7 @@ async def test_a_marker_in_a_branch_outlives_its_folding() -> None:
     assert await call.round(is_new=True, answers={"t/ask.1": "x"}) == ["new", "x", "new"]
 
 
-async def test_what_a_lost_race_has_recorded_is_no_place_that_was_passed() -> None:
+async def test_records_of_a_lost_race_mark_no_passed_place() -> None:
     def racing(call: Deployed) -> Body:
         async def loses() -> None:
             await step(effect, "lost")

@@ -539,7 +539,7 @@ async def test_with_a_store_a_call_of_many_rounds_is_continued() -> None:
         line = text_of(stopped).partition("call='")[2].partition("'")[0]
         result = await client.call_tool("continue_call", {"call": line})
         ended = await call_saga(client, "continue_call", {"call": line})
-        assert "what it asks has been answered" in text_of_saga(ended)
+        assert "its questions are answered" in text_of_saga(ended)
     assert json.loads(text_of(result)) == ["accept"] * 11
     assert len(answers.asked) == 11
 

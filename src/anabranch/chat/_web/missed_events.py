@@ -5,8 +5,9 @@ Nodes of branches and results of tools are found here; the main path is reported
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
+
+from ag_ui.core import ToolCallResultEvent
 
 from anabranch.agents import (
     BranchEnded,
@@ -83,8 +84,10 @@ class _Missed:
         self, results: Iterable[Result], log: Iterable[bytes]
     ) -> Iterator[tuple[str, ToolUseBlock, Result]]:
         """Yield the results that tools have returned and the log lacks, each with its call."""
-        events = map(json.loads, (each for each in log if each.startswith(RESULT)))
-        reported = {(each["toolCallId"], each["content"]) for each in events}
+        events = (
+            ToolCallResultEvent.model_validate_json(each) for each in log if each.startswith(RESULT)
+        )
+        reported = {(each.tool_call_id, each.content) for each in events}
         in_front_end = {
             str(node.data.get("tool_use_id")) for node in self.nodes if is_in_front_end(node)
         }

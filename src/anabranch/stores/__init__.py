@@ -12,7 +12,7 @@ exports them, with their records, for users of :func:`open_store`. A store never
     _database.py         transactions, and the tables of a new store
     _sql.py              column types, indexes, and statements that are compiled once
     _call_tables.py      the tables of calls, and their SQL
-    _call_rows.py        calls, rounds and entries as rows
+    _call_rows.py        calls, rounds and entries as rows, and the opening of a round
     _calls.py            the store of calls
     _tree_tables.py      the tables of threads, and their SQL
     _tree_rows.py        threads, nodes and results as rows

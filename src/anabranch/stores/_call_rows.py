@@ -1,14 +1,22 @@
-"""Converts calls, rounds, entries and answers to rows of their tables, and rows to records."""
+"""Calls, rounds, entries and answers as rows of their tables, and the opening of a round.
+
+A round is opened in one transaction: its record is read, the lease is taken, and the answers that the
+round gets are assigned to it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
+import sqlalchemy as sa
+
 from anabranch._durable.call_states import CallState
-from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, RoundRecord
+from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, OpenedRound, RoundRecord
+from anabranch.stores import _call_tables as sql
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
 
 CALL_WIDTH = 13
@@ -119,3 +127,102 @@ def to_answer(row: Row) -> tuple[str, AnswerRecord]:
     """Return the step and the answer in a row."""
     step_id, text, by, number = row
     return to_text(step_id), AnswerRecord(to_text(text), to_text(by), number)
+
+
+# -- opening a round -------------------------------------------------------------------------
+
+
+def known_round(
+    connection: sa.Connection,
+    row: Row,
+    which: Mapping[str, Any],
+    inbox: Mapping[str, AnswerRecord],
+) -> OpenedRound:
+    """Return the stored record of a round."""
+    end, number = row[CALL_WIDTH:], which["which"]
+    taken = {step: each for step, each in inbox.items() if each.round == number}
+    return OpenedRound(
+        to_call(row),
+        None if end[0] is None else to_round(end),
+        to_entries(sql.ENTRIES.rows(connection, which)),
+        {step: each.text for step, each in taken.items()},
+        _entered(taken),
+    )
+
+
+def open_known(
+    connection: sa.Connection,
+    known: OpenedRound,
+    lease: Mapping[str, Any],
+    inbox: Mapping[str, AnswerRecord],
+    taken: Mapping[str, str],
+) -> OpenedRound | None:
+    """Take the lease for a stored round; return the round with the answers ``taken``, if it was free."""
+    digest, call = digest_of(taken), known.call
+    if not sql.LEASE.count(connection, {**lease, "digest": to_bytes(digest)}):
+        sql.SHORTEN.count(connection, lease)
+        return None
+    take(connection, call.call_id, lease["which"], inbox, taken)
+    is_undoing = call.state == CallState.UNDOING  # in no other is anything undone
+    undone = undone_steps(connection, lease["this"]) if is_undoing else frozenset[str]()
+    found = {step: inbox[step] for step in taken if step in inbox}
+    return replace(
+        known,
+        answers=taken,
+        entered=_entered(found),
+        undone=undone,
+        given=digest,
+        is_leased=True,
+    )
+
+
+def inbox_of(connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
+    """Return the answers of a call, by step."""
+    return dict(map(to_answer, sql.ANSWERS.rows(connection, {"this": this})))
+
+
+def take(
+    connection: sa.Connection,
+    call_id: str,
+    number: int,
+    inbox: Mapping[str, AnswerRecord],
+    taken: Mapping[str, str],
+) -> None:
+    """Assign answers to a round, and first store those that are not in the inbox yet."""
+    new = {step: text for step, text in taken.items() if step not in inbox}
+    there = [step for step in taken if step in inbox and inbox[step].round is None]
+    if new:
+        sql.INSERT_ANSWER.count(connection, *answer_rows(call_id, new, "", number))
+    for step in there:
+        values = {"this": to_bytes(call_id), "step": to_bytes(step), "which": number}
+        sql.TAKE_ANSWERS.count(connection, values)
+
+
+def undone_steps(connection: sa.Connection, this: bytes) -> frozenset[str]:
+    """Return the steps of a call that are undone."""
+    found = sql.UNDONE_STEPS.rows(connection, {"this": this})
+    return frozenset(to_text(step_id) for (step_id,) in found)
+
+
+def to_take(
+    known: OpenedRound,
+    inbox: Mapping[str, AnswerRecord],
+    asks: Collection[str],
+    given: Mapping[str, str],
+) -> Mapping[str, str] | None:
+    """Return the answers for a round that is opened, or ``None`` if its client has given others.
+
+    A round that was opened before gets the same answers again. A new round gets the first answer to
+    each open question. An answer that another round has taken does not count.
+    """
+    if known.entries or known.answers:
+        return known.answers if known.was_given(given) else None
+    there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
+    free = {step: each.text for step, each in there.items() if each.round is None}
+    is_taken = any(step in there and step not in free for step in given)
+    return None if is_taken else {**given, **free}
+
+
+def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
+    """Return the steps whose answers came from others than the client."""
+    return frozenset(step for step, each in answers.items() if each.by)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,16 +27,21 @@ from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, Roun
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import _call_tables as sql
 from anabranch.stores._call_rows import (
-    CALL_WIDTH,
     answer_rows,
     call_row,
     digest_of,
     entry_rows,
+    inbox_of,
+    known_round,
+    open_known,
     round_row,
+    take,
     to_answer,
     to_call,
     to_entries,
     to_round,
+    to_take,
+    undone_steps,
 )
 from anabranch.stores._database import Database
 from anabranch.stores._sql import Row, Statement, to_bytes, to_text
@@ -206,85 +210,22 @@ class Calls:
                 if self._database.is_postgresql:  # SQLite has one writer, so it needs no lock
                     sql.LOCK.rows(connection, {"this": this})
                 for row_there in sql.CALL_AND_ROUND.rows(connection, which):
-                    inbox = self._inbox(connection, this)
-                    known = self._known_round(connection, row_there, which, inbox)
+                    inbox = inbox_of(connection, this)
+                    known = known_round(connection, row_there, which, inbox)
                     if known.ended is not None or not known.call.state.is_open:
                         return known
-                    taken = _to_take(known, inbox, asks, given)
+                    taken = to_take(known, inbox, asks, given)
                     if taken is None:
                         return known
-                    return self._open_known(connection, known, lease, inbox, taken)
+                    return open_known(connection, known, lease, inbox, taken)
                 if new is None:
                     raise UnknownCallError(call_id)
-            self._take(connection, call_id, number, {}, given)
+            take(connection, call_id, number, {}, given)
             call = to_call([*row.values()])
             return OpenedRound(call, None, {}, given, given=digest_of(given), is_leased=True)
 
         # A lease may be lost, since its work is written later; a new call and answers may not.
         return await self._database.write(work, lasting=new is not None or bool(given))
-
-    def _known_round(
-        self,
-        connection: sa.Connection,
-        row: Row,
-        which: Mapping[str, Any],
-        inbox: Mapping[str, AnswerRecord],
-    ) -> OpenedRound:
-        """Return the stored record of a round."""
-        end, number = row[CALL_WIDTH:], which["which"]
-        taken = {step: each for step, each in inbox.items() if each.round == number}
-        return OpenedRound(
-            to_call(row),
-            None if end[0] is None else to_round(end),
-            to_entries(sql.ENTRIES.rows(connection, which)),
-            {step: each.text for step, each in taken.items()},
-            _entered(taken),
-        )
-
-    def _open_known(
-        self,
-        connection: sa.Connection,
-        known: OpenedRound,
-        lease: Mapping[str, Any],
-        inbox: Mapping[str, AnswerRecord],
-        taken: Mapping[str, str],
-    ) -> OpenedRound | None:
-        digest, call = digest_of(taken), known.call
-        if not sql.LEASE.count(connection, {**lease, "digest": to_bytes(digest)}):
-            sql.SHORTEN.count(connection, lease)
-            return None
-        self._take(connection, call.call_id, lease["which"], inbox, taken)
-        is_undoing = call.state == CallState.UNDOING  # in no other is anything undone
-        undone = self._undone(connection, lease["this"]) if is_undoing else frozenset[str]()
-        found = {step: inbox[step] for step in taken if step in inbox}
-        return replace(
-            known,
-            answers=taken,
-            entered=_entered(found),
-            undone=undone,
-            given=digest,
-            is_leased=True,
-        )
-
-    def _inbox(self, connection: sa.Connection, this: bytes) -> dict[str, AnswerRecord]:
-        return dict(map(to_answer, sql.ANSWERS.rows(connection, {"this": this})))
-
-    def _take(
-        self,
-        connection: sa.Connection,
-        call_id: str,
-        number: int,
-        inbox: Mapping[str, AnswerRecord],
-        taken: Mapping[str, str],
-    ) -> None:
-        """Store the answers that the inbox lacks, and assign all of them to a round."""
-        new = {step: text for step, text in taken.items() if step not in inbox}
-        there = [step for step in taken if step in inbox and inbox[step].round is None]
-        if new:
-            sql.INSERT_ANSWER.count(connection, *answer_rows(call_id, new, "", number))
-        for step in there:
-            values = {"this": to_bytes(call_id), "step": to_bytes(step), "which": number}
-            sql.TAKE_ANSWERS.count(connection, values)
 
     async def end_round(
         self,
@@ -345,7 +286,7 @@ class Calls:
                 sql.POSTPONE.count(connection, {**later, "in_state": str(state)})
             if rows:
                 sql.INSERT_ANSWER.count(connection, *rows)
-            inbox = self._inbox(connection, this)
+            inbox = inbox_of(connection, this)
             return {step: inbox[step].text for step in answers}
 
         return await self._database.write(work)
@@ -432,11 +373,7 @@ class Calls:
 
     async def undone_steps(self, call_id: str) -> frozenset[str]:
         this = to_bytes(call_id)
-        return await self._database.read(lambda connection: self._undone(connection, this))
-
-    def _undone(self, connection: sa.Connection, this: bytes) -> frozenset[str]:
-        found = sql.UNDONE_STEPS.rows(connection, {"this": this})
-        return frozenset(to_text(step_id) for (step_id,) in found)
+        return await self._database.read(lambda connection: undone_steps(connection, this))
 
     # -- the rest ----------------------------------------------------------------------------
 
@@ -450,30 +387,6 @@ class Calls:
         return await self._database.write_single(
             lambda connection: statement.count(connection, values)
         )
-
-
-def _to_take(
-    known: OpenedRound,
-    inbox: Mapping[str, AnswerRecord],
-    asks: Collection[str],
-    given: Mapping[str, str],
-) -> Mapping[str, str] | None:
-    """Return the answers for a round that is opened, or ``None`` if its client has given others.
-
-    A round that was opened before gets the same answers again. A new round gets the first answer to
-    each open question. An answer that another round has taken does not count.
-    """
-    if known.entries or known.answers:
-        return known.answers if known.was_given(given) else None
-    there = {step: inbox[step] for step in (*asks, *given) if step in inbox}
-    free = {step: each.text for step, each in there.items() if each.round is None}
-    is_taken = any(step in there and step not in free for step in given)
-    return None if is_taken else {**given, **free}
-
-
-def _entered(answers: Mapping[str, AnswerRecord]) -> frozenset[str]:
-    """Return the steps whose answers came from others than the client."""
-    return frozenset(step for step, each in answers.items() if each.by)
 
 
 def _by_owner(call_id: str, owner: str, **changes: object) -> dict[str, Any]:

@@ -10,8 +10,13 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from anabranch.stores import EventId, MissedEventsError, open_run_events, open_tree_store
-from anabranch.stores import _event_tails as watches
+from anabranch.stores import (
+    EventId,
+    MissedEventsError,
+    _event_tails,
+    open_run_events,
+    open_tree_store,
+)
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url
@@ -281,7 +286,7 @@ async def test_a_run_that_no_one_follows_is_forgotten() -> None:
 
 async def test_postgres_announces_events(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look that replaces a lost announcement comes too late here."""
-    monkeypatch.setattr(watches, "CHECK", NEVER)
+    monkeypatch.setattr(_event_tails, "CHECK", NEVER)
     open_store = partial(open_run_events, postgres.new_url())
     async with (
         opened(open_store) as one,
@@ -298,8 +303,8 @@ async def test_postgres_announces_events(postgres: Server, monkeypatch: pytest.M
 async def test_a_lost_announcement_only_delays(
     postgres: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "CHECK", 0.01)
-    monkeypatch.setattr(watches, "CHANNEL", "something_else")
+    monkeypatch.setattr(_event_tails, "CHECK", 0.01)
+    monkeypatch.setattr(_event_tails, "CHANNEL", "something_else")
     open_store = partial(open_run_events, postgres.new_url())
     async with (
         opened(open_store) as one,
@@ -314,8 +319,8 @@ async def test_a_lost_announcement_only_delays(
 async def test_a_connection_that_breaks_is_opened_again(
     postgres: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watches, "CHECK", NEVER)
-    monkeypatch.setattr(watches, "RETRY", 0.01)
+    monkeypatch.setattr(_event_tails, "CHECK", NEVER)
+    monkeypatch.setattr(_event_tails, "RETRY", 0.01)
     monkeypatch.setattr(connections, "TRUSTED", -1)
     url = postgres.new_url()
     open_store, database = partial(open_run_events, url), Database(read_url(url))

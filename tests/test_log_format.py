@@ -42,7 +42,7 @@ async def chatter(ctx: BranchContext) -> str:
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_what_is_logged_in_a_call_carries_its_id(written: StringIO, mode: str) -> None:
+async def test_a_log_record_in_a_call_has_its_id(written: StringIO, mode: str) -> None:
     store = open_store("memory:")
     note("before")
     async with Client(create_server("s", [chatter], store=store), mode=mode) as client:

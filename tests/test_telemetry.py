@@ -236,7 +236,7 @@ async def test_the_open_calls_of_a_store_are_measured(collected: Collected) -> N
 # -- turns and wakes ---------------------------------------------------------------------------
 
 
-async def test_a_turn_belongs_to_its_wake_and_that_is_linked_to_what_woke_it(
+async def test_a_turn_belongs_to_its_wake_and_the_wake_links_to_its_cause(
     collected: Collected,
 ) -> None:
     """Also where the worker was started by a request, whose span is none of its business."""

@@ -152,7 +152,7 @@ async def test_a_sleep_that_has_ended_continues_without_answers(rounds: Rounds) 
     assert await call.next(asleep) == Returned({"is": "awake"})
 
 
-async def test_what_was_not_paused_here_is_refused(rounds: Rounds) -> None:
+async def test_an_answer_to_a_call_not_paused_here_is_refused(rounds: Rounds) -> None:
     with pytest.raises(ValueError, match="JSON"):
         await PausedCall(book, {}, rounds).next({"approved": True})
 

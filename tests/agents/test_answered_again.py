@@ -124,7 +124,7 @@ async def test_another_answer_has_effects_of_its_own_after_the_question(stored: 
     await setting.check()
 
 
-async def test_what_was_undone_cannot_be_continued_with_another_answer() -> None:
+async def test_an_undone_call_does_not_continue_with_another_answer() -> None:
     here, setting = await office(Modelled(), undo=True)
     question = await interrupted(setting, here)
     await setting.agent.answer(question.id, ElicitReply(action="decline"))
@@ -134,7 +134,7 @@ async def test_what_was_undone_cannot_be_continued_with_another_answer() -> None
     assert here.names == ["reserve", "unreserve"]
 
 
-async def test_a_store_that_comes_later_continues_what_is_in_the_tree() -> None:
+async def test_a_store_added_later_continues_the_calls_in_the_tree() -> None:
     here, setting = await office(None)
     question = await interrupted(setting, here)
     later, again = await office(Modelled(), lambda _: seats(9))

@@ -180,7 +180,7 @@ async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> N
     assert DONE == ["reserve", "not reserve"]
 
 
-async def test_what_is_answered_while_others_hear_of_it_late_is_not_undone_meanwhile() -> None:
+async def test_an_answer_that_others_hear_of_late_keeps_its_call_from_being_undone() -> None:
     """The clock of the process that takes the answer is behind; the answer takes its time."""
     desk = Desk()
     [question] = (await desk.questions(await desk.begin("trip"))).values()
@@ -247,7 +247,7 @@ async def test_another_answer_finds_the_call_from_which_it_begins_a_line() -> No
     assert await desk.expire() == 2
 
 
-async def test_what_has_waited_for_a_worker_for_a_month_is_given_up() -> None:
+async def test_a_call_that_waited_a_month_for_a_worker_is_given_up() -> None:
     desk = Desk()
     await answered(desk)
     desk.clock.advance(LONGEST_WAIT)

@@ -33,7 +33,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
     return [message.text for message in messages]
 
 
-async def test_a_tool_sees_what_the_model_was_sent_and_the_system_prompt() -> None:
+async def test_a_tool_sees_the_messages_and_system_prompt_sent_to_the_model() -> None:
     SEEN.clear()
     here = await set_up(decide, tools=[look], person=YES)
     here.thread_id = (await here.agent.begin(system_prompt="Be brief.")).id

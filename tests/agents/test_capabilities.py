@@ -84,19 +84,19 @@ YES = ElicitReply(action="accept", content={"ok": True})
         ("work", {"capabilities": Capabilities(sampling_tools=False)}),
     ],
 )
-async def test_a_tool_is_not_started_without_what_it_requires(
+async def test_a_tool_does_not_start_without_its_required_capabilities(
     name: str, options: dict[str, Any]
 ) -> None:
     assert "This tool needs" in await result_of(name, **options)
     assert STARTED == []
 
 
-async def test_a_tool_is_started_if_person_and_model_have_what_it_requires() -> None:
+async def test_a_tool_starts_when_user_and_model_have_its_required_capabilities() -> None:
     assert await result_of("book", person=Answering(lambda _: YES)) == "accept"
     assert await result_of("think") == "thought"
     assert await result_of("work") == "done"
 
 
-async def test_a_model_that_says_what_it_can_answer_is_believed() -> None:
+async def test_a_models_declared_capabilities_are_believed() -> None:
     assert "needs 'sampling'" in await result_of("think", model=Mute(decide("think")))
     assert STARTED == []

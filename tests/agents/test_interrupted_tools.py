@@ -192,7 +192,7 @@ async def test_one_that_is_suspended_continues_under_the_same_keys(stored: bool)
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
-async def test_what_was_done_before_an_answered_question_is_undone_as_well(stored: bool) -> None:
+async def test_effects_before_an_answered_question_are_undone_as_well(stored: bool) -> None:
     hall, asked = Hall(), list[Question]()
 
     @tool

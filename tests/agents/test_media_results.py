@@ -143,7 +143,7 @@ def result(setting: Setting) -> ToolResultBlock:
 
 
 @pytest.mark.parametrize("name", RETURNED)
-async def test_the_model_is_sent_what_it_is(name: str) -> None:
+async def test_the_model_receives_a_medium_in_its_type(name: str) -> None:
     value, blocks = RETURNED[name]
     setting = await shown(value)
     assert result(setting).content == blocks
@@ -151,7 +151,7 @@ async def test_the_model_is_sent_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-async def test_what_is_no_image_is_text(name: str) -> None:
+async def test_a_result_without_image_is_text(name: str) -> None:
     setting = await shown(TEXTS[name])
     [block] = result(setting).content
     assert isinstance(block, TextBlock)

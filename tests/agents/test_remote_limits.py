@@ -113,7 +113,7 @@ async def test_of_why_a_server_cannot_be_used_the_beginning_is_kept() -> None:
     assert len(str(caught.value)) < 5_000
 
 
-async def test_of_what_a_server_reports_so_much_is_shown() -> None:
+async def test_reports_of_a_server_are_shown_up_to_a_limit() -> None:
     async with RemoteTools(OTHER, limits=FEW) as remote:
         setting = await set_up(using("flood", number=3_000), tools=[remote])
         _, failed = await result_of(setting)
@@ -163,7 +163,7 @@ ACCEPTED = ElicitReply(action="accept", content={"name": "Ida"})
     ids=lambda each: getattr(each, "name", ""),
 )
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_a_server_asks_is_bounded(era: Any, asks: Any, problem: str) -> None:
+async def test_questions_of_a_server_are_limited(era: Any, asks: Any, problem: str) -> None:
     def decide(request: SampleRequest) -> Any:
         return "yes" if request.messages[-1].text == "again" else using(asks.name)(request)
 

@@ -129,7 +129,7 @@ def fill(question: Any) -> ElicitReply:
 
 @pytest.mark.parametrize("how", ["http", "in process"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_person_who_is_there_answers_at_once(how: str, era: Any) -> None:
+async def test_a_present_user_answers_immediately(how: str, era: Any) -> None:
     async with reached(how, serving(book)) as place, RemoteTools(place, era=era) as remote:
         here = Place("book")
         end = await here.begin(remote, person=Answering(fill))
@@ -213,7 +213,7 @@ async def test_a_person_is_sent_to_an_address(era: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_an_agent_cannot_ask_is_declined(era: Any) -> None:
+async def test_a_question_that_an_agent_cannot_ask_is_declined(era: Any) -> None:
     async with RemoteTools(serving(book), era=era) as remote:
         here = Place("book")
         end = await here.begin(remote, capabilities=replace(ASKABLE, elicitation=False))
@@ -332,7 +332,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_of_a_form_only_what_the_protocol_knows_is_shown_and_checked(era: Any) -> None:
+async def test_only_the_protocols_keys_of_a_form_are_shown_and_checked(era: Any) -> None:
     async with RemoteTools(asking(HOSTILE, era), era=era) as remote:
         here = Place("ask")
         await here.begin(remote)

@@ -130,7 +130,7 @@ def media() -> MCPServer[Any]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_result_is_what_a_model_can_be_sent(era: Any) -> None:
+async def test_a_result_has_blocks_that_a_model_takes(era: Any) -> None:
     async with RemoteTools(media(), era=era) as remote:
         content, _ = await result_of(await set_up(using("everything"), tools=[remote]))
         assert [part.text for part in content if part.type == "text"] == [
@@ -146,7 +146,7 @@ async def test_a_result_is_what_a_model_can_be_sent(era: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_a_server_refuses_is_the_models_to_read(era: Any) -> None:
+async def test_a_refusal_of_a_server_reaches_the_model(era: Any) -> None:
     async with RemoteTools(serving(count), era=era) as remote:
         text, failed = await outcome_of(remote, "count", to="many")
     assert "to: " in text
@@ -537,7 +537,7 @@ async def test_a_server_that_cannot_be_reached_is_reported_in_a_sentence(
     assert "secret" not in str(caught.value)
 
 
-async def test_what_is_connected_is_closed_where_another_fails() -> None:
+async def test_connected_servers_close_when_another_fails_to_connect() -> None:
     left = asyncio.Event()
 
     @asynccontextmanager
@@ -552,7 +552,7 @@ async def test_what_is_connected_is_closed_where_another_fails() -> None:
     assert left.is_set()
 
 
-async def test_headers_go_to_the_server_and_errors_name_it_without_what_is_secret() -> None:
+async def test_headers_go_to_the_server_and_errors_name_the_server_without_secrets() -> None:
     given: list[str] = []
 
     async def guarded(scope: Any, receive: Any, send: Any) -> None:
@@ -584,7 +584,7 @@ async def test_headers_go_to_the_server_and_errors_name_it_without_what_is_secre
     ],
     ids=["a scheme", "no command", "a quote", "two origins", "no url"],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_a_server_that_cannot_be_meant_is_refused(
     places: list[str], headers: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):

@@ -94,7 +94,7 @@ async def test_samples_of_a_tool_are_counted_and_run_as_many_at_once_as_the_turn
     assert node.usage == Usage(input_tokens=30, output_tokens=3_600)
 
 
-async def test_a_request_waits_for_what_others_have_reserved_and_do_not_use() -> None:
+async def test_a_request_waits_for_unused_reservations_of_others() -> None:
     """Chosen: it is neither refused nor cut short because of tokens that are given back."""
     model = Pondering(Usage(output_tokens=100), ("p", "ponder", {"times": 20}))
     here = await set_up(model, tools=[ponder], limits=TurnLimits(max_tokens=4_000))
@@ -125,7 +125,7 @@ async def test_usage_and_cost_are_stored_where_the_tools_have_returned() -> None
     assert samples["p"]["usage"] == usage.model_dump()
 
 
-async def test_what_was_used_before_a_question_is_stored_with_the_question() -> None:
+async def test_usage_before_a_question_is_stored_with_the_question() -> None:
     """Chosen: the turn may end at the question, and nothing of it may be lost."""
     usage = Usage(output_tokens=7)
     answer = Answering(lambda _: ElicitReply(action="accept", content={"ok": True}))

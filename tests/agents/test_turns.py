@@ -519,7 +519,7 @@ async def test_a_blank_message_or_a_thread_that_is_not_there_is_refused() -> Non
     assert (await here.tree()).nodes == ()
 
 
-async def test_the_validator_of_these_tests_sees_what_is_wrong() -> None:
+async def test_the_validator_of_these_tests_finds_faults() -> None:
     here = await set_up(once(("u1", "weather", {"city": "Linz"})), tools=[weather])
     await here.say("hello")
     messages = here.model.requests[-1].messages

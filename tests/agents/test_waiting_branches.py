@@ -132,7 +132,7 @@ async def test_answers_in_several_processes_at_the_same_time_end_in_one_result()
     assert len(here.model.requests) == 4 + 2 + 1
 
 
-async def test_a_process_that_dies_leaves_what_others_go_on_with() -> None:
+async def test_a_process_that_dies_leaves_work_that_others_continue() -> None:
     """It dies while a branch waits for its model; the other branch waits for an answer."""
 
     class Died(BaseException):
@@ -180,7 +180,7 @@ async def test_how_a_branch_has_failed_is_read_from_its_nodes() -> None:
     assert len(here.model.requests) == requests + 3
 
 
-async def test_what_a_branch_had_at_its_limit_is_read_from_its_nodes() -> None:
+async def test_usage_of_a_branch_at_its_limit_is_read_from_its_nodes() -> None:
     looping = calls(("loop", "nothing", {}), text="Looking.")
 
     def decide(request: SampleRequest) -> SampleReply | str:

@@ -89,7 +89,7 @@ async def test_only_so_many_samples_are_answered_in_a_minute() -> None:
     assert len(client.sample_calls) == 4
 
 
-async def test_what_is_refused_by_the_rate_does_not_disturb_the_person() -> None:
+async def test_a_sample_refused_by_the_rate_does_not_disturb_the_user() -> None:
     client = MockClient(samples=["a"], elicits=[Declined()])
     policed = answering(client, max_samples_per_minute=1, confirm_samples=True)
     await run_tool(ask, {"times": 3}, policed)
@@ -148,7 +148,7 @@ async def test_questions_and_notices_pass() -> None:
     assert (len(client.elicit_calls), len(client.log_calls), len(client.notify_calls)) == (1, 1, 1)
 
 
-async def test_a_person_who_is_being_asked_does_not_hold_up_others() -> None:
+async def test_a_user_with_an_open_question_does_not_hold_up_others() -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def slowly(_: Any) -> dict[str, Any]:

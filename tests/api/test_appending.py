@@ -27,7 +27,7 @@ async def test_a_text_is_appended_in_its_role(replay: bool) -> None:
     assert sent == (user("The weather: rain."), assistant("Noted."), user("What now?"))
 
 
-async def test_an_answer_and_what_another_branch_said_are_appended_as_exchanges(
+async def test_an_answer_and_the_words_of_another_branch_are_appended_as_exchanges(
     replay: bool,
 ) -> None:
     async def elsewhere(ctx: BranchContext) -> str:
@@ -52,7 +52,7 @@ async def test_an_answer_and_what_another_branch_said_are_appended_as_exchanges(
     assert [len(request.messages) for request in client.sample_calls] == [1, 5]
 
 
-async def test_what_is_appended_comes_in_the_order_of_the_program(replay: bool) -> None:
+async def test_appended_messages_follow_the_order_of_the_program(replay: bool) -> None:
     @tool
     async def ask(ctx: BranchContext) -> list[str]:
         late = ctx.sample("First?")
@@ -64,7 +64,7 @@ async def test_what_is_appended_comes_in_the_order_of_the_program(replay: bool) 
     assert said == ["First?", "First.", "Second."]
 
 
-async def test_what_is_appended_in_a_branch_stays_there(replay: bool) -> None:
+async def test_messages_appended_in_a_branch_stay_there(replay: bool) -> None:
     """Law 4."""
 
     async def inside(ctx: BranchContext) -> int:
@@ -89,7 +89,9 @@ async def test_what_is_appended_in_a_branch_stays_there(replay: bool) -> None:
         (5, None, "append"),
     ],
 )
-async def test_what_is_no_message_is_refused(said: Any, role: Any, problem: str) -> None:
+async def test_a_value_that_is_no_message_is_refused_by_append(
+    said: Any, role: Any, problem: str
+) -> None:
     @tool
     async def ask(ctx: BranchContext) -> None:
         with pytest.raises(ValueError, match=problem) as refused:

@@ -53,7 +53,7 @@ ROME = [Leg(to="Rome")]
     ],
     ids=str,
 )
-def test_arguments_are_read_as_what_they_plainly_mean(
+def test_arguments_are_read_by_their_plain_meaning(
     given: dict[str, Any], read: dict[str, Any]
 ) -> None:
     values = book.validate(given)
@@ -74,7 +74,7 @@ def test_arguments_are_read_as_what_they_plainly_mean(
     ],
     ids=str,
 )
-def test_arguments_are_refused_as_what_they_were_read_as(
+def test_arguments_are_refused_by_their_first_reading(
     given: dict[str, Any], problems: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidArgumentsError) as raised:

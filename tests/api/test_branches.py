@@ -99,7 +99,7 @@ async def test_a_branch_can_start_fresh(replay: bool) -> None:
     assert client.sample_calls[1].system_prompt is None
 
 
-async def test_seeded_messages_are_appended_to_what_is_inherited(replay: bool) -> None:
+async def test_seeded_messages_follow_inherited_messages(replay: bool) -> None:
     """Contract: messages are appended to what is inherited, system_prompt replaces it."""
 
     async def inner(sub: BranchContext) -> None:
@@ -160,7 +160,7 @@ async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
 
 
 @pytest.mark.requirement("branch.depth-override")
-async def test_a_branch_may_lower_the_depth_limit_for_what_is_inside_it(replay: bool) -> None:
+async def test_a_branch_may_lower_the_depth_limit_for_branches_inside_it(replay: bool) -> None:
     """Contract: max_depth at the branch site, within the ceiling."""
 
     async def down(sub: BranchContext, levels: int) -> int:

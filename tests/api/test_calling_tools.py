@@ -122,7 +122,7 @@ async def test_a_tools_depth_limit_counts_from_the_tool(replay: bool) -> None:
         await run_tool(outer, {"levels": 0}, replay=replay, limits=Limits(max_depth=1))
 
 
-async def test_what_a_called_tool_requires_is_checked_before_its_body_runs(replay: bool) -> None:
+async def test_requirements_of_a_called_tool_are_checked_before_its_body_runs(replay: bool) -> None:
     """Required: requires is checked before tool code runs."""
     entered: list[str] = []
 

@@ -326,7 +326,7 @@ class Others:
 
 
 @pytest.mark.parametrize("given", [[Others()], Others(), [print], ["weather"]], ids=str)
-async def test_what_is_no_tool_is_refused_at_once_in_a_sentence(given: Any) -> None:
+async def test_a_value_that_is_no_tool_is_refused_in_one_sentence(given: Any) -> None:
     @tool
     async def talk(ctx: BranchContext) -> str:
         """Talk."""

@@ -259,7 +259,7 @@ async def test_an_error_of_the_client_fails_the_question(replay: bool) -> None:
     assert "the client answered with -32603 (the form broke)" in str(raised.value)
 
 
-async def test_a_person_who_refuses_by_an_error_has_declined(replay: bool) -> None:
+async def test_a_refusal_by_an_error_has_declined(replay: bool) -> None:
     """Chosen: as over MCP, where -1 is the code for it."""
 
     @tool

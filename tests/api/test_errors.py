@@ -36,7 +36,7 @@ def test_every_error_that_can_be_raised_is_among_the_examples() -> None:
 
 
 @pytest.mark.parametrize(("error", "happened", "remedy"), EXAMPLES, ids=repr)
-def test_an_error_says_what_happened_and_what_to_do(
+def test_an_error_names_the_problem_and_the_remedy(
     error: AnabranchError, happened: str, remedy: str
 ) -> None:
     """Contract: each says what happened and what to do about it."""
@@ -102,7 +102,7 @@ def test_an_authors_own_subclass_can_be_pickled_but_not_rebuilt_by_name() -> Non
 @pytest.mark.parametrize(
     "foreign", [ValueError("x"), AnabranchError("x"), BranchLimitError("x")], ids=repr
 )
-def test_what_cannot_be_rebuilt_is_not_written_down(foreign: Exception) -> None:
+def test_an_error_that_cannot_be_rebuilt_is_not_recorded(foreign: Exception) -> None:
     """Chosen: nothing is written that could not be read."""
     assert error_to_json(foreign) is None
 

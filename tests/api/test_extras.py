@@ -88,7 +88,7 @@ def test_a_missing_module_of_ours_is_not_called_an_extra() -> None:
 
 
 @pytest.mark.usefixtures("cold")
-def test_a_command_without_its_extra_says_what_to_install() -> None:
+def test_a_command_without_its_extra_names_the_extra_to_install() -> None:
     """In a process where AG-UI cannot be found, as on a machine without the extra."""
     program = (
         "import sys; sys.modules['ag_ui'] = None\n"

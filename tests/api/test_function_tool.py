@@ -218,7 +218,7 @@ async def test_the_values_of_wrong_arguments_are_not_repeated() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-async def test_arguments_arrive_as_what_the_function_declares(replay: bool) -> None:
+async def test_arguments_arrive_in_the_declared_types(replay: bool) -> None:
     """Contract: parameters become a JSON schema through pydantic, and arguments its values."""
 
     class Leg(BaseModel):
@@ -254,7 +254,7 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
         ("elicitation.url", set[str]()),
     ],
 )
-async def test_what_a_tool_requires_is_checked_before_its_code_runs(
+async def test_requirements_of_a_tool_are_checked_before_its_code_runs(
     required: str, offered: set[str], replay: bool
 ) -> None:
     """Required: requires is checked before tool code runs, in every runtime."""

@@ -209,7 +209,7 @@ async def test_only_data_crosses_between_the_phases(phase: str, replay: bool) ->
     assert raised.value.type_name == "Lock"
 
 
-async def test_what_arrives_in_client_is_a_copy_without_what_is_not_data(replay: bool) -> None:
+async def test_client_receives_a_copy_of_the_data_alone(replay: bool) -> None:
     """Contract: only serialisable data arrives in client()."""
     given: list[Hand] = []
     arrived: list[Hand] = []
@@ -231,7 +231,7 @@ async def test_what_arrives_in_client_is_a_copy_without_what_is_not_data(replay:
 
 
 @pytest.mark.requirement("pitfall.requirements-first")
-async def test_what_is_required_is_checked_before_the_first_phase(replay: bool) -> None:
+async def test_requirements_are_checked_before_the_first_phase(replay: bool) -> None:
     """Required: requires is checked before tool code runs."""
 
     class Needy(PickCard):

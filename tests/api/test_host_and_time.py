@@ -20,7 +20,7 @@ class Own:
         return SampleReply.model_validate({"content": "own"})
 
 
-def test_a_host_offers_what_its_client_can_do() -> None:
+def test_a_host_offers_the_capabilities_of_its_client() -> None:
     """Contract: the client's capabilities by name."""
     host = Host(Capabilities(elicitation_url=False))
     host.require("sampling", "sampling.tools", "elicitation")

@@ -30,7 +30,7 @@ def test_nothing_is_limited_by_default() -> None:
 
 
 @given(limits, limits)
-def test_the_tightest_of_both_is_what_holds(outer: Limits, inner: Limits) -> None:
+def test_the_tighter_of_two_limits_holds(outer: Limits, inner: Limits) -> None:
     """Contract: the effective limit is the tightest that encloses the branch."""
     both = outer.narrowed(inner)
     for name in ("max_depth", "max_tokens", "timeout"):

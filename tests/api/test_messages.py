@@ -77,7 +77,7 @@ def test_a_tool_result_may_be_given_as_a_text() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message_is_refused(wrong: dict[str, str | dict[str, str]]) -> None:
+def test_a_value_that_is_no_message_is_refused(wrong: dict[str, str | dict[str, str]]) -> None:
     """Chosen: a conversation is checked where it enters."""
     with pytest.raises(ValidationError):
         to_messages([wrong])
@@ -114,7 +114,7 @@ def test_an_exchange_is_a_tuple_of_messages_whose_tool_use_can_be_filled() -> No
     assert filled[1].content == (ToolUseBlock(id="u1", name="t", input={"n": 2}), BLOCKS[0])
 
 
-def test_what_is_made_unchecked_is_what_its_class_would_have_made() -> None:
+def test_an_unchecked_message_equals_a_checked_message() -> None:
     """Of a class with private attributes or fields left out it would not be."""
     plain = Message(role="user", content=BLOCKS)
     made = unchecked(Message, role="user", content=BLOCKS)

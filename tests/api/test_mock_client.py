@@ -120,7 +120,7 @@ async def test_a_queue_that_runs_dry_is_named_with_the_question(
     assert f"{queue[0]}1" in str(raised.value)
 
 
-async def test_a_dry_queue_is_past_what_a_tool_can_catch(replay: bool) -> None:
+async def test_a_dry_queue_raises_an_error_that_no_tool_can_catch(replay: bool) -> None:
     """Chosen: a tool that handles errors must not hide the test's own mistake."""
 
     @tool
@@ -247,7 +247,7 @@ def test_a_single_answer_that_is_no_list_is_refused(single: Any) -> None:
         MockClient(elicits=single)
 
 
-async def test_what_is_no_answer_at_all_is_refused(replay: bool) -> None:
+async def test_a_value_that_is_no_answer_is_refused(replay: bool) -> None:
     """Chosen: the test's own mistake is the test's error, past the tool."""
     nonsense: Any = 17
     with pytest.raises(TypeError, match="cannot make a model's reply of 17"):

@@ -59,7 +59,7 @@ def reply(tokens: int) -> dict[str, JsonValue]:
     return {"content": "ok", "usage": {"output_tokens": tokens}}
 
 
-async def test_what_is_reserved_for_an_open_sample_counts_when_the_round_is_replayed() -> None:
+async def test_the_reservation_of_an_open_sample_counts_when_the_round_is_replayed() -> None:
     """Required: a pending ask's reservation counts again, before the replay comes to it."""
 
     @tool(limits=Limits(max_tokens=100))
@@ -79,7 +79,7 @@ async def test_what_is_reserved_for_an_open_sample_counts_when_the_round_is_repl
     assert asked == [["first", "outer/sample.1"], ["outer/sample.1"], ["103 of 100, ok"]]
 
 
-async def test_what_was_answered_counts_until_the_replay_has_charged_it() -> None:
+async def test_an_answered_sample_counts_until_the_replay_has_charged_it() -> None:
     """Required: what is new is decided as in a body that stayed alive."""
 
     @tool(limits=Limits(max_tokens=100))

@@ -164,7 +164,7 @@ async def test_without_a_client_nothing_can_be_asked(replay: bool) -> None:
         await run_tool(curious, {"what": "model"}, replay=replay)
 
 
-async def test_a_client_that_breaks_ends_the_call_and_what_was_done_is_undone(
+async def test_a_client_that_breaks_ends_the_call_and_its_effects_are_undone(
     replay: bool,
 ) -> None:
     """Contract: what the client raises is raised; undos run alike over every edge."""
@@ -288,7 +288,7 @@ def test_an_answer_error_is_one_of_the_package_s_errors() -> None:
     assert (str(error), error.code) == ("overloaded", 529)
 
 
-async def test_ids_and_parents_are_what_the_caller_says(replay: bool) -> None:
+async def test_ids_and_parents_follow_the_caller(replay: bool) -> None:
     """Contract: call_id, parent_messages, parent_system_prompt."""
 
     @tool
@@ -327,7 +327,7 @@ async def test_an_author_is_warned_at_the_eighth_round(
     assert all("tool 'chatty'" in record.message for record in said)
 
 
-async def test_what_a_tool_raises_is_what_the_caller_gets(replay: bool) -> None:
+async def test_the_caller_gets_the_exception_of_the_tool(replay: bool) -> None:
     """Chosen: in one process, errors are Python's own."""
 
     def raising(error: Exception) -> Callable[[], None]:

@@ -47,12 +47,12 @@ INVALID: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "instance"), VALID)
-def test_what_crosses_fits_its_definition(name: str, instance: Any) -> None:
+def test_exchanged_messages_fit_their_definitions(name: str, instance: Any) -> None:
     jsonschema.validate(instance, definition(name))
 
 
 @pytest.mark.parametrize(("name", "instance"), INVALID)
-def test_what_does_not_cross_fits_none(name: str, instance: Any) -> None:
+def test_other_messages_fit_no_definition(name: str, instance: Any) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(instance, definition(name))
 

@@ -182,7 +182,7 @@ async def test_model_preferences_are_forwarded(replay: bool) -> None:
 
 
 @pytest.mark.requirement("sampling.function-responses")
-async def test_a_result_says_which_model_answered_why_it_stopped_and_what_it_used(
+async def test_a_result_names_the_model_the_stop_reason_and_the_usage(
     replay: bool,
 ) -> None:
     """Contract: SampleResult(text, parsed, tool_calls, stop_reason, model, usage, exchange)."""

@@ -322,7 +322,7 @@ async def test_a_list_that_does_not_fit_is_asked_for_again() -> None:
 @pytest.mark.parametrize(
     "schema", [{"type": "object"}, len, object()], ids=["mapping", "function", "object"]
 )
-async def test_what_is_no_type_is_refused_before_the_model_is_asked(schema: Any) -> None:
+async def test_a_schema_that_is_no_type_is_refused_before_the_model_is_asked(schema: Any) -> None:
     client = MockClient(samples=[GOOD])
     with pytest.raises(TypeError, match=r"sample\(schema=…\) takes a model"):
         await run_tool(asking(schema), {}, client)

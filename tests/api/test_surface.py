@@ -88,7 +88,7 @@ def test_the_root_module_names_every_public_module() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_public_module_says_what_it_is_and_what_it_offers(name: str) -> None:
+def test_a_public_module_describes_itself_and_its_names(name: str) -> None:
     """Chosen: __all__ is what is promised."""
     module = load(name)
     assert inspect.getdoc(module)
@@ -119,7 +119,7 @@ def test_the_reference_page_is_made_of_the_docstrings() -> None:
     assert surface.PAGE.read_text(encoding="utf-8") == surface.page(), HOW
 
 
-def test_the_source_and_the_imported_package_agree_on_what_is_public() -> None:
+def test_the_source_and_the_imported_package_agree_on_public_names() -> None:
     """Chosen: the page is read from the source, users import the package."""
     read = {name: set[str]() for name in MODULES}
     for entry in ENTRIES:

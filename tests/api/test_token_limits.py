@@ -67,7 +67,7 @@ async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
     assert len(client.sample_calls) == 1
 
 
-async def test_the_providers_count_is_what_is_charged(replay: bool) -> None:
+async def test_the_providers_count_is_charged(replay: bool) -> None:
     """Required: tokens are charged from provider usage where it is given."""
 
     @tool(limits=Limits(max_tokens=100))
@@ -121,7 +121,7 @@ async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(repl
 
 
 @pytest.mark.requirement("pitfall.limits-and-branches")
-async def test_a_request_may_not_ask_for_more_than_what_is_left(replay: bool) -> None:
+async def test_a_request_may_not_ask_for_more_than_the_rest_of_the_budget(replay: bool) -> None:
     """Required: before spending where that is possible: max_tokens is cut to what is left."""
 
     async def inner(sub: BranchContext) -> None:
@@ -204,7 +204,7 @@ async def test_samples_at_once_do_not_spend_the_same_tokens(replay: bool) -> Non
     assert [request.max_tokens for request in modest.sample_calls] == [98] * 5
 
 
-async def test_what_a_reply_does_not_use_of_its_reservation_is_free_again(replay: bool) -> None:
+async def test_the_unused_part_of_a_reservation_is_free_again(replay: bool) -> None:
     """Required: a reservation is settled by the usage."""
 
     @tool(limits=Limits(max_tokens=100))

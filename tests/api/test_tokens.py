@@ -116,14 +116,16 @@ def test_a_picture_says_its_size_in_its_head(kind: Any) -> None:
     assert picture_size(kind(1440, 900) + bytes(99)) == (1440, 900)
 
 
-def test_a_jpeg_says_its_size_after_what_a_camera_has_added() -> None:
+def test_a_jpeg_has_its_size_after_the_segments_of_a_camera() -> None:
     photo = jpeg(4000, 3000, jpeg(160, 120), bytes(60_000), b"")  # a thumbnail has a size, too
     assert picture_size(photo) == (4000, 3000)
 
 
 @examples(500, gate=50)
 @given(st.sampled_from([kind(1440, 900) for kind in KINDS]), st.binary(max_size=40), st.data())
-def test_what_is_no_picture_has_no_size(whole: bytes, more: bytes, data: st.DataObject) -> None:
+def test_bytes_that_are_no_picture_have_no_size(
+    whole: bytes, more: bytes, data: st.DataObject
+) -> None:
     cut = data.draw(st.integers(0, len(whole)))
     assert picture_size(whole[:cut]) in (None, (1440, 900))
     size = picture_size(whole[: cut // 2] + more)

@@ -130,7 +130,7 @@ async def test_a_function_is_no_tool_to_be_run() -> None:
         await run_tool(FUNCTION)
 
 
-def test_what_was_given_is_not_shown_at_length() -> None:
+def test_a_wrong_argument_is_shown_in_short() -> None:
     with pytest.raises(TypeError) as refused:
         open_model(["x" * 1000])  # type: ignore[arg-type]
     assert len(str(refused.value)) < 300

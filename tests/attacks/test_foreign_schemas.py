@@ -118,7 +118,9 @@ def test_a_check_ends(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_can_be_checked_is(schema: dict[str, Any], value: Any, reason: str | None) -> None:
+def test_every_checkable_keyword_is_checked(
+    schema: dict[str, Any], value: Any, reason: str | None
+) -> None:
     found = misfit(schema, value)
     assert found == reason or (found is not None and reason is not None and reason in found)
 
@@ -244,7 +246,7 @@ WILD = combined(
 
 @given(ENDING.filter(lambda each: isinstance(each, dict)), VALUES)
 @examples(300, gate=40)
-def test_without_patterns_and_references_the_bounded_check_finds_what_jsonschema_does(
+def test_without_patterns_and_references_the_bounded_check_agrees_with_jsonschema(
     schema: dict[str, Any], value: Any
 ) -> None:
     theirs: Any = Draft202012Validator(schema)

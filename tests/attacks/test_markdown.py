@@ -100,7 +100,7 @@ def test_a_text_of_any_length_is_shown_and_no_more_than_the_bound_of_it_is_read(
         assert whole["steps"] == half["steps"], pattern
 
 
-def test_what_people_write_is_read_as_ever() -> None:
+def test_ordinary_markdown_is_read_unchanged() -> None:
     text = "# Title\n\nSome *text* with `code`.\n\n1. One\n   ```py\n   x\n   ```\n2. Two\n"
     program = """
     const { pieces, tokens } = await import(process.argv[1]);

@@ -202,7 +202,7 @@ IN_THE_GATE = [("spin()", WHERE[0]), (HOW[1], WHERE[1]), ("spin()", WHERE[2])]
         for where in WHERE
     ],
 )
-async def test_what_a_signal_raises_still_ends_the_process(
+async def test_an_exception_of_a_signal_handler_still_ends_the_process(
     where: str, how: str, handler: str
 ) -> None:
     script = SCRIPT.format(where=where, how=how, handler=handler)

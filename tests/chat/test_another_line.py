@@ -207,7 +207,7 @@ async def test_the_same_other_answer_does_nothing_again() -> None:
         pytest.param("/unlucky", [13], numbered(4, "unlucky/elicit.1"), 409, "undone", id="undone"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_answered_differently_is_refused(
+async def test_a_question_that_cannot_be_answered_differently_is_refused(
     said: str, numbers: list[int], body: dict[str, Any], status: int, error: str
 ) -> None:
     async with talking() as client:
@@ -219,7 +219,7 @@ async def test_what_cannot_be_answered_differently_is_refused(
     assert done == DONE
 
 
-async def test_who_answers_differently_is_told_that_it_could_not_be_stored() -> None:
+async def test_a_different_answer_that_was_not_stored_is_reported_to_the_user() -> None:
     store = Away()
     async with talking(store=store) as client:
         call, body = await talked(client, "/lucky", 3), numbered(5, "lucky/elicit.1")

@@ -142,7 +142,9 @@ async def test_the_same_answer_is_the_same_line() -> None:
     ],
     ids=["field", "question", "action"],
 )
-async def test_what_is_no_answer_is_refused(body: Any, status: int, sentence: str) -> None:
+async def test_a_value_that_is_no_answer_is_refused_by_the_calls_room(
+    body: Any, status: int, sentence: str
+) -> None:
     async with room() as client:
         response = await client.post(f"/calls/{CALL}/answers", json=body)
         assert response.status_code == status

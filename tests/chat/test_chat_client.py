@@ -149,12 +149,12 @@ def test_two_plugins_of_one_tool_are_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host/", "http:///x"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_a_value_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="no address of a chat"):
         ChatClient(url)
 
 
-async def test_errors_say_what_is_wrong() -> None:
+async def test_errors_name_their_problem() -> None:
     async with chat_server(token="secret words") as url:
         with pytest.raises(ChatClientError, match="Give the server's token") as refused:
             await ChatClient(url).say("t1", "hello")
@@ -286,7 +286,7 @@ async def test_a_connection_that_stays_broken_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("said", "reply"), [("hello", "You said hello."), ("reserve", "Done.")])
-async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, reply: str) -> None:
+async def test_events_missed_over_a_restart_are_read_from_the_tree(said: str, reply: str) -> None:
     """Another process, with the same store, has none of the events."""
     store = MemoryTrees()
     answering, _ = plugin(Accepted(Seat(row=3)))
@@ -297,7 +297,7 @@ async def test_what_was_missed_over_a_restart_is_read_from_the_tree(said: str, r
     assert "GET /threads/t1/events" in network.requests
 
 
-async def test_what_a_crash_has_lost_is_read_from_the_tree(url: str) -> None:
+async def test_events_lost_in_a_crash_are_read_from_the_tree(url: str) -> None:
     """Of the events that have the numbers of those that were seen, none is taken for the next."""
     store = open_tree_store(url)
 

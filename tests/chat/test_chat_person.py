@@ -82,7 +82,7 @@ async def test_when_the_pipe_has_ended_no_one_waits_for_it() -> None:
     assert [answer.action for answer in answers] == ["decline"] * 3
 
 
-async def test_a_sample_is_the_persons_who_sits_there_and_no_ones_in_a_script() -> None:
+async def test_a_sample_goes_to_the_present_user_and_to_nobody_in_a_script() -> None:
     console = Console(io.StringIO(), interactive=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         person = ChatAnswerer(

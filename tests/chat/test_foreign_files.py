@@ -79,7 +79,7 @@ async def test_a_tool_that_a_file_claims_was_called_is_not_run(tmp_path: Path) -
     assert "is not continued" in text_of(result.content)
 
 
-async def test_a_saved_file_does_not_contain_what_a_tool_has_recorded(tmp_path: Path) -> None:
+async def test_a_saved_file_lacks_the_records_of_tools(tmp_path: Path) -> None:
     chat = session(person=Person(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "book Ulm", f"/save {tmp_path / 'c.json'}")
     assert await text_here(chat) == "Done."

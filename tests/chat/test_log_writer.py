@@ -196,7 +196,7 @@ async def test_an_event_is_not_stored_when_its_lease_passes_on_during_the_write(
     await watched.close()
 
 
-async def test_the_end_of_a_run_is_stored_with_what_was_reported_before_and_releases_its_lease(
+async def test_the_end_of_a_run_is_stored_with_the_events_before_it_and_releases_its_lease(
     watched: Any,
 ) -> None:
     clock, lost = ManualClock(), list[str]()

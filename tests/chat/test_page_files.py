@@ -34,7 +34,7 @@ async def test_a_client_without_compression_is_sent_the_file_itself() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing.mjs", "/chat.mjs", "/vendor", "/../conversation.py"])
-async def test_what_is_no_file_of_the_page_is_not_found(path: str) -> None:
+async def test_a_path_that_is_no_file_of_the_page_is_not_found(path: str) -> None:
     async with browsing() as client:
         response = await client.get(path)
         assert response.status_code == 404

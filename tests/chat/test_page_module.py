@@ -58,7 +58,7 @@ def run(file: Path) -> tuple[str, list[str]]:
     return str(done.stdout), [line for line in str(done.stderr).splitlines() if "Error" in line]
 
 
-def test_one_module_does_what_they_do(tmp_path: Path) -> None:
+def test_one_module_equals_its_parts(tmp_path: Path) -> None:
     for path, source in SOURCES.items():
         file = tmp_path / path
         file.parent.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def test_the_page_runs_as_its_modules_do(tmp_path: Path) -> None:
     assert run(one) == ("", ["ReferenceError: document is not defined"])
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_missing_module_is_named() -> None:
     with pytest.raises(KeyError, match=r"nothing\.mjs"):
         assembled({"a.mjs": 'import { b } from "./nothing.mjs";'}, "a.mjs")
 

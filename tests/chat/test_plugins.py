@@ -188,7 +188,7 @@ async def test_defaults_are_among_the_parameters() -> None:
         ([], {}, None),
     ],
 )
-async def test_what_is_named_is_exposed(
+async def test_named_tools_are_exposed(
     expose: list[str], params: dict[str, Any], handoff: Any
 ) -> None:
     card = Shown(Cancelled())
@@ -262,7 +262,7 @@ def test_two_plugins_for_one_tool_are_refused() -> None:
         (Accepted({"ok": "perhaps"}), "accepted with dict, which is no Sure: ok"),
     ],
 )
-async def test_what_a_handler_returns_is_checked(answer: object, message: str) -> None:
+async def test_the_return_value_of_a_handler_is_checked(answer: object, message: str) -> None:
     plugin = Plugin(book, {CONFIRM: Shown(answer)})
     name = ElicitId(tool_name="book", key="sure", call_id="call_1", seq=0)
     request = PluginRequest(name, "Sure?", Sure, CONFIRM.schema, {})
@@ -276,7 +276,7 @@ async def test_content_that_fits_is_accepted_as_plain_data() -> None:
     assert results == {"u": "Rome: accept"}
 
 
-async def test_what_no_plugin_is_for_goes_to_the_other_answerer() -> None:
+async def test_a_question_without_plugin_goes_to_the_other_answerer() -> None:
     @tool
     async def ask(ctx: BranchContext) -> str:
         """Ask something that was not declared."""

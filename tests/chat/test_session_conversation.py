@@ -88,7 +88,7 @@ async def test_a_message_that_failed_stays_if_it_has_been_labelled_or_answered()
     assert [node.text for node in (await tree_of(chat)).nodes].count("break") == 2
 
 
-async def test_auto_lets_a_model_answer_what_it_failed_to_answer() -> None:
+async def test_auto_lets_a_model_answer_a_question_that_it_failed_to_answer() -> None:
     said: list[str] = []
 
     def decide(request: SampleRequest) -> str | Exception:
@@ -206,7 +206,7 @@ async def test_a_tool_that_fails_is_an_error_without_its_secrets() -> None:
     ["\"['a','b']\" allow_work=True", "['a', 'b'] parallel=false", '\'["a", "b"]\''],
     ids=["quoted", "Python", "JSON"],
 )
-async def test_branch_self_reads_what_a_person_types_as_it_reads_a_model(typed: str) -> None:
+async def test_branch_self_reads_typed_arguments_as_it_reads_a_models(typed: str) -> None:
     assert "2/2 branches completed" in await shown(session(), f"/branch_self prompts={typed}")
 
 

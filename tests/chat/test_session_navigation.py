@@ -251,7 +251,7 @@ async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) 
     assert await shown(session(), line) == "error: Nothing has been said here yet."
 
 
-async def test_what_another_session_adds_and_deletes_is_seen_at_the_next_step() -> None:
+async def test_additions_and_deletions_of_another_session_are_seen_at_the_next_step() -> None:
     chat = await forked()
     dependencies = chat.state.dependencies
     other = session(
@@ -299,7 +299,7 @@ async def test_the_head_follows_the_cursor_so_that_the_next_session_begins_there
     assert again.cursor.node_id is None
 
 
-async def test_a_place_shows_its_branch_siblings_labels_and_what_is_below() -> None:
+async def test_a_place_shows_its_branch_siblings_labels_and_the_nodes_below() -> None:
     chat = await forked()
     outputs = await feed(chat, "/fork b2", "/label here", "/up", "/down 2")
     assert outputs[0].content == "b2 · assistant · label here · 2 of 4 (/left, /right)"

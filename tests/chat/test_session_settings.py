@@ -11,7 +11,7 @@ from anabranch.tree import local_time
 from tests.chat.sessions import feed, session, shown, text_here
 
 
-async def test_help_lists_every_command_with_what_it_does_and_the_tools() -> None:
+async def test_help_lists_every_command_with_its_purpose_and_the_tools() -> None:
     helped = await shown(session(), "/help")
     lines = helped.splitlines()
     assert len(lines) == len(COMMANDS) + 2
@@ -128,7 +128,7 @@ async def test_config_shows_and_sets() -> None:
         ("set verbose perhaps", "verbose: Input should be a valid boolean"),
     ],
 )
-async def test_config_refuses_what_a_setting_does_not_take(words: str, said: str) -> None:
+async def test_config_refuses_a_value_that_a_setting_does_not_take(words: str, said: str) -> None:
     chat = session()
     before = chat.settings.model_copy()
     answer = await shown(chat, f"/config {words}")

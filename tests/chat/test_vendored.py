@@ -20,7 +20,7 @@ def test_every_module_is_listed() -> None:
 
 
 @pytest.mark.parametrize("module", LISTED, ids=[each["file"] for each in LISTED])
-def test_a_module_is_what_was_recorded(module: dict[str, str]) -> None:
+def test_a_vendored_module_equals_its_record(module: dict[str, str]) -> None:
     assert hashlib.sha256((VENDOR / module["file"]).read_bytes()).hexdigest() == module["sha256"]
     assert module["package"] in (VENDOR / "LICENSES.txt").read_text("utf-8")
 

@@ -93,7 +93,7 @@ async def test_a_request_that_does_not_arrive_is_refused(monkeypatch: pytest.Mon
         writer.close()
 
 
-async def test_what_does_not_fit_is_answered_in_a_sentence() -> None:
+async def test_a_request_that_does_not_fit_is_refused_in_a_sentence() -> None:
     cases = [
         ("/threads", "{", 400),
         ("/threads", "[" * 5_000, 400),
@@ -139,7 +139,7 @@ async def test_a_store_that_fails_is_not_described_to_the_page() -> None:
         assert "db.internal" not in response.text
 
 
-async def test_what_is_shown_has_no_journal() -> None:
+async def test_shown_calls_have_no_journal() -> None:
     async with browsing() as client:
         events = await run(client, message("reserve"))
         shown = [(await client.get(f"/threads/t1/{what}")).text for what in ("tree", "pending")]

@@ -74,7 +74,7 @@ async def test_an_answer_is_never_refused(url: str) -> None:
         assert (await send(full, resume(entry))).status_code == 202
 
 
-async def test_another_answer_to_what_is_answered_is_new_work(url: str) -> None:
+async def test_another_answer_to_an_answered_question_is_new_work(url: str) -> None:
     calls: dict[str, Any] = {"calls": Modelled(), "recorded_calls": "values"}
     async with process(url, max_backlog=1, **calls) as client:
         [interrupt] = (await run(client, message("reserve")))[-1]["outcome"]["interrupts"]
@@ -93,7 +93,7 @@ async def test_another_answer_to_what_is_answered_is_new_work(url: str) -> None:
         await events.close()
 
 
-async def test_what_waits_in_its_own_process_counts(url: str) -> None:
+async def test_a_run_that_waits_in_its_own_process_counts(url: str) -> None:
     held = Held()
     async with process(url, replies=held.model(), concurrency=1, max_backlog=1) as client:
         assert await begun(client, 1) == 202

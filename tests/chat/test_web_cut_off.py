@@ -226,7 +226,7 @@ class Unread:
         raise StoreError("The store cannot be reached.")
 
 
-async def test_who_waits_for_a_stop_does_so_after_a_read_of_the_events_has_failed() -> None:
+async def test_a_waiter_for_a_stop_returns_after_a_read_of_the_events_has_failed() -> None:
     clock, events = ManualClock(), open_run_events("memory:")
     unread: Any = Unread(events)
     log = ThreadLog(LogWriter(unread, clock), "t")

@@ -86,7 +86,7 @@ async def test_a_reader_of_events_that_a_crash_has_lost_is_sent_that_it_has_miss
 
 
 @on_both_databases
-async def test_what_happens_in_one_process_is_seen_in_another(url: str) -> None:
+async def test_events_of_one_process_are_seen_in_another(url: str) -> None:
     async with process(url) as one, process(url) as two:
         await two.post("/threads", json={"id": "t1"})
         watching = asyncio.create_task(follow(two, 0, 12))
@@ -158,7 +158,7 @@ def test_a_notice_that_the_log_has_already_is_not_reported_again() -> None:
     assert len(reported(again, [said[1], foreign])) == 2
 
 
-def test_what_utf_8_has_not_is_escaped() -> None:
+def test_text_that_utf_8_lacks_is_escaped() -> None:
     token = TextPiece("m", "\udce9", None)
     assert json.loads(encoded(token))["delta"] == "\\udce9"
     assert json.loads(encoded(CustomEvent(name="n", value=["\udce9"])))["value"] == ["\\udce9"]
@@ -266,7 +266,7 @@ async def wait_for_ever(ctx: BranchContext) -> None:
     await asyncio.Event().wait()
 
 
-async def test_who_comes_in_the_middle_of_a_run_reads_it_from_its_beginning(url: str) -> None:
+async def test_a_reader_that_joins_a_run_reads_it_from_its_beginning(url: str) -> None:
     async with process(url, tools=[wait_for_ever]) as client:
         await client.post("/agui", json=message("hello"))
         body = message("/wait_for_ever", run="r2")

@@ -111,7 +111,7 @@ async def test_of_branches_in_branches_the_innermost_asks_and_all_around_it_wait
     assert states == ["done", "done", "done"]
 
 
-async def test_what_is_written_for_the_model_is_not_shown() -> None:
+async def test_text_for_the_model_alone_is_not_shown() -> None:
     """In the page's data, the terminal's tree, a diagram, a page to read; a provider gets it."""
     store = MemoryTrees()
     async with browsing(

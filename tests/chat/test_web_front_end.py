@@ -350,7 +350,7 @@ def many(count: int, **more: Any) -> list[dict[str, Any]]:
         ({"context": [{"description": "", "value": "x" * 140_000}]}, "All entries of context"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_offered_is_refused_by_name_before_a_thread_begins(
+async def test_a_front_end_tool_that_cannot_be_offered_is_refused_by_name_before_a_thread_begins(
     given: dict[str, Any], why: str
 ) -> None:
     async with chatting() as chat:

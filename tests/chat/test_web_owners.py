@@ -236,7 +236,7 @@ async def test_an_owner_is_in_the_calls_of_their_tools_and_not_in_exports() -> N
     assert "owner" not in exported
 
 
-async def test_who_is_not_known_is_let_in_nowhere() -> None:
+async def test_an_unknown_user_is_admitted_nowhere() -> None:
     async with browsing(authenticate=known) as client:
         for method, path in ROUTES:
             response = await client.request(method, path.replace("{id}", "x"))
@@ -329,7 +329,7 @@ def test_a_rate_is_a_positive_number(most: Any) -> None:
         RateLimits(runs=most)
 
 
-async def test_nothing_of_what_is_said_and_no_token_is_logged(
+async def test_messages_and_tokens_are_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Not even at the lowest level, and with the server's own record of requests."""

@@ -73,7 +73,7 @@ async def test_a_run_outlives_its_old_events(url: str) -> None:
 
 
 @pytest.mark.parametrize("by_command", [False, True], ids=["page", "command"])
-async def test_what_a_run_has_done_that_is_stopped_in_its_sleep_is_undone(
+async def test_effects_of_a_run_that_is_stopped_asleep_are_undone(
     url: str, by_command: bool
 ) -> None:
     """By a worker, since the one that stops it may have none of its tools."""
@@ -104,7 +104,7 @@ async def test_what_a_run_has_done_that_is_stopped_in_its_sleep_is_undone(
     assert DONE == ["milk", "not milk", "first"]
 
 
-async def test_what_sleeps_is_undone_if_the_run_is_stopped_while_another_tool_works(
+async def test_a_sleeping_call_is_undone_if_the_run_is_stopped_while_another_tool_works(
     url: str,
 ) -> None:
     machines = Machines(url)

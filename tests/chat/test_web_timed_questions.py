@@ -63,7 +63,9 @@ async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, sa
     assert DONE == ["held", "any row"]
 
 
-async def test_what_was_decided_without_an_answer_can_be_answered_on_another_line(url: str) -> None:
+async def test_a_question_decided_without_an_answer_can_be_answered_on_another_line(
+    url: str,
+) -> None:
     machines = Machines(url)
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, "seat")
@@ -102,7 +104,7 @@ async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> N
         assert await machines.held() == held
 
 
-async def test_who_says_something_else_leaves_the_question_and_its_time(url: str) -> None:
+async def test_a_message_of_the_user_skips_the_question_and_its_time(url: str) -> None:
     machines = Machines(url)
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, "seat")

@@ -70,7 +70,7 @@ async def test_a_label_is_set_and_removed() -> None:
 
 
 @pytest.mark.parametrize(("label", "status"), [("head", 422), ("unknown", 404)])
-async def test_what_is_no_label_is_not_removed(label: str, status: int) -> None:
+async def test_a_name_that_is_no_label_is_not_removed(label: str, status: int) -> None:
     async with browsing() as client:
         await run(client, message("Hi"))
         response = await client.delete(f"/threads/t1/labels/{label}")

@@ -80,7 +80,7 @@ async def test_an_error_is_in_the_tree_until_a_retry_has_its_reply() -> None:
     ]
 
 
-async def test_a_retry_goes_on_after_what_was_done() -> None:
+async def test_a_retry_continues_after_finished_work() -> None:
     flaky = Flaky(calls(("use_1", "count", {})), ModelError(BUSY), "One.")
     async with browsing(replies=flaky.model, tools=[flaky.tool]) as client:
         await run(client, message("count"))

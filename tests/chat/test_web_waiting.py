@@ -148,7 +148,7 @@ async def test_a_plugin_asks_one_question_at_a_time_and_not_in_branches(
         assert error in result(last)
 
 
-async def test_an_application_may_forbid_what_a_plugin_allows() -> None:
+async def test_an_application_may_forbid_names_that_a_plugin_allows() -> None:
     allowed = plugin(concurrent_elicits=True, elicits_in_branches=True)
     forbidden = Capabilities(elicits_in_branches=False)
     model = MockModel(decide)

@@ -106,7 +106,7 @@ async def test_collapse_and_expand() -> None:
         await until(pilot, lambda: widget(app).last_line == before)
 
 
-async def test_go_to_a_label_or_a_branch_opens_what_is_collapsed() -> None:
+async def test_go_to_a_label_or_a_branch_opens_collapsed_nodes() -> None:
     app = Browser(await forked())
     async with browsing(app) as pilot:
         await pilot.press("f", "g", *"b1", "enter")

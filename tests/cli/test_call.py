@@ -146,7 +146,7 @@ def test_a_refusal_is_reported_on_stderr_with_status_1(call: Caller, era: str) -
     assert done.shown.endswith("No seats are left.\n")
 
 
-def test_names_are_refused_with_what_is_missing_when_no_parameter_has_them(call: Caller) -> None:
+def test_unknown_argument_names_are_refused_with_the_missing_ones(call: Caller) -> None:
     done = call("greet", "times=0", "whom=Ann")
     assert done.status == 2
     assert "who is missing." in done.shown
@@ -241,7 +241,7 @@ def test_a_link_is_shown_as_it_is_asked(call: Caller) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_answer_that_does_not_fit_is_named_with_what_was_asked(call: Caller, era: str) -> None:
+def test_an_answer_that_does_not_fit_is_named_with_its_question(call: Caller, era: str) -> None:
     done = call("confirm", "--era", era, answers=[{"key": "confirm", "accept": {"ok": "perhaps"}}])
     assert (done.status, done.value) == (1, None)
     assert done.shown.splitlines()[-1] == (

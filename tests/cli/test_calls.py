@@ -169,7 +169,7 @@ def test_a_call_is_undone_on_request_and_once(capsys: pytest.CaptureFixture[str]
     assert (status, err) == (1, f"anabranch: The call {CALL} is stopped: nothing was undone.\n")
 
 
-def test_what_is_left_of_a_call_that_has_failed_is_undone(
+def test_the_rest_of_a_failed_call_is_undone(
     store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def fail() -> None:
@@ -248,7 +248,7 @@ def test_an_undo_that_fails_is_left(
     ids=str,
 )
 @pytest.mark.usefixtures("store")
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_a_wrong_id_is_refused_in_a_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, sentence: str
 ) -> None:
     found, out, err = run(capsys, *arguments)

@@ -110,7 +110,9 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
         (["--at", "b1"], "Nothing has been said here yet."),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(desk: Desk, arguments: list[str], said: str) -> None:
+def test_options_that_make_no_sense_are_wrong_usage(
+    desk: Desk, arguments: list[str], said: str
+) -> None:
     done = desk.lead(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -228,13 +230,13 @@ def test_a_system_prompt_is_that_of_the_conversation_that_is_begun(desk: Desk) -
     )
 
 
-def test_what_is_broadcast_is_answered_once_on_the_screen(desk: Desk) -> None:
+def test_a_broadcast_message_is_answered_once_on_the_screen(desk: Desk) -> None:
     done = desk.chat("fork", "/up", "/broadcast Why?")
     assert done.stdout.count("Because.") == 1
     assert "Because." not in done.stderr
 
 
-def test_the_command_to_go_on_has_what_was_given() -> None:
+def test_the_command_to_continue_repeats_the_given_options() -> None:
     options = ChatOptions(
         ["a b.py"],
         store="sqlite:///x.db",

@@ -90,7 +90,7 @@ def check(
 ADA = {"key": "who", "accept": {"name": "Ada"}}
 
 
-def test_what_is_found_is_printed_as_json_and_described_on_stderr(
+def test_findings_are_printed_as_json_and_described_on_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     done = check(capsys, "careless.py")
@@ -113,7 +113,7 @@ def test_one_tool_can_be_chosen(capsys: pytest.CaptureFixture[str], target: str)
     assert check(capsys, target, "right") == (0, [], "")
 
 
-def test_a_run_finds_what_reading_does_not(
+def test_a_run_finds_faults_that_reading_does_not(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     assert check(capsys, "careless.py", "hidden") == (0, [], "")
@@ -170,7 +170,7 @@ def test_an_error_of_its_author_is_shown_by_their_lines(
         (["careless:server"], None, "offers only a server, and no tool of ours"),
     ],
 )
-def test_what_cannot_be_checked_is_wrong_usage(
+def test_a_target_that_cannot_be_checked_is_wrong_usage(
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     answers: list[Any] | None,

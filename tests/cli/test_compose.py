@@ -67,7 +67,7 @@ def seconds(text: str) -> int:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_each_variable_is_known_to_those_who_are_given_it(service: str) -> None:
+def test_each_variable_is_known_to_the_services_that_receive_it(service: str) -> None:
     command = app[OURS[service]["command"].split()[0]]
     options = command.assemble_argument_collection()
     known = {name for each in options for name in each.parameter.env_var or ()}
@@ -77,7 +77,7 @@ def test_each_variable_is_known_to_those_who_are_given_it(service: str) -> None:
     assert OURS[service]["environment"].keys() <= known
 
 
-def test_what_must_be_secret_has_no_default() -> None:
+def test_a_secret_has_no_default() -> None:
     text = (ROOT / "compose.yaml").read_text(encoding="utf-8")
     for name in GIVEN:
         assert f"${{{name}:?" in text
@@ -99,7 +99,7 @@ def test_requests_go_to_web_processes_that_are_ready() -> None:
         compile(shlex.split(OURS[name]["healthcheck"]["test"])[2], "healthcheck", "exec")
 
 
-def test_what_is_waited_for_says_whether_it_is_healthy() -> None:
+def test_each_awaited_service_has_a_health_check() -> None:
     for each in SERVICES.values():
         for other, state in each.get("depends_on", {}).items():
             assert state == {"condition": "service_healthy"}

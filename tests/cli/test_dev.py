@@ -54,7 +54,7 @@ async def test_a_changed_file_is_loaded_again(file: Path) -> None:
     assert await greeting(tools) == "Hello dear Ann"
 
 
-async def test_what_it_imports_of_its_author_is_loaded_again(file: Path) -> None:
+async def test_modules_of_the_author_that_a_tool_imports_are_loaded_again(file: Path) -> None:
     shown = StringIO()
     tools = ReloadedTools([str(file)], Console(shown))
     write(file.with_name("words.py"), 'WORD = "Servus"')
@@ -97,7 +97,7 @@ async def test_two_tools_of_one_name_are_not_loaded(file: Path) -> None:
     assert "Two tools, or plugins, are called greet. Leave one of them out." in shown.getvalue()
 
 
-def test_what_does_not_load_at_first_ends_the_command(file: Path) -> None:
+def test_a_file_that_does_not_load_at_first_ends_the_command(file: Path) -> None:
     write(file, "1 / 0")
     with pytest.raises(UsageError, match="cannot be loaded"):
         ReloadedTools([str(file)], Console(StringIO()))

@@ -152,7 +152,7 @@ def test_two_servers_are_not_merged(
     assert "A FastMCP server cannot be merged with another server: serve them one by one" in shown
 
 
-def test_what_is_never_replayed_is_not_checked(
+def test_a_tool_that_is_never_replayed_is_not_checked(
     capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
     status, _, shown = said(capsys, "check", file)

@@ -16,7 +16,7 @@ from anabranch._schemas import LEAVE_OUT, Field
         ({"type": "array", "minItems": 1, "items": {"enum": ["a"]}}, "x (at least 1 choices):"),
     ],
 )  # fmt: skip
-def test_a_label_tells_what_a_field_takes(schema: dict[str, object], label: str) -> None:
+def test_a_label_names_the_values_of_its_field(schema: dict[str, object], label: str) -> None:
     field = Field.model_validate({"type": "string", **schema})
     assert field.label("x", required=True) == label
 
@@ -96,5 +96,5 @@ def test_an_optional_list_is_left_out_unless_its_default_was_taken_away(
     assert field.chosen([], required=False) == answer
 
 
-def test_a_pattern_that_cannot_be_read_accepts_what_is_typed() -> None:
+def test_an_unreadable_pattern_accepts_any_text() -> None:
     assert Field(type="string", pattern="(").read("any", required=True) == "any"

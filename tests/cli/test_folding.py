@@ -98,7 +98,7 @@ def test_a_chat_folds_its_subtasks(tmp_path: Path, capsys: pytest.CaptureFixture
         (["serve", "--folding", "--transport", "http", "--workers", "2"], "Give --store URL"),
     ],
 )
-def test_what_cannot_be_served_is_said(
+def test_a_target_that_cannot_be_served_is_refused_in_a_sentence(
     line: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(line) == 2

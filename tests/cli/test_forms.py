@@ -61,7 +61,9 @@ async def fill_field(field: dict[str, Any], keys: str, *, required: bool = True)
         ({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 1}, "a" + ENTER + SPACE + ENTER, ["b"]),
     ],
 )  # fmt: skip
-async def test_a_field_takes_what_fits_it(field: dict[str, Any], keys: str, value: object) -> None:
+async def test_a_field_takes_fitting_values(
+    field: dict[str, Any], keys: str, value: object
+) -> None:
     assert await fill_field(field, keys) == value
 
 
@@ -79,7 +81,7 @@ async def test_an_optional_field_can_be_left_out(field: dict[str, Any], keys: st
     assert await fill_field(field, keys, required=False) is ...
 
 
-async def test_what_was_typed_ahead_of_a_yes_or_no_does_not_answer_it() -> None:
+async def test_keys_typed_before_a_yes_or_no_do_not_answer_it() -> None:
     schema = {"properties": {"name": {"type": "string"}, "ok": {"type": "boolean"}}}
     request = ElicitRequest(message="?", requested_schema=schema)
     with answering(("name", "ann" + ENTER + ENTER + "y" + ENTER), ("ok", UP + ENTER)):
@@ -128,7 +130,7 @@ async def test_every_field_can_be_left(field: dict[str, Any], keys: str, action:
 
 
 @ANY_FIELD
-async def test_ctrl_c_in_any_field_is_what_it_is_elsewhere(field: dict[str, Any]) -> None:
+async def test_ctrl_c_in_any_field_interrupts_as_elsewhere(field: dict[str, Any]) -> None:
     with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
         await fill({"properties": {"x": field}, "required": ["x"]}, CTRL_C)
     assert scope.cancelled_caught
@@ -138,7 +140,7 @@ async def test_ctrl_c_in_any_field_is_what_it_is_elsewhere(field: dict[str, Any]
     ("typed", "value"),
     [("17", "c17"), ("C3" + ENTER, "c3"), ("zz" + BACKSPACE * 2 + "9", "c9"), (DOWN, "c1")],
 )
-async def test_many_choices_are_filtered_by_what_is_typed(typed: str, value: str) -> None:
+async def test_typing_filters_many_choices(typed: str, value: str) -> None:
     assert await fill_field({"type": "string", "enum": MANY}, typed + ENTER) == value
 
 
@@ -148,7 +150,7 @@ async def test_many_choices_of_which_several_may_be_taken_are_filtered_too() -> 
     assert await fill_field(field, keys) == ["c4", "c17"]
 
 
-async def test_what_was_typed_before_leaving_is_not_returned() -> None:
+async def test_text_typed_before_leaving_is_not_returned() -> None:
     text = {"type": "string"}
     reply = await fill({"properties": {"x": text, "y": text}}, "secret" + ENTER + CTRL_D)
     assert (reply.action, reply.content) == ("decline", None)

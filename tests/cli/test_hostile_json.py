@@ -42,7 +42,7 @@ def written(folder: Path, text: str) -> Path:
 
 @either
 @pytest.mark.parametrize("reader", READERS)
-def test_every_reader_refuses_what_is_nested_too_deeply(
+def test_every_reader_refuses_json_that_is_nested_too_deeply(
     reader: str, deep: str, tmp_path: Path
 ) -> None:
     read, error = READERS[reader]
@@ -51,7 +51,7 @@ def test_every_reader_refuses_what_is_nested_too_deeply(
     assert len(str(refused.value)) < 400
 
 
-def test_what_is_nested_less_is_read() -> None:
+def test_json_that_is_nested_less_is_read() -> None:
     assert read_json("[" * DEEPEST + "]" * DEEPEST) is not None
 
 

@@ -86,7 +86,7 @@ async def test_the_browser_shows_nothing_that_a_terminal_obeys() -> None:
     assert "[red]" in str(tree.root.label)
 
 
-def test_json_keeps_what_it_says() -> None:
+def test_json_keeps_its_text() -> None:
     shown = printable_json({EVIL: [EVIL]})
     assert not unprintable(shown)
     assert json.loads(shown) == {EVIL: [EVIL]}

@@ -36,13 +36,13 @@ async def test_known_names_and_origins_pass(host: str, origin: str | None) -> No
     assert (await posted(PROXIED, host, origin)).status_code not in {403, 421}
 
 
-async def test_another_name_is_refused_with_what_to_set() -> None:
+async def test_another_host_name_is_refused_with_the_option_to_set() -> None:
     refused = await posted(PROXIED, "evil.example")
     assert refused.status_code == 421
     assert "--allowed-host NAME" in refused.text
 
 
-async def test_another_origin_is_refused_with_what_to_set() -> None:
+async def test_another_origin_is_refused_with_the_option_to_set() -> None:
     refused = await posted(PROXIED, "localhost:1", "https://evil.example")
     assert refused.status_code == 403
     assert "--allowed-origin ORIGIN" in refused.text

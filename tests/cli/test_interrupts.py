@@ -72,7 +72,7 @@ def notes(tmp_path: Path) -> Notes:
     ("tool", "sign", "leave", "status"),
     [("ask", "(y/N)", ctrl_c, 130), ("wait", "waiting", sigterm, 143)],
 )
-def test_a_running_server_undoes_what_an_interrupted_call_of_the_handshake_era_did(
+def test_a_running_server_undoes_an_interrupted_call_of_the_handshake_era(
     stopped_url: str,
     notes: Notes,
     tool: str,
@@ -112,7 +112,7 @@ def test_nor_does_it_say_anything_when_its_client_is_killed(notes: Notes) -> Non
 
 
 @pytest.mark.parametrize(("leave", "status"), [(sigterm, 143), (hang_up, 129)])
-def test_a_chat_that_is_terminated_undoes_what_its_tool_did(
+def test_a_terminated_chat_undoes_the_effects_of_its_tool(
     tmp_path: Path, leave: Callable[[Terminal], None], status: int
 ) -> None:
     notes, environment = tmp_path / "notes", {"XDG_DATA_HOME": str(tmp_path)}
@@ -208,7 +208,7 @@ def test_in_a_chat_a_form_ends_the_turn_and_the_prompt_the_chat(tmp_path: Path) 
         person.wait_for("anabranch: cancelled")
 
 
-def test_a_second_press_kills_what_a_first_cannot_cut_short(tmp_path: Path) -> None:
+def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
     with terminal("chat", CHATTED, whole=True, status=130, environment=environment) as person:
         person.wait_for(PROMPT)

@@ -26,7 +26,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, shown
 
 
-def test_what_was_typed_is_known_to_its_command_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_typed_command_line_is_known_to_its_command_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run(capsys, "list", SERVED)
     assert typed_command.get() == ""
 

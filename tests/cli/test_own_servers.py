@@ -146,7 +146,7 @@ def test_a_store_is_handed_to_a_server_that_has_none(tmp_path: Path) -> None:
     assert unused == set()
 
 
-def test_what_the_server_has_itself_is_used_and_reported(
+def test_settings_of_the_server_itself_are_used_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ", keys=['o' * 32], store='memory:', ttl=5"
@@ -171,7 +171,7 @@ def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(tmp_path: 
         WorkerApp(theirs, "127.0.0.1", Access(), probe)()
 
 
-def test_servers_of_one_key_open_what_the_other_has_sealed(tmp_path: Path) -> None:
+def test_servers_of_one_key_open_states_that_the_other_has_sealed(tmp_path: Path) -> None:
     first, second = made(tmp_path)[0], made(tmp_path)[0]
     assert opens(second, seal_probe(first))
     assert seals_with(first, [KEY])

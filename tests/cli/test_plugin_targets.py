@@ -91,7 +91,7 @@ def target(request: pytest.FixtureRequest) -> str:
     return "plugged.py"
 
 
-def test_the_page_has_what_the_plugin_exposes_its_module_and_its_rules(target: str) -> None:
+def test_the_page_has_the_names_the_module_and_the_rules_of_the_plugin(target: str) -> None:
     command = [sys.executable, "-m", "anabranch", "web", target, "--port", "0"]
     with subprocess.Popen(
         [*command, "--store", "sqlite:///chat.db"], stderr=subprocess.PIPE, text=True

@@ -123,7 +123,7 @@ def test_a_server_that_dies_during_the_call_is_reported(
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_ctrl_c_cancels_the_call_and_what_was_done_is_undone(
+def test_ctrl_c_cancels_the_call_and_its_effects_are_undone(
     commands: dict[str, Started], folder: Path, era: str
 ) -> None:
     call = commands[era].process

@@ -125,7 +125,7 @@ async def test_a_model_that_fails_is_reported_here_and_not_to_the_server() -> No
         (False, False, [{"decline": True}], False, False),
     ],
 )
-def test_what_no_one_here_can_do_is_not_declared(
+def test_a_capability_that_nobody_here_has_is_not_declared(
     interactive: bool, model: bool, answers: list[object] | None, sampling: bool, tools: bool
 ) -> None:
     respondent = Respondent(
@@ -165,7 +165,7 @@ async def test_the_person_answers_in_the_place_of_a_model() -> None:
     assert shown_lines[-2:] == ["  user: See:", "<image>"]
 
 
-async def test_a_person_who_does_not_answer_for_the_model_is_an_error() -> None:
+async def test_a_user_silent_for_the_model_is_an_error() -> None:
     console, _ = present()
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("\x04")
@@ -225,7 +225,7 @@ async def test_progress_is_a_line(
     assert shown.getvalue() == f"{line}\n"
 
 
-async def test_what_a_server_says_cannot_take_over_the_terminal() -> None:
+async def test_the_text_of_a_server_cannot_take_over_the_terminal() -> None:
     console, shown = away()
     await Respondent(console).log("info", "\x1b[2J\x9b2J\rgone\n\tkept")
     assert shown.getvalue() == "[info] �[2J�2J�gone\n\tkept\n"
@@ -263,7 +263,7 @@ FILLED = [("name", "Ann\r"), ("nights", "9\r"), ("late", "y\r")]
     ],
     ids=["one field", "two fields", "no field"],
 )
-async def test_what_did_not_fit_is_asked_again_and_the_rest_is_as_typed(
+async def test_fields_that_did_not_fit_are_asked_again_and_the_others_stay(
     reason: str, keys: list[tuple[str, str]], content: object
 ) -> None:
     console, _ = present()

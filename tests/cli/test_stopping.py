@@ -60,7 +60,7 @@ async def stop_during(
         (MODERN, signal.SIGTERM, ("--workers", "2")),
     ],
 )
-async def test_over_http_what_calls_did_is_undone(
+async def test_over_http_effects_of_calls_are_undone(
     tmp_path: Path, mode: str, number: int, more: tuple[str, ...]
 ) -> None:
     with started(*HTTP, *more) as server:
@@ -82,7 +82,7 @@ async def test_the_grace_is_an_option_and_its_end_is_the_end(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("era", "number"), [(MODERN, signal.SIGINT), (HANDSHAKE, signal.SIGTERM)])
-def test_over_stdio_what_calls_did_is_undone(tmp_path: Path, era: str, number: int) -> None:
+def test_over_stdio_effects_of_calls_are_undone(tmp_path: Path, era: str, number: int) -> None:
     with started(*SERVE) as server:
         shown = stop_over_stdio(server, era, number, tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"
@@ -90,14 +90,14 @@ def test_over_stdio_what_calls_did_is_undone(tmp_path: Path, era: str, number: i
     assert "within 10 s" in shown
 
 
-def test_a_program_that_runs_a_server_over_stdio_undoes_what_calls_did(tmp_path: Path) -> None:
+def test_a_program_that_runs_a_server_over_stdio_undoes_effects_of_calls(tmp_path: Path) -> None:
     with started(sys.executable, TARGET, "stdio") as server:
         stop_over_stdio(server, MODERN, signal.SIGTERM, tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"
     assert server.returncode == -signal.SIGTERM
 
 
-async def test_a_program_that_serves_the_app_undoes_what_calls_did(tmp_path: Path) -> None:
+async def test_a_program_that_serves_the_app_undoes_effects_of_calls(tmp_path: Path) -> None:
     with started(sys.executable, TARGET, "uvicorn") as server:
         await stop_during(server, signal.SIGTERM, MODERN, "wait", tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "done\nundone\n"
@@ -136,7 +136,7 @@ def read(server: Server) -> dict[str, Any]:
 CLIENT = {"name": "test", "version": "0"}
 
 
-async def test_with_a_store_what_waits_for_a_client_keeps_waiting(tmp_path: Path) -> None:
+async def test_with_a_store_a_call_that_waits_for_its_client_keeps_waiting(tmp_path: Path) -> None:
     notes, store = tmp_path / "notes", f"sqlite:///{tmp_path}/calls.db"
     asked = anyio.Event()
 

@@ -102,7 +102,7 @@ def test_a_file_called_like_a_module_in_use_does_not_replace_it() -> None:
     assert sys.modules["json"] is json
 
 
-def test_what_a_target_prints_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_target_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     Path("target.py").write_text(f"print('hello')\n{TOOLS}")
     load(["target.py"])
     assert capsys.readouterr() == ("", "hello\n")

@@ -48,7 +48,7 @@ def test_a_word_that_begins_with_y_accepts_nothing(served: Path) -> None:
         assert person.result() == ["accept"]
 
 
-def test_what_was_typed_before_a_question_of_yes_or_no_does_not_answer_it(tmp_path: Path) -> None:
+def test_keys_typed_before_a_question_of_yes_or_no_do_not_answer_it(tmp_path: Path) -> None:
     """The first of these is in a buffer of the prompt, when the question is asked."""
     environment = {"XDG_DATA_HOME": str(tmp_path)}
     with terminal("chat", CHATTED, whole=True, environment=environment) as person:
@@ -61,7 +61,7 @@ def test_what_was_typed_before_a_question_of_yes_or_no_does_not_answer_it(tmp_pa
         person.type("/exit\r")
 
 
-def test_nor_does_what_was_typed_while_the_tool_was_at_work(served: Path) -> None:
+def test_keys_typed_during_the_work_of_a_tool_do_not_answer_a_question(served: Path) -> None:
     with terminal("call", str(served), "confirm") as person:
         person.type("yes\r")
         person.wait_for("(y/N)")

@@ -107,9 +107,7 @@ def test_nothing_in_a_thread_moves_the_cursor_or_stops_the_output(
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", out)
 
 
-def test_json_keeps_what_was_said_to_the_letter(
-    capsys: pytest.CaptureFixture[str], store: str
-) -> None:
+def test_json_keeps_messages_to_the_letter(capsys: pytest.CaptureFixture[str], store: str) -> None:
     (exported,) = shown(capsys, "export", "odd")["nodes"]
 
     assert exported["content"] == [{"type": "text", "text": "\x1b]0;title\x07 \ud800 Zoë"}]
@@ -121,7 +119,7 @@ def test_export_has_three_forms(capsys: pytest.CaptureFixture[str], store: str) 
     assert run(capsys, "export", "trip", "--format", "markdown")[1].startswith("# A trip\n")
 
 
-def test_messages_are_what_a_provider_would_be_sent(
+def test_messages_equal_the_request_to_a_provider(
     capsys: pytest.CaptureFixture[str], store: str
 ) -> None:
     messages = shown(capsys, "messages", "graz")
@@ -183,7 +181,9 @@ def test_without_a_terminal_and_without_yes_nothing_is_pruned(
     assert len(shown(capsys, "export", "trip")["nodes"]) == 10
 
 
-def test_prune_says_what_goes_and_asks(capsys: pytest.CaptureFixture[str], store: str) -> None:
+def test_prune_names_the_nodes_to_delete_and_asks(
+    capsys: pytest.CaptureFixture[str], store: str
+) -> None:
     for key, outcome in (("n", 1), ("y", 0)):
         with terminal("tree", "prune", "trip", "b2", "--store", store, status=outcome) as person:
             person.wait_for("from trip (A trip): 3 nodes; the branches b2, b2.1.")
@@ -275,7 +275,7 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
         (["export", "trip", "--format", "pdf"], 2, "pdf"),
     ],
 )
-def test_what_goes_wrong_is_reported_in_one_line(
+def test_an_error_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str],
     store: str,
     arguments: list[str],

@@ -56,7 +56,7 @@ def anabranch(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "anabranch", *arguments]
 
 
-def test_what_a_server_over_stdio_prints_is_on_stderr_after_one_warning(loud: str) -> None:
+def test_the_output_of_a_server_over_stdio_is_on_stderr_after_one_warning(loud: str) -> None:
     done = subprocess.run(
         anabranch("call", loud, "loud"), check=True, capture_output=True, text=True
     )

@@ -38,7 +38,7 @@ def test_structured_content_goes_before_text() -> None:
         (PLAIN, {"result": 5}),
     ],
 )
-def test_only_what_a_server_had_to_wrap_is_unwrapped(tool: Tool, value: object) -> None:
+def test_only_values_that_a_server_had_to_wrap_are_unwrapped(tool: Tool, value: object) -> None:
     assert value_of(CallToolResult(content=[], structured_content={"result": 5}), tool) == value
 
 

@@ -27,7 +27,7 @@ WEB = (sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0")
     ],
     ids=["runs", "asks", "fails", "lasting"],
 )
-async def test_a_web_server_in_memory_undoes_what_is_open_when_it_is_stopped(
+async def test_a_web_server_in_memory_undoes_open_work_when_it_stops(
     number: int, tool: str, store: str, said: str, done: list[str], tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"

@@ -57,7 +57,7 @@ def holder(url: str, thread: str) -> str | None:
 
 
 @pytest.mark.usefixtures("url")
-def test_what_is_open_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_work_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     found = printed(capsys, "list")
     assert [(each["thread"], each["run"], each["state"], each["attempt"]) for each in found] == [
         ("died", "r3", "cut off", 0),
@@ -68,7 +68,7 @@ def test_what_is_open_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "show", "runs") == found[2]
 
 
-def test_what_waits_or_was_cut_off_is_called_for(
+def test_a_worker_is_called_for_waiting_and_cut_off_runs(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for thread, owner in {"waits": "r1/0", "died": "r3/1"}.items():
@@ -120,7 +120,7 @@ def test_a_run_that_sleeps_says_until_when(
     assert holder(url, "waits") == f"r1/0@{FAR!r}@"
 
 
-def test_what_waits_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiting_run_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "cancel", "waits") is None
     assert holder(url, "waits") is None
 
@@ -245,6 +245,8 @@ def test_the_beginning_of_several_ids_is_refused(
 
 @pytest.mark.usefixtures("url")
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])
-def test_what_is_not_open_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_not_open_is_refused(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["work", command, "none"]) == 1
     assert "No run of 'none'" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
-def test_the_design_page_says_what_every_public_room_is() -> None:
+def test_the_design_page_describes_every_public_room() -> None:
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)/?`", design.partition("## The house")[2].partition("## ")[0]))
     rooms = {

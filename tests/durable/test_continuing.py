@@ -123,7 +123,7 @@ async def test_a_calls_name_is_no_handle() -> None:
     assert "This handle names no call that can continue" in text_of(refused)
 
 
-async def test_what_cannot_be_continued_is_said_in_one_sentence() -> None:
+async def test_a_call_that_cannot_continue_is_refused_in_one_sentence() -> None:
     for era in (MODERN, HANDSHAKE):
         async with connected(server(), era, person()) as client:
             unknown = await client.call_tool("continue_call", {"call": "call_unknown"})

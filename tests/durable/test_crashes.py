@@ -35,7 +35,7 @@ async def check_cut(
 
 @examples(20, gate=10)
 @given(language.small_programs)
-async def test_a_store_changes_nothing_in_what_a_tool_does(program: Block) -> None:
+async def test_a_store_does_not_change_the_work_of_a_tool(program: Block) -> None:
     with_store, _ = await undisturbed(program)
     without = await Play(program).over(None)
     assert_the_same(with_store, without, gap=False)

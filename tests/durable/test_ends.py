@@ -100,7 +100,7 @@ async def test_a_call_that_fails_is_over_and_undone(
     assert undone == ["begun"]
 
 
-async def test_a_call_that_asks_what_its_host_cannot_answer_is_over_and_undone(
+async def test_a_call_that_asks_a_question_its_host_cannot_answer_is_over_and_undone(
     store: CallStore,
 ) -> None:
     desk = Desk(asks, always(n=1), host=Host(Capabilities(elicitation=False)))

@@ -109,7 +109,7 @@ async def test_a_record_waits_for_the_store() -> None:
     assert store.failures == 0
 
 
-async def test_a_record_waits_no_longer_than_the_lease_and_then_the_error_says_what_is_lost() -> (
+async def test_a_record_waits_no_longer_than_the_lease_and_the_error_names_the_lost_effect() -> (
     None
 ):
     store = Failing(Modelled())
@@ -182,7 +182,7 @@ async def test_an_undo_that_could_not_be_recorded_is_named() -> None:
             await desk.request(desk.service(store))
 
 
-async def test_a_deadline_is_recorded_with_what_is_the_first_of_its_step(
+async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(
     clock: ManualClock,
 ) -> None:
     """What another worker has recorded before stays, and does not have it."""

@@ -135,7 +135,7 @@ async def test_another_answer_forks_and_both_lines_run_to_their_ends(store: Call
     assert len(keys) == 5
 
 
-async def test_undos_of_what_lines_share_are_the_first_lines(store: CallStore) -> None:
+async def test_undos_of_shared_steps_belong_to_the_first_line(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
     first = asking(await desk.request(desk.service(store)))
     await desk.request(desk.service(store), first.request_state, numbered(first, 3))
@@ -144,7 +144,7 @@ async def test_undos_of_what_lines_share_are_the_first_lines(store: CallStore) -
     assert ledger[-2:] == [("book", "0:0"), ("cancel", "0:0")]
 
 
-async def test_no_line_forks_off_from_what_is_undone(store: CallStore) -> None:
+async def test_no_line_forks_off_from_an_undone_call(store: CallStore) -> None:
     desk = Desk(trip, always(n=3), policy=forking)
     first = asking(await desk.request(desk.service(store)))
     with pytest.raises(ToolError, match="none wanted"):
@@ -353,7 +353,7 @@ async def entered(store: CallStore, reply: InputRequiredResult, step_id: str, n:
 
 
 @pytest.mark.parametrize("policy", [Durability, forking])
-async def test_what_is_entered_later_does_not_make_a_repeated_request_another(
+async def test_an_answer_entered_later_does_not_make_a_repeated_request_another(
     store: CallStore, policy: Any
 ) -> None:
     desk = Desk(both, always(n=3), policy=policy)
@@ -369,7 +369,7 @@ async def test_what_is_entered_later_does_not_make_a_repeated_request_another(
     assert ledger == [("book", "0:3"), ("book", "1:4")]
 
 
-async def test_what_is_entered_after_a_crash_waits_for_the_next_round(store: CallStore) -> None:
+async def test_an_answer_entered_after_a_crash_waits_for_the_next_round(store: CallStore) -> None:
     desk = Desk(both, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     await entered(store, first, FIRST, 3)
@@ -384,7 +384,7 @@ async def test_what_is_entered_after_a_crash_waits_for_the_next_round(store: Cal
     assert done == Finished(["0:3", "1:4"])
 
 
-async def test_a_request_that_answers_beside_what_was_entered_can_be_repeated(
+async def test_a_request_that_answers_next_to_an_entered_answer_can_be_repeated(
     store: CallStore,
 ) -> None:
     desk = Desk(both, always(n=3))
@@ -399,7 +399,7 @@ async def test_a_request_that_answers_beside_what_was_entered_can_be_repeated(
     assert ledger == [("book", "0:3"), ("book", "1:4")]
 
 
-async def test_what_was_entered_comes_before_what_a_request_says(store: CallStore) -> None:
+async def test_an_entered_answer_comes_before_the_answer_of_a_request(store: CallStore) -> None:
     desk = Desk(both, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     await entered(store, first, OTHER, 4)
@@ -408,7 +408,7 @@ async def test_what_was_entered_comes_before_what_a_request_says(store: CallStor
         assert done == Finished(["0:3", "1:4"])
 
 
-async def test_another_line_has_what_was_entered_before_it_began(store: CallStore) -> None:
+async def test_another_line_has_the_answers_entered_before_it_began(store: CallStore) -> None:
     desk = Desk(both, always(n=3), policy=forking)
     first = asking(await desk.request(desk.service(store)))
     await entered(store, first, FIRST, 3)

@@ -206,7 +206,7 @@ async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_no
 # -- a round -----------------------------------------------------------------------------------
 
 
-async def test_a_round_is_not_ended_by_who_has_not_done_all_of_it(quick: Modelled) -> None:
+async def test_a_round_is_not_ended_by_a_worker_that_did_only_a_part_of_it(quick: Modelled) -> None:
     """The call slept for one worker; for the other its time had come, and it did more."""
     desk = Desk(sleeps, always(n=1))
     asleep = await begun(desk, quick)

@@ -447,7 +447,7 @@ def short(store: CallStore) -> Durability:
     return Durability(store, lease=10)
 
 
-async def test_who_has_lost_the_lease_starts_nothing_and_the_first_record_counts(
+async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_counts(
     store: CallStore,
 ) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()

@@ -171,7 +171,7 @@ async def test_other_code_that_takes_another_way_leaves_the_call_to_its_own(
     assert ledger == BOOKED
 
 
-async def test_what_other_code_was_answered_in_vain_binds_no_one() -> None:
+async def test_an_answer_to_other_code_in_vain_binds_nobody() -> None:
     store = Modelled()
     old = at_version(book_1, "1")
     first = await asked(old, store)
@@ -318,7 +318,7 @@ async def test_an_answer_that_was_refused_before_a_crash_stays_refused(store: Ca
     assert ledger == [("charge", "card")]
 
 
-async def test_what_other_code_has_continued_is_its_own_from_then_on() -> None:
+async def test_a_call_continued_by_other_code_belongs_to_that_code() -> None:
     """The version follows the code: the old one cannot replay what the new one has done."""
 
     @tool(name="book")

@@ -19,7 +19,7 @@ def nested(*budgets: int | None) -> list[Account]:
     return accounts
 
 
-def test_what_is_spent_counts_in_every_account_around_and_the_innermost_budget_is_named() -> None:
+def test_spent_tokens_count_in_every_enclosing_account_and_the_innermost_budget_is_named() -> None:
     outer, middle, inner = nested(10, None, 6)
     inner.settle(None, 5)
     assert [account.tokens for account in (outer, middle, inner)] == [5, 5, 5]
@@ -35,7 +35,7 @@ def test_what_is_spent_counts_in_every_account_around_and_the_innermost_budget_i
     assert (outer.tokens, outer.cost, inner.tokens) == (11, 2.0, 5)
 
 
-def test_what_is_reserved_is_neither_spent_nor_free() -> None:
+def test_reserved_tokens_are_neither_spent_nor_free() -> None:
     outer, inner = nested(10, None)
     assert (nested(None)[0].left, nested(None)[0].is_limited) == (None, False)
     assert (inner.left, inner.is_limited) == (10, True)
@@ -74,7 +74,7 @@ def test_each_account_warns_once_at_80_percent() -> None:
     assert outer.settle(None, 90) == []
 
 
-def test_an_account_is_exhausted_when_what_is_reserved_no_longer_fits() -> None:
+def test_an_account_is_exhausted_when_a_reservation_no_longer_fits() -> None:
     [account] = nested(100)
     assert not nested(None)[0].is_exhausted
     held = account.reserve(90, 90)
@@ -87,14 +87,14 @@ def test_an_account_is_exhausted_when_what_is_reserved_no_longer_fits() -> None:
     assert (account.is_exhausted, account.is_busy(1)) == (True, False)
 
 
-def test_what_a_record_has_reserved_is_settled_as_any_reservation() -> None:
+def test_a_recorded_reservation_is_settled_as_any_reservation() -> None:
     account = Account("a", max_tokens=100, tokens=10, reserved=60, has_warned=True)
     assert account.left == 30
     assert account.settle(account.reserved_before(60), 75) == []
     assert (account.tokens, account.reserved, account.left) == (85, 0, 15)
 
 
-async def test_who_waits_gets_what_others_give_back() -> None:
+async def test_a_waiter_gets_tokens_that_others_give_back() -> None:
     outer, inner = nested(100, None)
     first = outer.reserve(1, 80)
     waiting = [asyncio.create_task(inner.reserve_in_turn(1, 50)) for _ in range(3)]
@@ -181,7 +181,7 @@ class Requests:
 
 @examples(300, gate=100)
 @given(_BUDGETS, _ACTIONS)
-def test_what_is_spent_and_reserved_never_exceeds_a_budget_by_more_than_one_reply_each(
+def test_spent_and_reserved_tokens_exceed_a_budget_by_at_most_one_reply_each(
     budgets: list[int | None], actions: list[tuple[str, int, int, int]]
 ) -> None:
     """The invariant: settled and reserved tokens fit, but for what replies take beyond theirs."""

@@ -229,7 +229,7 @@ async def test_a_task_in_the_background_that_soon_asks_travels_with_the_others(
 # -- needed: until the bound -----------------------------------------------------------------
 
 
-async def test_work_that_feeds_what_the_result_waits_for_is_not_cut_off_early() -> None:
+async def test_work_that_feeds_the_wait_of_the_result_is_not_cut_off_early() -> None:
     """The asker of b waits at a queue, which the busy strand fills after the grace."""
 
     async def feed(queue: asyncio.Queue[str]) -> None:
@@ -498,7 +498,7 @@ async def test_a_call_is_unwound_although_a_heartbeat_goes_on() -> None:
             await call.unwind(OSError("gone"))
 
 
-async def test_a_call_is_unwound_although_its_body_waits_for_what_never_comes() -> None:
+async def test_a_call_is_unwound_although_its_body_waits_for_ever() -> None:
     undone = list[str]()
     waiting = asyncio.Event()
 

@@ -58,7 +58,7 @@ class Server:
 
 
 @EDGES
-async def test_what_is_asked_at_once_is_admitted_before_the_first_answer(drive: Any) -> None:
+async def test_simultaneous_questions_are_admitted_before_the_first_answer(drive: Any) -> None:
     """It was not: the second request found in the budget what the first had left."""
     server = Server()
 
@@ -132,7 +132,7 @@ async def test_a_strand_that_never_waits_holds_answers_up_for_a_while_only(drive
 
 
 @EDGES
-async def test_what_is_cancelled_before_the_answer_begins_is_not_answered(drive: Any) -> None:
+async def test_a_question_cancelled_before_the_answer_begins_is_not_answered(drive: Any) -> None:
     server = Server()
 
     async def body(_: Branch) -> Any:

@@ -146,7 +146,7 @@ async def test_the_branch_whose_budget_is_exceeded_is_named(
     assert caught.value.path == named
 
 
-async def test_what_would_exceed_a_budget_is_not_asked() -> None:
+async def test_a_sample_that_would_exceed_a_budget_is_not_asked() -> None:
     async def body(_: Branch) -> None:
         await spend(8)
         await spend(0, prompt=1)
@@ -156,7 +156,7 @@ async def test_what_would_exceed_a_budget_is_not_asked() -> None:
         await rounds(body, world=World(Limits(max_tokens=10)))
 
 
-async def test_what_is_left_is_the_least_of_all_enclosing_budgets() -> None:
+async def test_the_rest_of_a_budget_is_the_least_of_all_enclosing_budgets() -> None:
     async def inner(here: Branch) -> list[int | None]:
         before = here.account.left
         await spend(20)
@@ -203,7 +203,7 @@ async def test_a_question_is_charged_once_over_all_rounds() -> None:
     assert (await rounds(body)).value == 7
 
 
-async def test_what_a_loser_has_spent_stays_charged() -> None:
+async def test_tokens_spent_by_a_loser_stay_charged() -> None:
     async def loser(_: Branch) -> None:
         await spend(30)
         await ask("never")
@@ -337,7 +337,7 @@ def seat() -> str:
     return "12A"
 
 
-async def test_a_replay_past_the_deadline_passes_what_is_recorded_so_that_it_is_undone() -> None:
+async def test_a_replay_past_the_deadline_passes_records_so_that_they_are_undone() -> None:
     UNDONE.clear()
     world = World(Limits(timeout=30))
 
@@ -358,7 +358,7 @@ class Alarm(ManualClock):
         asyncio.get_running_loop().call_soon(self.advance, seconds)
 
 
-async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_what_is_recorded() -> None:
+async def test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records() -> None:
     UNDONE.clear()
     world = World(Limits(timeout=30), clock=(clock := Alarm()))
     late: list[bool] = []
@@ -642,7 +642,7 @@ async def test_a_value_that_cannot_be_compared_is_not_folded() -> None:
     assert "t/inner#1/str.1" in (await last_state(inner)).entries
 
 
-async def test_what_a_folded_branch_returns_is_the_same_in_its_first_round_and_later() -> None:
+async def test_a_folded_branch_returns_the_same_in_its_first_round_and_later() -> None:
     seen: list[Any] = []
 
     async def inner(_: Branch) -> list[float]:
@@ -724,7 +724,7 @@ async def test_nested_branches_fold_from_the_inside_out() -> None:
     assert journal.entries["t/middle#1"].tokens == 5
 
 
-async def test_what_an_unfolded_branch_holds_folds_with_the_one_around_it() -> None:
+async def test_entries_of_an_unfolded_branch_fold_with_the_branch_around_it() -> None:
     async def leaf(_: Branch) -> Any:
         await say("inside")
         await step(str, 1)
@@ -738,7 +738,7 @@ async def test_what_an_unfolded_branch_holds_folds_with_the_one_around_it() -> N
     assert (journal.delivered, journal.deadlines) == ({}, {})
 
 
-async def test_what_tasks_of_a_branch_have_said_and_done_folds_with_it() -> None:
+async def test_entries_of_the_tasks_of_a_branch_fold_with_it() -> None:
     async def helper() -> None:
         await say("from a task")
         await step(str, 1)
@@ -752,7 +752,7 @@ async def test_what_tasks_of_a_branch_have_said_and_done_folds_with_it() -> None
     assert journal.delivered == {}
 
 
-async def test_what_a_cancelled_task_has_recorded_folds_with_its_branch() -> None:
+async def test_records_of_a_cancelled_task_fold_with_its_branch() -> None:
     async def helper() -> None:
         await asyncio.sleep(0)
         await step(seat, undo=undo)
@@ -770,7 +770,7 @@ async def test_what_a_cancelled_task_has_recorded_folds_with_its_branch() -> Non
     assert [due.value for due in journal.compensations] == ["12A"]
 
 
-async def test_the_state_does_not_grow_with_what_has_happened_in_finished_branches() -> None:
+async def test_the_state_does_not_grow_with_finished_branches() -> None:
     def body(branches: int) -> Any:
         async def ten_steps(_: Branch) -> int:
             for number in range(10):

@@ -109,7 +109,7 @@ def test_a_value_shares_nothing_mutable_with_its_record() -> None:
     ],
     ids=str,
 )
-def test_what_an_annotation_describes_comes_back_with_its_type(annotation: Any, value: Any) -> None:
+def test_a_described_value_comes_back_with_its_type(annotation: Any, value: Any) -> None:
     read = through(Codec(TypeAdapter(annotation)), value)
     assert read == value
     assert type(read) is type(value)
@@ -130,12 +130,14 @@ def test_what_an_annotation_describes_comes_back_with_its_type(annotation: Any, 
         pytest.param(10**5000, r"int.*so many digits", id="a very long number"),
     ],
 )
-def test_what_is_not_json_is_refused_with_its_step_and_its_type(value: Any, named: str) -> None:
+def test_a_value_that_is_not_json_is_refused_with_its_step_and_its_type(
+    value: Any, named: str
+) -> None:
     with pytest.raises(SerializationError, match=rf"'t/step.1' is of type .*{named}"):
         PLAIN.encode("t/step.1", value)
 
 
-def test_what_is_nested_too_deep_to_be_written_is_refused() -> None:
+def test_a_value_nested_too_deep_to_be_written_is_refused() -> None:
     nested: list[Any] = []
     for _ in range(100_000):
         nested = [nested]
@@ -143,7 +145,7 @@ def test_what_is_nested_too_deep_to_be_written_is_refused() -> None:
         PLAIN.encode("t/step.1", nested)
 
 
-def test_a_value_that_is_not_what_its_annotation_says_is_refused() -> None:
+def test_a_value_that_does_not_fit_its_annotation_is_refused() -> None:
     with pytest.raises(SerializationError, match="of type str"):
         Codec(TypeAdapter(int)).encode("t/step.1", "three")
 
@@ -351,7 +353,9 @@ def test_a_function_found_in_its_module_can_be_referred_to() -> None:
     [lambda: None, make_local(0), Holder().bound, functools.partial(annotated), Desk()],
     ids=["lambda", "closure", "bound method", "partial", "object"],
 )
-def test_what_is_not_found_under_its_own_name_cannot(function: Callable[..., Any]) -> None:
+def test_an_effect_not_found_under_its_own_name_has_no_undo_in_a_race(
+    function: Callable[..., Any],
+) -> None:
     assert reference_to(function) is None
 
 

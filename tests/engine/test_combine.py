@@ -148,7 +148,7 @@ async def test_a_replay_does_not_race_again() -> None:
     assert (await rounds(body)).value == ["steady", "A"]
 
 
-async def test_what_the_winner_has_recorded_is_found_again_under_the_same_names() -> None:
+async def test_records_of_the_winner_are_found_again_under_the_same_names() -> None:
     """All racers were started when it was recorded, and each counts for the names of the next."""
 
     async def racer(number: int) -> Any:
@@ -288,7 +288,7 @@ async def test_the_error_of_such_work_is_raised() -> None:
         await run_shielded(fail(0, "no"))
 
 
-async def test_none_of_ends_what_was_not_started_and_what_was() -> None:
+async def test_none_of_ends_started_and_unstarted_operations() -> None:
     async def never() -> None:
         raise AssertionError
 

@@ -48,7 +48,7 @@ def test_a_key_names_one_step() -> None:
         cursor.new_id(here, "b", "mine")
 
 
-def test_what_is_recorded_is_recalled_and_belongs_to_its_branch() -> None:
+def test_a_record_is_recalled_and_belongs_to_its_branch() -> None:
     entry = Entry("step", "print", 1)
     cursor = ReplayCursor(a_journal(**{"t__a.1": entry}), "t")
     root, here = at_root(cursor)
@@ -99,7 +99,7 @@ def test_a_question_is_asked_then_answered_or_withdrawn() -> None:
     assert cursor.take_added() == {}
 
 
-def test_what_is_added_is_collected_only_for_a_recorder() -> None:
+def test_an_added_entry_is_collected_only_for_a_recorder() -> None:
     cursor = ReplayCursor(Journal("call_1", 0.0), "t")
     root, _ = at_root(cursor)
     cursor.record("t/a.1", Entry("step", ""), root)
@@ -114,7 +114,7 @@ def test_the_first_record_of_another_run_takes_the_place_of_ours() -> None:
     assert cursor.journal.entries == {"t/a.1": Entry("step", "", 2)}
 
 
-def test_what_earlier_rounds_spent_counts_for_every_enclosing_branch() -> None:
+def test_spending_of_earlier_rounds_counts_for_every_enclosing_branch() -> None:
     journal = a_journal(
         **{"t__sub#1__s.1": Entry("sample", "", tokens=5), "key": Entry("sample", "", tokens=2)}
     )
@@ -150,7 +150,7 @@ def test_a_reservation_is_part_of_the_record_until_it_is_settled() -> None:
     assert cursor.journal.reserved == {"t/s.2": (40, 30)}
 
 
-def test_what_earlier_rounds_reserved_counts_from_the_first_moment_and_once() -> None:
+def test_reservations_of_earlier_rounds_count_from_the_first_moment_and_once() -> None:
     journal = Journal("call_1", 0.0, pending={"t/sub#1/s.1": ("sample", ""), "old": ("sample", "")})
     journal.reserved["t/sub#1/s.1"] = (60, 50)
     cursor = ReplayCursor(journal, "t")
@@ -168,7 +168,7 @@ def test_what_earlier_rounds_reserved_counts_from_the_first_moment_and_once() ->
 
 
 @pytest.mark.parametrize("ends", ["folds", "stays", "is cancelled", "is never reached"])
-def test_what_is_reserved_in_what_has_ended_is_free_again(ends: str) -> None:
+def test_reservations_in_an_ended_branch_are_free_again(ends: str) -> None:
     journal = Journal("call_1", 0.0, pending={"t/sub#1/s.1": ("sample", "")})
     journal.reserved.update({"t/sub#1/s.1": (60, 50), "t/s.1": (5, 4)})
     cursor = ReplayCursor(journal, "t")
@@ -186,7 +186,7 @@ def test_what_is_reserved_in_what_has_ended_is_free_again(ends: str) -> None:
     assert (root.account.reserved, journal.reserved) == (5, {"t/s.1": (5, 4)})
 
 
-def test_what_the_replay_never_reached_is_a_fault() -> None:
+def test_an_entry_that_the_replay_never_reached_is_a_fault() -> None:
     journal = a_journal(**{"t__a.1": Entry("step", "", 1)})
     journal.pending["t/q.1"] = ("elicit", "print")
     cursor = ReplayCursor(journal, "t")
@@ -206,7 +206,7 @@ def test_what_the_replay_never_reached_is_a_fault() -> None:
         ("t/sub#1/~worker#1", "t/sub#1/key"),
     ],
 )
-def test_what_was_cancelled_or_not_entered_need_not_be_reached(left: str, step_id: str) -> None:
+def test_cancelled_and_unentered_entries_need_not_be_reached(left: str, step_id: str) -> None:
     for attribute in ("cancelled", "unentered"):
         journal = Journal("call_1", 0.0, entries={step_id: Entry("step", "", 1)})
         cursor = ReplayCursor(journal, "t")
@@ -218,7 +218,7 @@ def test_what_was_cancelled_or_not_entered_need_not_be_reached(left: str, step_i
         assert cursor.fault is None
 
 
-def test_folding_replaces_what_is_inside_by_one_entry() -> None:
+def test_folding_replaces_inner_entries_by_one_entry() -> None:
     journal = a_journal(**{"t__sub#1__a.1": Entry("step", "", "made"), "other": Entry("now", "")})
     journal.compensations.append(Compensation("t/sub#1/a.1", "m:undo", "m:do"))
     journal.delivered.update({"t/sub#1": 1, "t/sub#1/~w#1": 2})
@@ -239,7 +239,7 @@ def test_folding_replaces_what_is_inside_by_one_entry() -> None:
 
 
 @pytest.mark.parametrize("expired", [True, False])
-def test_what_does_not_fold_becomes_part_of_the_branch_around_it(expired: bool) -> None:
+def test_entries_that_do_not_fold_join_the_branch_around_them(expired: bool) -> None:
     journal = Journal("call_1", 0.0, deadlines={"t/sub#1": 9.0})
     cursor = ReplayCursor(journal, "t")
     root, _ = at_root(cursor)

@@ -226,7 +226,7 @@ async def test_a_question_with_a_key_is_missed_after_a_folded_branch() -> None:
     assert (found.step_id, found.found) == ("really", "not reached")
 
 
-async def test_what_the_refused_journal_claims_is_not_undone(
+async def test_claims_of_a_refused_journal_are_not_undone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def changed(_: Branch) -> None:
@@ -250,7 +250,7 @@ async def test_nor_when_it_is_unwound() -> None:
     assert [due.step_id for due in journal.compensations] == ["t/str.1"]
 
 
-async def test_what_the_refused_run_itself_has_done_is_undone() -> None:
+async def test_effects_of_the_refused_run_itself_are_undone() -> None:
     async def changed(_: Branch) -> None:
         await step(str, 1, undo=undo)
         await step(str, 2, undo=undo)
@@ -403,7 +403,7 @@ async def test_a_task_that_the_body_leaves_running_when_it_fails() -> None:
         await rounds(body)
 
 
-async def test_a_stranger_who_is_late_this_time() -> None:
+async def test_a_stranger_may_be_late_in_a_replay() -> None:
     """The round may have ended too early: what was not reached proves nothing."""
     delays = iter([0.01, 0.2, 0.0])
 
@@ -424,7 +424,7 @@ async def test_a_stranger_who_is_late_this_time() -> None:
     assert run.brackets == [["a", "b"], ["c"]]
 
 
-async def test_a_stranger_who_is_late_may_leave_a_question_open_that_is_not_asked_now() -> None:
+async def test_a_late_stranger_may_leave_a_question_open_that_is_not_asked_now() -> None:
     delays = iter([0.01, 0.2, 0.0, 0.0])
 
     async def waits() -> Any:
@@ -450,7 +450,7 @@ async def test_a_stranger_who_is_late_may_leave_a_question_open_that_is_not_aske
     assert run.brackets == [["a", "b"], ["c"], ["b"]]
 
 
-async def test_more_may_be_asked_and_done_beyond_what_is_recorded() -> None:
+async def test_a_replay_may_ask_and_do_more_than_is_recorded() -> None:
     """Code after the open question may change freely while a call is open."""
 
     async def longer(_: Branch) -> Any:

@@ -352,7 +352,7 @@ async def ask_the_server(
     return entry.value
 
 
-async def test_what_the_server_answers_itself_is_an_effect() -> None:
+async def test_an_answer_of_the_server_itself_is_an_effect() -> None:
     asked: list[str] = []
 
     async def respond(question: str) -> Answer:

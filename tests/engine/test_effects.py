@@ -374,7 +374,7 @@ async def test_an_undo_that_cannot_be_found_any_more_is_noted() -> None:
     assert "LookupError('no.such.module:undo')" in caught.value.__notes__[0]
 
 
-async def test_a_round_that_is_dropped_undoes_only_what_it_did_itself() -> None:
+async def test_a_dropped_round_undoes_only_its_own_effects() -> None:
     """So that the same round may be tried again from the same state."""
     world = World()
     reached = asyncio.Event()

@@ -76,7 +76,7 @@ def test_an_exit_that_comes_from_outside_stays_as_it_is(thrown: type[BaseExcepti
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x"), asyncio.CancelledError()], ids=repr)
-def test_what_ends_a_call_and_nothing_else_stays_as_it_is(error: Any) -> None:
+def test_an_exception_that_ends_a_call_alone_stays_unchanged(error: Any) -> None:
     assert error_instead(error) is None
 
 
@@ -87,7 +87,7 @@ def test_an_error_stands_for_itself_and_for_a_cancellation_a_sentence() -> None:
     assert str(cancelled) == "The call was cancelled from within, and has ended."
 
 
-def test_what_the_handler_of_a_signal_raises_stays_as_it_is(
+def test_an_exception_of_a_signal_handler_stays_unchanged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where the handler has arguments of its own, as that of ``asyncio.run`` has."""
@@ -106,7 +106,7 @@ def test_what_the_handler_of_a_signal_raises_stays_as_it_is(
     assert error_instead(raised.value) is None
 
 
-def test_what_the_same_function_raises_that_handles_no_signal_is_an_error() -> None:
+def test_an_exception_of_the_same_function_outside_a_signal_is_an_error() -> None:
     def leave() -> None:
         raise SystemExit(130)
 

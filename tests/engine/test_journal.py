@@ -67,7 +67,7 @@ def nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("value", ["half of a pair: \ud800", nested(400)], ids=["half", "deep"])
-def test_what_is_rare_in_json_is_written_and_read_too(value: Any) -> None:
+def test_rare_json_is_written_and_read(value: Any) -> None:
     journal = Journal("call_1", 1.0)
     journal.entries["t/step.1"] = Entry("step", "abcdef", value)
     journal.entries["t/ask.1"] = Entry("elicit", "abcdef", value, public=True)
@@ -82,7 +82,7 @@ def split(text: str) -> tuple[Any, Any]:
     return json.loads(inflated(packed)), json.loads(plain)
 
 
-def test_only_what_the_client_knows_is_compressed() -> None:
+def test_only_text_that_the_client_knows_is_compressed() -> None:
     journal = Journal("call_1", 1.0)
     journal.entries["t/secret.1"] = Entry("step", "abc", "server's")
     journal.entries["t/ask.1"] = Entry("elicit", "abc", "client's", public=True)
@@ -159,7 +159,7 @@ def test_answers_to_questions_that_are_not_open_are_ignored() -> None:
         "AAAA [1,2,3,4,5,6,7,8,9]",
     ],
 )
-def test_what_is_not_a_journal_is_refused_as_such(text: str) -> None:
+def test_text_that_is_no_journal_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are for the server's log
         Journal.loads(text)
 
@@ -220,7 +220,7 @@ def test_ids_that_count_on_take_no_room() -> None:
     assert (sizes[98] - sizes[48]) / 50 < len('[0,"","step",99],') + len("abcdef") + 5
 
 
-def test_a_state_has_little_around_what_it_must_hold() -> None:
+def test_a_state_adds_little_to_its_content() -> None:
     """A call that has only asked: its name, its time, its secret, and the question's print."""
     journal = Journal("call_123456789012", 1_763_788_800.123, rounds=1, secret="s" * 16)
     journal.pending["tool/elicit.1"] = ("elicit", "abcdef")

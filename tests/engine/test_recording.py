@@ -141,7 +141,7 @@ class Slow(Book):
         return await super().record(entries, compensations)
 
 
-async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:
+async def test_an_effect_waits_for_the_record_of_another_strand() -> None:
     book, done = Slow(), list[str]()
     world = World(recorder=book)
 
@@ -176,7 +176,7 @@ async def test_an_effect_waits_for_what_another_strand_is_writing() -> None:
     assert len(book.batches) == 4
 
 
-async def test_what_could_not_be_written_is_told_also_to_a_strand_that_was_cancelled() -> None:
+async def test_a_cancelled_strand_learns_of_a_record_that_failed() -> None:
     book = Slow()
     world = World(recorder=book)
 

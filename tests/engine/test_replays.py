@@ -154,7 +154,7 @@ async def test_a_heartbeat_does_not_hold_it_up_and_hides_no_answer() -> None:
     assert await replayed(changed, Journal.loads(text)) == Stopped(("t/effect.1",))
 
 
-async def test_a_deadline_that_has_passed_since_does_not_matter_to_what_waits() -> None:
+async def test_a_deadline_that_has_passed_since_does_not_matter_to_waiting_strands() -> None:
     async def body(_: Branch) -> None:
         await branch(lambda _: ask("first?"), name="b", timeout=60)
 

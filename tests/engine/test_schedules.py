@@ -103,7 +103,7 @@ def some(choice: random.Random, outcome: Waiting) -> list[Any]:
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, BATCH))
-async def test_each_round_asks_what_the_model_says_whatever_the_timing(
+async def test_each_round_asks_the_questions_of_the_model_whatever_the_timing(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiescence, "SETTLE", 0.01)

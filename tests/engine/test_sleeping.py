@@ -211,7 +211,7 @@ async def test_a_question_beside_a_sleep_is_asked_at_once() -> None:
     assert [asked.request for asked in outcome.asks] == ["a"]
 
 
-async def test_who_is_silent_loses_a_race_against_the_clock() -> None:
+async def test_a_silent_user_loses_a_race_against_the_clock() -> None:
     world = World()
     journal = await first_round(ask_within_the_hour, world=world)
     world.clock.advance(HOUR)
@@ -229,7 +229,7 @@ async def test_who_is_silent_loses_a_race_against_the_clock() -> None:
         assert await call.drive(answerer) == "awake"
 
 
-async def test_who_answers_in_time_wins_and_leaves_no_timer() -> None:
+async def test_an_answer_in_time_wins_and_leaves_no_timer() -> None:
     world = World()
     assert await hot(ask_within_the_hour, world=world) == "A"
     journal = await first_round(ask_within_the_hour, world=world)
@@ -337,7 +337,7 @@ async def test_work_that_ends_sooner_is_not_waited_with() -> None:
     assert clock.now() == START
 
 
-async def test_what_work_raises_is_raised() -> None:
+async def test_an_exception_of_work_is_raised() -> None:
     async def work() -> None:
         raise OSError("no")
 

@@ -294,7 +294,7 @@ async def test_a_task_started_from_a_set_cannot_be_named(use: Callable[[], Any])
     await refused(body, "as_completed over coroutines")
 
 
-async def test_nor_can_what_it_starts_or_says() -> None:
+async def test_as_completed_over_coroutines_that_start_tasks_is_refused() -> None:
     async def starting() -> None:
         await asyncio.create_task(say("a"))
 

@@ -14,7 +14,7 @@ from tests.suites.engine_samples import Worker, a_wake
 from tests.telemetry import Collected
 
 
-async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced() -> None:
+async def test_wakes_that_came_during_an_advance_are_advanced_once_there() -> None:
     advances, worker = Advances(ManualClock()), Worker(is_open=False)
     first = asyncio.create_task(advances.run_due(a_wake("c", "0"), worker.advance))
     await worker.until_times("c", 1, "it begins")
@@ -25,7 +25,7 @@ async def test_what_came_meanwhile_is_advanced_once_where_the_call_is_advanced()
     assert [wake.turn for wake in worker.begun] == ["0", "2"]
 
 
-async def test_of_what_came_meanwhile_the_same_wake_is_done_and_another_time_is_not() -> None:
+async def test_the_same_wake_that_came_during_an_advance_is_done_and_another_time_is_not() -> None:
     clock = ManualClock()
     advances, worker = Advances(clock), Worker(is_open=False)
     first = asyncio.create_task(advances.run(a_wake("c", "0"), worker.advance))
@@ -80,7 +80,7 @@ async def test_of_failures_in_a_row_the_first_is_logged_and_their_end(
     )
 
 
-async def test_a_wake_that_fails_is_reported_and_needs_no_one_who_woke_it(
+async def test_a_wake_that_fails_is_reported_without_its_caller(
     collected: Collected,
 ) -> None:
     async def fail(_: Wake) -> None:

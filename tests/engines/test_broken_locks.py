@@ -93,7 +93,7 @@ async def test_workers_take_their_locks_again_when_connections_break(postgres: S
         assert [await two.other_is_dead() for _ in range(LOOKS)] == [*[False] * (LOOKS - 1), True]
 
 
-async def test_what_was_known_of_a_worker_without_work_is_forgotten(postgres: Server) -> None:
+async def test_knowledge_of_a_worker_without_work_is_forgotten(postgres: Server) -> None:
     async with two_workers(postgres.new_url()) as two:
         await two.other_dies()
         for _ in range(LOOKS):

@@ -7,7 +7,7 @@ from tests.engines.worker_process import worker
 from tests.postgres import Server
 
 
-async def test_what_a_killed_worker_had_begun_comes_again(postgres: Server) -> None:
+async def test_work_of_a_killed_worker_comes_again(postgres: Server) -> None:
     url = postgres.new_url()
     engine = DBOSEngine(url, schema="dbos_killed")
     await engine.wake(Wake("c", "0", "a"))

@@ -19,12 +19,12 @@ every_check = pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: 
 
 
 @every_check
-async def test_the_engine_in_process_does_what_the_port_promises(check: EngineCheck) -> None:
+async def test_the_engine_in_process_keeps_the_promises_of_the_port(check: EngineCheck) -> None:
     await check(InProcessEngine)
 
 
 @every_check
-def test_dbos_does_what_the_port_promises(check: EngineCheck, postgres: Server) -> None:
+def test_dbos_keeps_the_promises_of_the_port(check: EngineCheck, postgres: Server) -> None:
     name = check.__name__
     command = ["-m", "tests.engines.dbos_process", name, postgres.new_url(), f"dbos_{name}"]
     done = subprocess.run(
@@ -40,7 +40,7 @@ def test_over_dbos_a_run_of_a_chat_waits_for_a_worker_of_its_version(postgres: S
     assert done.returncode == 0, done.stderr
 
 
-def test_over_dbos_what_a_restored_engine_has_lost_is_found_in_the_store(postgres: Server) -> None:
+def test_over_dbos_wakes_lost_by_a_restored_engine_are_found_in_the_store(postgres: Server) -> None:
     command = [sys.executable, "-m", "tests.engines.dbos_restored", postgres.new_url()]
     done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,9 @@ IN_ORDER = frozenset(
 
 
 @pytest.mark.parametrize("check", ENGINE_CHECKS, ids=lambda check: check.__name__)
-async def test_without_faults_it_does_what_the_port_promises(check: EngineCheck) -> None:
+async def test_without_faults_the_test_engine_keeps_the_promises_of_the_port(
+    check: EngineCheck,
+) -> None:
     await check(partial(TestEngine, 1))
 
 
@@ -45,7 +47,7 @@ async def test_without_faults_it_does_what_the_port_promises(check: EngineCheck)
     [check for check in ENGINE_CHECKS if check not in AT_ONCE | IN_ORDER],
     ids=lambda check: check.__name__,
 )
-async def test_with_faults_but_losses_it_does_what_they_allow(
+async def test_with_faults_but_losses_the_test_engine_does_as_they_allow(
     check: EngineCheck, seed: int
 ) -> None:
     await check(partial(TestEngine, seed, double=0.5, delay=0.5, longest=0.01))
@@ -66,7 +68,7 @@ async def begun(
     return engine, worker.begun
 
 
-async def test_a_seed_decides_what_happens() -> None:
+async def test_a_seed_decides_the_faults() -> None:
     first, again, other = [await begun(seed, drop=0.3, double=0.3, delay=0.3) for seed in (1, 1, 2)]
     assert first[1] == again[1] != other[1]
     assert first[0].happened == again[0].happened
@@ -107,7 +109,7 @@ async def test_an_engine_that_is_down_refuses() -> None:
         await engine.wake(a_wake("c"))
 
 
-async def test_a_restored_engine_has_what_it_had_then() -> None:
+async def test_a_restored_engine_has_its_earlier_wakes() -> None:
     clock, worker = ManualClock(), Worker()
     engine = TestEngine(1, clock=clock)
     await engine.wake(a_wake("before"))

@@ -56,7 +56,7 @@ async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
     assert text_of(result) == DONE
 
 
-async def test_a_person_who_turns_away_deploys_nothing() -> None:
+async def test_a_user_that_turns_away_deploys_nothing() -> None:
     client = MockClient(elicits=[Cancelled()])
     assert await run_tool(deploy, {"version": "v2"}, client) == "Not deployed."
 

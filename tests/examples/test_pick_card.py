@@ -71,7 +71,7 @@ async def test_the_form_has_as_many_numbers_as_there_are_cards() -> None:
     assert asked.requested_schema["properties"]["cardNumber"]["maximum"] == 2
 
 
-async def test_who_picks_nothing_learns_the_card() -> None:
+async def test_a_user_without_a_pick_learns_the_card() -> None:
     outcome = await run_tool(PickCard(Rigged()), {}, MockClient(elicits=[Declined()]))
     assert outcome.message == "You picked no card. The winning card was K♥."
 

@@ -67,7 +67,7 @@ async def test_a_branch_that_only_answers_has_returned_its_answer() -> None:
     assert (branch.status, branch.result, branch.error) == ("completed", "Seven.", None)
 
 
-async def test_what_is_folded_can_be_looked_at_and_continued() -> None:
+async def test_a_folded_branch_can_be_looked_at_and_continued() -> None:
     chat = await talk(script(create(), returns("Seven."), "It is seven.", "Because I counted."))
     end = await chat.say("How many?")
     inside = (await chat.of_kind("results"))[0]
@@ -132,7 +132,7 @@ async def test_a_branch_of_branch_self_cannot_return_from_the_branch_around_it()
     await chat.check()
 
 
-async def test_a_branch_without_budget_for_its_next_request_says_what_it_has() -> None:
+async def test_a_branch_without_budget_for_its_next_request_returns_its_text() -> None:
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
         if said == "Go":
@@ -151,7 +151,7 @@ async def test_a_branch_without_budget_for_its_next_request_says_what_it_has() -
     await chat.check()
 
 
-async def test_a_branch_that_can_say_nothing_more_ends_with_what_it_has_said_last() -> None:
+async def test_a_branch_that_can_say_nothing_more_ends_with_its_last_words() -> None:
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
         if said == "Go":
@@ -196,7 +196,7 @@ async def test_tokens_are_those_that_the_provider_reports() -> None:
     assert branch.budget_used == other.branch.budget_used + 10 + 100 + 7
 
 
-async def test_a_branch_has_its_time_and_is_then_ended_with_what_it_had() -> None:
+async def test_a_branch_out_of_time_ends_with_its_text() -> None:
     never = asyncio.Event()
 
     async def decide(request: SampleRequest) -> Reply:
@@ -292,7 +292,7 @@ async def test_a_branch_uses_only_the_tools_that_were_chosen_for_it() -> None:
         ({"unknown": 1}, "branch_create was not run: unknown"),
     ],
 )
-async def test_what_is_invalid_is_refused_in_words_for_the_model(
+async def test_an_invalid_request_is_refused_in_words_for_the_model(
     given: dict[str, Any], said: str
 ) -> None:
     chat = await talk(script(create(**given), "ok"))
@@ -341,7 +341,7 @@ class Memories:
         return True
 
 
-async def test_the_memory_learns_from_what_was_done_in_the_branch() -> None:
+async def test_the_memory_learns_from_the_work_in_the_branch() -> None:
     """All of it, and nothing of what was said outside of it, or in a branch around it."""
     memories = Memories()
     decide = script(
@@ -368,7 +368,7 @@ async def test_the_memory_learns_from_what_was_done_in_the_branch() -> None:
     assert "result: It is locked." in outer.splitlines()
 
 
-async def test_what_a_branch_of_branch_self_had_at_a_limit_reaches_the_summary() -> None:
+async def test_the_text_of_a_branch_at_a_limit_reaches_the_summary() -> None:
     def decide(request: SampleRequest) -> Reply:
         said = heard(request)
         if said == "Go":
@@ -485,7 +485,7 @@ async def test_a_tool_in_a_branch_samples_within_its_budget() -> None:
     await chat.check()
 
 
-async def test_a_fork_that_fails_is_reported_with_what_it_had_said() -> None:
+async def test_a_fork_that_fails_is_reported_with_its_text() -> None:
     def decide(request: SampleRequest) -> Any:
         said = heard(request)
         if said == "Go":
@@ -503,7 +503,7 @@ async def test_a_fork_that_fails_is_reported_with_what_it_had_said() -> None:
     await chat.check()
 
 
-async def test_a_fork_that_overflows_its_branch_leaves_it_tokens_to_say_what_it_has() -> None:
+async def test_a_fork_that_overflows_its_branch_leaves_tokens_for_its_text() -> None:
     summaries: list[str] = []
 
     def decide(request: SampleRequest) -> Reply:

@@ -49,7 +49,7 @@ async def test_to_look_for_deadlines_costs_no_write() -> None:
     assert watched.store.pruned == 2
 
 
-async def test_only_what_has_deadlines_is_tended() -> None:
+async def test_only_branches_with_deadlines_are_tended() -> None:
     plain = Agent(open_tree_store("memory:"), MockModel(quiet))
     jobs: Iterable[object] = plain.tools.tended(InProcessEngine())
     assert list(jobs) == []

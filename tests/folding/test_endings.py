@@ -112,7 +112,7 @@ class Where(BaseModel):
     room: str
 
 
-async def test_what_a_tool_has_done_is_stored_although_the_budget_cannot_be_read() -> None:
+async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read() -> None:
     """Excludes a result that is lost with the line about the budget; the next one has the line."""
     results: list[str] = []
 
@@ -248,7 +248,7 @@ async def test_a_forced_branch_of_branch_self_is_offered_no_tool() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "I need one look more."])
-async def test_what_was_done_is_there_although_the_model_calls_another_tool(text: str) -> None:
+async def test_finished_work_is_there_although_the_model_calls_another_tool(text: str) -> None:
     """Excludes a branch that comes back with nothing, since its last reply was a call."""
     again = calls(("m", "look", {"what": "again"}), text=text)
     chat = await talk(hungry(again), look)
@@ -297,7 +297,7 @@ async def failing(request: SampleRequest) -> Reply:
     return calls(("l", "look", {"what": "x"})) if in_branch(request) else said
 
 
-async def test_a_branch_that_fails_is_learned_from_with_what_was_done() -> None:
+async def test_a_branch_that_fails_teaches_from_its_work() -> None:
     memories = Learning()
     chat = await talk(failing, look, memory=memories)
     await chat.say("Go")
@@ -306,7 +306,7 @@ async def test_a_branch_that_fails_is_learned_from_with_what_was_done() -> None:
     assert f"result: x: {SEEN}" in transcript
 
 
-async def test_a_branch_out_of_time_is_learned_from_with_what_was_done() -> None:
+async def test_a_branch_out_of_time_teaches_from_its_work() -> None:
     memories, never = Learning(), asyncio.Event()
 
     async def decide(request: SampleRequest) -> Reply:

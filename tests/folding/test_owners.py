@@ -50,7 +50,7 @@ async def outcome(service: BranchService, method: str, given: dict[str, Any]) ->
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("method", sorted(methods()))
-async def test_what_is_anothers_is_like_what_never_was(method: str, caller: str) -> None:
+async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str) -> None:
     """Excludes every method, also one that is added later, that does not look at the owner."""
     parameters = methods()[method]
     needed = {n for n, p in parameters.items() if p.default is p.empty} - NAMES
@@ -95,7 +95,7 @@ async def test_a_session_is_closed_and_listed_by_its_owner_alone() -> None:
     assert await bob.close_session("main") == 1
 
 
-async def test_a_caller_counts_what_has_expired_of_its_own_alone() -> None:
+async def test_a_caller_counts_only_its_own_expired_branches() -> None:
     """Excludes that a caller learns how many branches others have had."""
     clock = ManualClock()
     host = BranchService(clock=clock)

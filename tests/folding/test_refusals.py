@@ -124,7 +124,7 @@ def test_every_code_that_is_defined_is_one_that_a_caller_meets() -> None:
 
 
 @pytest.mark.parametrize("era", list(ERAS))
-async def test_the_schema_refuses_what_has_another_type(era: str) -> None:
+async def test_the_schema_refuses_values_of_another_type(era: str) -> None:
     host = Broken(ERAS[era])
     for given in ({"description": "d"}, {**TASK, "budget": "much"}, {**TASK, "prompt": 7}):
         assert await host.refusal(CREATE, **given)

@@ -150,7 +150,7 @@ async def test_a_parent_that_returns_closes_its_children_each_with_its_own_recor
     assert folding.happened[-4:] == ["failed", "failed", "forced", "completed"]
 
 
-async def test_the_record_is_live_and_what_is_unused_is_refunded() -> None:
+async def test_the_record_is_live_and_unused_tokens_are_refunded() -> None:
     """Excludes a record that says 0 tokens until the branch ends."""
     folding = Folding()
     outer = await folding.create(budget=5_000)
@@ -172,7 +172,7 @@ async def test_the_record_is_live_and_what_is_unused_is_refunded() -> None:
 # -- budgets ---------------------------------------------------------------------------------
 
 
-async def test_a_used_up_budget_forces_a_return_with_what_there_is() -> None:
+async def test_a_used_up_budget_forces_a_return_with_the_present_text() -> None:
     """Excludes that of an exhausted branch the reason is left and its partial result is lost."""
     folding = Folding()
     for partial, status in (("So far so good.", "completed"), (None, "failed")):
@@ -197,7 +197,7 @@ async def test_the_parent_is_warned_when_a_child_has_used_its_tokens() -> None:
     assert warned == [inner.id, outer.id]
 
 
-async def test_open_requests_of_the_parent_hold_what_they_may_take() -> None:
+async def test_open_requests_of_the_parent_hold_their_maximum() -> None:
     folding = Folding()
     outer = await folding.create(budget=1_000)
     inside = {"parent_branch_id": outer.id, "parent_reserved": 800}
@@ -221,7 +221,7 @@ async def test_a_child_whose_budget_its_parent_does_not_have_is_refused() -> Non
     await folding.create(budget=1_000, parent_branch_id=ROOT, session_id=outer.session_id)
 
 
-async def test_a_parent_that_spends_what_its_child_holds_is_forced_with_it() -> None:
+async def test_a_parent_that_spends_the_tokens_of_its_child_is_forced_with_it() -> None:
     folding = Folding()
     outer = await folding.create(budget=1_000)
     inner = await folding.create(budget=900, parent_branch_id=outer.id)
@@ -272,7 +272,7 @@ async def test_a_child_has_no_more_time_than_its_parent() -> None:
     assert inner.deadline == outer.deadline
 
 
-async def test_a_pass_closes_what_is_overdue_and_deletes_what_is_old() -> None:
+async def test_a_pass_closes_overdue_branches_and_deletes_old_ones() -> None:
     """Excludes finished branches that are never archived and never deleted."""
     folding = Folding(archive_after_seconds=50, delete_after_seconds=100)
     branch = await folding.create(timeout_seconds=10)
@@ -350,7 +350,7 @@ async def test_a_session_creates_no_more_branches_a_minute_than_allowed() -> Non
         ({"parent_branch_id": "br_unknown"}, UnknownBranchError, "FOLD001"),
     ],
 )
-async def test_what_is_invalid_is_refused_and_nothing_is_created(
+async def test_an_invalid_branch_is_refused_and_nothing_is_created(
     given: dict[str, Any], kind: type[FoldingError], code: str
 ) -> None:
     folding = Folding()
@@ -359,7 +359,7 @@ async def test_what_is_invalid_is_refused_and_nothing_is_created(
     assert await folding.store.transaction(lambda rows: rows.count_open(1, 1)), "none is open"
 
 
-async def test_what_is_invalid_in_a_return_or_a_report_is_refused() -> None:
+async def test_an_invalid_return_or_report_is_refused() -> None:
     folding = Folding()
     service, branch = folding.service, await folding.create()
     for message, code in (("", "FOLD024"), ("x" * 50_001, "FOLD021")):

@@ -41,7 +41,7 @@ def test_a_file_and_the_environment_change_settings() -> None:
     assert FoldingSettings.from_environment(given) == FoldingSettings(max_depth=5)
 
 
-def test_variables_change_what_a_file_says(tmp_path: Path) -> None:
+def test_variables_override_the_values_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "folding.yaml"
     file.write_text("context_folding: {max_depth: 5, max_budget: 9000}")
     given = {"ANABRANCH_FOLDING_FILE": str(file), "ANABRANCH_FOLDING_MAX_DEPTH": "4"}
@@ -63,7 +63,7 @@ def test_variables_change_what_a_file_says(tmp_path: Path) -> None:
         ("a: [", "are not YAML"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, problem: str) -> None:
+def test_a_wrong_setting_is_named(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         FoldingSettings.read(text)
 

@@ -33,7 +33,7 @@ def opening(kind: str, request: pytest.FixtureRequest, folder: Path) -> OpenBran
 
 @pytest.mark.parametrize("kind", ["process", "memory", "sqlite", "postgresql"])
 @pytest.mark.parametrize("check", BRANCH_STORE_CHECKS, ids=name_of)
-async def test_a_store_of_branches_does_what_the_port_promises(
+async def test_a_store_of_branches_keeps_the_promises_of_the_port(
     check: BranchStoreCheck, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     await check(opening(kind, request, tmp_path))
@@ -41,7 +41,7 @@ async def test_a_store_of_branches_does_what_the_port_promises(
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("check", SHARED_BRANCH_STORE_CHECKS, ids=name_of)
-async def test_a_shared_store_of_branches_does_what_the_port_promises(
+async def test_a_shared_store_of_branches_keeps_the_promises_of_the_port(
     check: BranchStoreCheck, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     await check(opening(kind, request, tmp_path))

@@ -312,7 +312,7 @@ def outcome_of(result: types.CallToolResult, name: str) -> tuple[str, Any]:
 
 @examples(200, gate=60)
 @given(language.programs)
-async def test_a_tool_that_is_replayed_every_round_does_what_it_does_alive(program: Block) -> None:
+async def test_a_tool_that_is_replayed_every_round_does_the_same_as_alive(program: Block) -> None:
     tool = as_tool(program)
     assert await directly(tool, replay=True) == await directly(tool, replay=False)
 

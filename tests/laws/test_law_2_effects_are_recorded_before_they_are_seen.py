@@ -29,7 +29,7 @@ def recorded(step_id: str) -> bool:
 
 @pytest.mark.requirement("law.2")
 @pytest.mark.parametrize("replay", [True, False], ids=["replayed", "hot"])
-async def test_what_the_body_has_seen_lies_in_the_journal(replay: bool) -> None:
+async def test_values_seen_by_the_body_lie_in_the_journal(replay: bool) -> None:
     """Law 2, for values, errors and effects of threads."""
     seen: list[bool] = []
 

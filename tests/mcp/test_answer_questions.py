@@ -137,7 +137,7 @@ async def test_a_server_whose_calls_end_with_their_requests_lists_no_other_varia
     assert listed.output_schema["required"] == ["result"]
 
 
-async def test_the_result_says_what_is_asked_in_words_and_as_a_schema() -> None:
+async def test_the_result_lists_the_questions_in_words_and_as_a_schema() -> None:
     async with connected(falling_back(), MODERN) as client:
         first = await client.call_tool("plan", {"who": "Ida"})
         second = await answered(client, handle_in(first), ROME)
@@ -196,7 +196,7 @@ async def test_without_the_option_nothing_changes(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_the_client_can_answer_itself_is_asked_of_it(era: str) -> None:
+async def test_questions_that_the_client_can_answer_go_to_the_client(era: str) -> None:
     @tool
     async def mixed(ctx: BranchContext) -> list[str]:
         """Ask the model and the person at once, then each again."""
@@ -287,7 +287,7 @@ async def test_with_a_store_the_latest_questions_are_listed_and_a_handle_is_shor
     assert "How long?" in text_of(again)
 
 
-async def test_an_answer_to_what_is_not_asked_is_refused_by_name() -> None:
+async def test_an_answer_to_no_question_is_refused_by_name() -> None:
     wrong = {
         "unknown": [given("plan/elicit.9", city="Rome")],
         "twice": [ROME, ROME],
@@ -303,7 +303,7 @@ async def test_an_answer_to_what_is_not_asked_is_refused_by_name() -> None:
     assert DONE == ["first"]
 
 
-async def test_a_handle_opens_only_what_it_was_made_for() -> None:
+async def test_a_handle_opens_only_its_own_call() -> None:
     @tool
     async def other(ctx: BranchContext) -> str:
         """Another tool."""

@@ -180,7 +180,7 @@ async def test_the_page_shows_every_field_with_titles_defaults_and_limits() -> N
     assert "script" not in found.tags
 
 
-async def test_what_a_tool_says_is_text_and_nothing_is_loaded_framed_or_stored() -> None:
+async def test_the_text_of_a_tool_is_text_and_nothing_is_loaded_framed_or_stored() -> None:
     async with visiting(linking()) as pages:
         await pages.call("fill")
         shown = await pages.browser.get(pages.links()[0])
@@ -212,7 +212,7 @@ BAD: dict[str, Any] = {
 }
 
 
-async def test_errors_stand_beside_their_fields_and_what_was_entered_stays() -> None:
+async def test_errors_stand_next_to_their_fields_and_entered_values_stay() -> None:
     async with visiting(linking()) as pages:
         await pages.call("fill")
         (link,) = pages.links()
@@ -279,7 +279,7 @@ async def test_each_question_has_a_link_and_stays_open_while_others_are_answered
         )
 
 
-async def test_what_a_person_has_entered_comes_before_what_a_model_says() -> None:
+async def test_an_answer_entered_by_the_user_comes_before_the_models() -> None:
     async with visiting(linking()) as pages:
         await pages.call("two")
         await pages.send(pages.links()[0], city="Oslo")
@@ -335,7 +335,7 @@ async def test_a_link_expires_with_its_call_and_no_other_token_is_one() -> None:
         assert (await pages.send(link, **GOOD)).status_code == 410
 
 
-async def test_what_was_entered_in_time_waits_for_its_client_as_a_request_would() -> None:
+async def test_an_answer_entered_in_time_waits_for_its_client_as_a_request_would() -> None:
     clock, store = ManualClock(1e9), open_store("memory:")
     async with visiting(linking(clock=clock, ttl=60.0, store=store)) as pages:
         await pages.call("fill")
@@ -431,7 +431,7 @@ async def test_a_store_that_fails_is_said_on_the_page(tmp_path: Path) -> None:
     assert (sent.status_code, "Please try again" in sent.text) == (503, True)
 
 
-async def test_only_the_caller_of_the_call_goes_on_with_what_was_entered() -> None:
+async def test_only_the_caller_of_the_call_continues_with_an_entered_answer() -> None:
     """The handle is another server's here; the page was the first one's."""
     async with visiting(linking()) as pages:
         await pages.call("fill")
@@ -546,7 +546,7 @@ async def test_a_page_that_was_opened_and_not_filled_in_is_in_the_result(era: st
     assert len(opened) == 1
 
 
-async def test_what_was_entered_outlives_the_server_and_is_taken_by_another(tmp_path: Path) -> None:
+async def test_an_entered_answer_outlives_the_server_and_another_takes_it(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/calls.db"
     async with visiting(linking(store=store)) as first:
         await first.call("fill")

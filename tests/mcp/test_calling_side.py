@@ -227,7 +227,7 @@ async def test_an_error_ends_the_call_in_the_modern_era(what: str) -> None:
         (Capabilities(elicitation=False, elicitation_url=False), {"sampling", "sampling.tools"}),
     ],
 )
-async def test_only_what_can_be_answered_is_declared(
+async def test_only_answerable_capabilities_are_declared(
     era: Era, capabilities: Capabilities, declared: set[str]
 ) -> None:
     server: MCPServer[None] = MCPServer("other")

@@ -132,7 +132,9 @@ async def test_images_reach_the_clients_model_and_documents_are_refused_before(e
 
 
 @pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}])
-async def test_what_a_connection_cannot_carry_counts_as_missing(options: dict[str, bool]) -> None:
+async def test_a_capability_that_a_connection_cannot_carry_counts_as_missing(
+    options: dict[str, bool],
+) -> None:
     """Handshake-era sessions without a way back; before, a step ran and then a plain error came."""
     ran: list[str] = []
 
@@ -163,7 +165,7 @@ async def test_what_a_connection_cannot_carry_counts_as_missing(options: dict[st
 
 
 @pytest.mark.parametrize("name", LACKING)
-async def test_the_error_for_modern_clients_names_what_they_must_declare(name: str) -> None:
+async def test_the_error_for_modern_clients_names_the_capabilities_to_declare(name: str) -> None:
     asks, answers, required = LACKING[name]
     async with connected(serving(asks), MODERN, answers) as client:
         with pytest.raises(MCPError) as refused:
@@ -175,7 +177,9 @@ async def test_the_error_for_modern_clients_names_what_they_must_declare(name: s
 
 
 @pytest.mark.parametrize("name", LACKING)
-async def test_handshake_clients_get_a_tool_error_that_says_what_is_missing(name: str) -> None:
+async def test_handshake_clients_get_a_tool_error_that_names_the_missing_capability(
+    name: str,
+) -> None:
     asks, answers, _ = LACKING[name]
     async with connected(serving(asks), HANDSHAKE, answers) as client:
         result = await client.call_tool(asks.name)
@@ -202,7 +206,7 @@ async def test_the_servers_own_model_comes_before_the_clients(era: str) -> None:
     assert (len(model.asked), answers.prompted) == (1, [])
 
 
-def test_what_a_declaration_promises() -> None:
+def test_a_declaration_promises_its_capabilities() -> None:
     """``elicitation: {}`` means forms; nothing declared is nothing promised."""
     forms = types.ElicitationCapability()
     links = types.ElicitationCapability(url=types.UrlElicitationCapability())

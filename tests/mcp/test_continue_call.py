@@ -117,7 +117,7 @@ async def test_a_call_that_stops_again_is_no_error_where_continue_call_has_no_sc
 
 
 @pytest.mark.parametrize("questions", [9, 10])
-async def test_ten_questions_are_what_every_client_answers(questions: int) -> None:
+async def test_every_client_answers_ten_questions(questions: int) -> None:
     server = serving(patient(str, "done", questions), store="memory:")
     async with connected(server, MODERN, Answers(lambda _: accept(ok=True))) as client:
         assert text_of(await client.call_tool("patient")) == "done"

@@ -88,7 +88,7 @@ async def expired(store: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [mounted, single, installed, created])
-async def test_who_comes_back_to_a_call_that_has_expired_is_told_so(make: Any) -> None:
+async def test_a_client_that_returns_to_an_expired_call_learns_that_it_expired(make: Any) -> None:
     store = open_store("memory:")
     async with connected(make(store), MODERN, Answers(elicit=print)) as client:
         asked = await call_once(client, "lend")

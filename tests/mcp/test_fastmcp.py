@@ -216,7 +216,7 @@ async def test_fastmcps_client_has_the_plain_value_as_data() -> None:
 
 
 @ERA
-async def test_a_tool_that_does_not_say_what_it_returns_has_no_output_schema(era: str) -> None:
+async def test_a_tool_without_return_annotation_has_no_output_schema(era: str) -> None:
     async def give(ctx: BranchContext) -> Any:
         return [1, {"a": 2}]
 
@@ -483,7 +483,7 @@ async def test_a_saga_gets_the_log_level_of_its_server(era: str) -> None:
     assert answers.logs == [("error", "bad news")]
 
 
-async def test_a_saga_calls_only_what_the_server_shows() -> None:
+async def test_a_saga_calls_only_tools_that_the_server_shows() -> None:
     """A tool that is disabled does not come back by another method."""
     server = serving(as_fastmcp_tool(ask), as_fastmcp_tool(deploy))
     server.add_extension(fastmcp_sagas(keys=[KEY]))
@@ -509,7 +509,7 @@ async def test_two_tools_of_one_name_are_refused() -> None:
     assert await server.list_tools() == []
 
 
-async def test_what_is_installed_later_is_directas_saga_as_well() -> None:
+async def test_a_tool_installed_later_is_offered_to_sagas_as_well() -> None:
     server = serving()
     install_fastmcp(server, ask, keys=[KEY])
     install_fastmcp(server, deploy, keys=[KEY])
@@ -587,7 +587,7 @@ async def test_while_the_server_runs_expired_calls_are_undone() -> None:
 
 
 @pytest.mark.usefixtures("cold")
-def test_without_the_extra_all_else_can_be_imported_and_what_needs_it_says_so() -> None:
+def test_without_the_extra_all_else_is_importable_and_the_error_names_the_extra() -> None:
     code = """
 import sys
 sys.modules["fastmcp"] = None  # what an import system does with a package that is not there

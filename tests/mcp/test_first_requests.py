@@ -149,7 +149,7 @@ async def test_a_key_belongs_to_its_caller() -> None:
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-async def test_what_a_service_is_given_names_the_call_also_without_a_store(store: Any) -> None:
+async def test_the_key_of_a_service_names_the_call_also_without_a_store(store: Any) -> None:
     """Without one the effect is done again: under a key that says so."""
     keys: list[str] = []
     async with connected(served(keys, store=store), MODERN, PERSON) as client:

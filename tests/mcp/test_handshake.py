@@ -138,7 +138,7 @@ async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(
 
 
 @pytest.mark.parametrize("transport", ["memory", "http"])
-async def test_a_person_who_refuses_by_an_error_is_read_as_one(transport: str) -> None:
+async def test_a_refusal_by_an_error_has_declined(transport: str) -> None:
     """Required: -1 is the protocol's code for a sampling request that the user has rejected."""
 
     def refuse(_: object) -> types.ErrorData:

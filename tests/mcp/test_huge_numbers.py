@@ -57,7 +57,7 @@ async def test_hundreds_of_digits_are_a_number_like_any_other(era: str, store: s
 @pytest.mark.parametrize("store", [None, "memory:"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("content", HUGE, ids=range(len(HUGE)))
-async def test_what_cannot_be_recorded_is_asked_for_again(
+async def test_a_number_that_cannot_be_recorded_is_asked_for_again(
     content: dict[str, Any], era: str, store: str | None
 ) -> None:
     async with connected(serving(asks, takes, store=store), era, answering(content)) as client:

@@ -151,7 +151,7 @@ def test_a_header_that_is_not_valid_is_refused_as_the_sdk_refuses_it() -> None:
         install(existing(), routed)
 
 
-async def test_a_server_tells_what_it_is() -> None:
+async def test_a_server_tells_its_name_and_version() -> None:
     server = create_server("travel", [ask], instructions="Ask me.", version="1.2")
     async with connected(server, "auto", Answers(lambda _: accept(ok=True))) as client:
         assert client.protocol_version == MODERN

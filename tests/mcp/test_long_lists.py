@@ -65,7 +65,7 @@ async def test_fastmcp_has_one_text_for_any_list() -> None:
     assert json.loads(getattr(block, "text", "")) == [1, 2]
 
 
-def test_what_is_no_data_stays_as_it_is() -> None:
+def test_values_that_are_no_data_stay_unchanged() -> None:
     picture = ImageContent(type="image", data="", mime_type="image/png")
     endless: list[Any] = []
     endless.append(endless)

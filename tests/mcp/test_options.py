@@ -118,7 +118,7 @@ async def test_a_server_without_sagas_does_not_know_their_methods(host: str) -> 
         (install, "s", r"Give an MCPServer to install\(\)"),
     ],
 )
-def test_a_server_of_another_kind_is_refused_with_what_to_use(
+def test_a_server_of_another_kind_is_refused_with_the_function_to_use(
     add: Any, server: Any, use: str
 ) -> None:
     with pytest.raises(TypeError, match=use):

@@ -174,7 +174,7 @@ async def vault(ctx: BranchContext) -> str:
     return f"{code} {answer.action}"
 
 
-async def test_what_only_the_server_knows_is_never_compressed_with_what_the_client_sent() -> None:
+async def test_secrets_of_the_server_are_never_compressed_with_text_of_the_client() -> None:
     """Else a client could learn it from the length of the state, by guessing (CRIME)."""
     async with connected(serving(vault), MODERN, ANSWERS) as client:
         first = await call_once(client, "vault")
@@ -192,7 +192,7 @@ async def test_what_only_the_server_knows_is_never_compressed_with_what_the_clie
     }
 
 
-async def test_what_the_servers_own_model_said_is_never_compressed_with_the_clients_words() -> None:
+async def test_replies_of_the_servers_model_are_never_compressed_with_text_of_the_client() -> None:
     class Model:
         async def sample(self, request: SampleRequest) -> SampleReply:
             return SampleReply.model_validate({"content": "the vault code is 1234"})
@@ -211,7 +211,7 @@ async def test_what_the_servers_own_model_said_is_never_compressed_with_the_clie
     assert not Journal.loads(text).entries["ask/sample.1"].public
 
 
-async def test_a_state_does_not_show_what_is_in_it() -> None:
+async def test_a_state_hides_its_content() -> None:
     async with connected(serving(vault), MODERN, ANSWERS) as client:
         reply = await call_once(client, "vault")
     assert "vault" not in json.dumps(reply["requestState"])

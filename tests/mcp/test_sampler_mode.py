@@ -91,7 +91,7 @@ async def test_the_own_model_answers_for_a_client_that_does_not_sample(era: str)
     assert len(model.asked) == 2
 
 
-async def test_the_own_model_answers_what_the_client_refuses() -> None:
+async def test_the_own_model_answers_samples_that_the_client_refuses() -> None:
     """Over 2026-07-28 a client cannot answer with an error: it ends its call."""
     answers, model = Answers(sample=refuse), OwnModel()
     server = serving(twice, sampler=model, sampler_mode="prefer-client")

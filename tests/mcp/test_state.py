@@ -213,7 +213,7 @@ async def test_a_state_of_another_release_is_refused_like_any_other(
     assert "a state was refused" in caplog.text
 
 
-async def test_a_tool_that_no_longer_asks_what_was_answered_ends_with_a_clear_error() -> None:
+async def test_a_tool_that_no_longer_asks_an_answered_question_ends_with_a_clear_error() -> None:
     @tool(name="ask")
     async def changed(ctx: BranchContext, what: str = "it", again: bool = False) -> str:
         """Ask nothing any more."""
@@ -270,7 +270,7 @@ def words(reply: dict[str, Any], length: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])
-async def test_what_a_state_may_hold_is_bounded(store: str | None) -> None:
+async def test_the_content_of_a_state_is_bounded(store: str | None) -> None:
     """Forty answers of 3.9 MB made a token of 281 KB that held 156 MB."""
     server = create_server("s", [talk], keys=[KEY], store=store, max_state=100_000)
     async with connected(server, MODERN, Answers(elicit=print)) as client:
@@ -284,7 +284,7 @@ async def test_what_a_state_may_hold_is_bounded(store: str | None) -> None:
     assert reply["structuredContent"] == {"result": 80_010}
 
 
-async def test_with_a_store_a_state_stays_there_by_what_it_holds() -> None:
+async def test_with_a_store_a_state_stays_there_by_its_content() -> None:
     server = create_server("s", [talk], keys=[KEY], store="memory:")
     async with connected(server, MODERN, Answers(elicit=print)) as client:
         first = await call_once(client, "talk")

@@ -121,7 +121,7 @@ class Person(Absent):
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-async def test_our_client_sends_only_what_can_be_sent(era: Any) -> None:
+async def test_our_client_sends_only_encodable_text(era: Any) -> None:
     process = StdioServerParameters(
         command=sys.executable, args=["-m", "tests.mcp.test_surrogates"], cwd=ROOT
     )
@@ -139,7 +139,7 @@ def test_a_key_cannot_have_one() -> None:
         checked_name(NAME, "key")
 
 
-def test_what_can_be_encoded_is_not_copied() -> None:
+def test_encodable_values_are_not_copied() -> None:
     value = {"a": ["é", (1, 2)], "b": Found(name="x")}
     assert encodable(value) is value
     assert encodable(types.TextContent(type="text", text=NAME)).text == ESCAPED

@@ -130,9 +130,7 @@ async def test_values_cross_by_their_annotation_in_whatever_round_they_are_retur
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("annotated", [True, False])
-async def test_a_tool_that_does_not_say_what_it_returns_gives_text(
-    era: str, annotated: bool
-) -> None:
+async def test_a_tool_without_return_annotation_gives_text(era: str, annotated: bool) -> None:
     async def give(ctx: BranchContext) -> Any:
         return {"a": [1]}
 

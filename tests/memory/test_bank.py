@@ -74,7 +74,7 @@ INVISIBLE = (
 )
 
 
-def test_a_text_is_kept_as_it_is_written_except_for_what_no_database_stores() -> None:
+def test_a_text_is_stored_as_written_except_for_characters_no_database_takes() -> None:
     assert a_draft(f" {INVISIBLE} ").content == INVISIBLE
     assert a_draft("a\x00b\udc80c").content == "a�b�c"
 
@@ -91,7 +91,7 @@ async def test_invisible_characters_hide_no_note(bank: ReasoningBank) -> None:
         assert await bank.search(question) == [note]
 
 
-async def test_a_recorded_memory_is_found_by_what_it_is_about(bank: ReasoningBank) -> None:
+async def test_a_recorded_memory_is_found_by_its_subject(bank: ReasoningBank) -> None:
     memory = await bank.record(a_draft(), task="Mend the build")
     await bank.record(a_draft("Pin it.", "Dependencies"))
 
@@ -101,7 +101,7 @@ async def test_a_recorded_memory_is_found_by_what_it_is_about(bank: ReasoningBan
     assert await bank.search("and of the") == []
 
 
-async def test_others_see_only_what_is_shared_with_them(store: MemoryStore) -> None:
+async def test_others_see_only_shared_notes(store: MemoryStore) -> None:
     """Chosen: project, team and organisation of the caller, and no one else's."""
     bank = ReasoningBank(store, scopes=OURS, writes=LEVELS)
     own = await bank.record(a_draft("One."))
@@ -126,7 +126,7 @@ async def test_no_secret_enters_the_memory(bank: ReasoningBank) -> None:
     assert KEY not in memory.model_dump_json()
 
 
-async def test_what_cannot_be_searched_for_secrets_is_not_stored(store: MemoryStore) -> None:
+async def test_a_note_that_cannot_be_searched_for_secrets_is_not_stored(store: MemoryStore) -> None:
     bank = ReasoningBank(store, scrubber=Scrubber(failing))
 
     with pytest.raises(WithheldError, match="withheld"):
@@ -162,7 +162,7 @@ async def test_a_memory_that_is_too_large_does_not_keep_out_the_next(bank: Reaso
 
 
 @pytest.mark.parametrize("allowance", [0, 10, 100, 200, 300, 2000])
-async def test_what_is_injected_stays_within_its_allowance(
+async def test_injected_notes_stay_within_their_allowance(
     bank: ReasoningBank, allowance: int
 ) -> None:
     for number in range(8):
@@ -325,7 +325,7 @@ async def found(bank: ReasoningBank, text: str) -> list[str]:
     return [memory.content for memory in await bank.search(text)]
 
 
-async def test_an_embedder_finds_what_shares_no_word(store: MemoryStore) -> None:
+async def test_an_embedder_finds_notes_that_share_no_word(store: MemoryStore) -> None:
     bank = ReasoningBank(store, embedder=Topics(), min_similarity=0.5)
     await bank.record(a_draft("A cat sleeps."))
     await bank.record(a_draft("A dog barks."))
@@ -334,7 +334,7 @@ async def test_an_embedder_finds_what_shares_no_word(store: MemoryStore) -> None
     assert await found(ReasoningBank(store), "feline") == []
 
 
-async def test_what_both_rankings_find_comes_first(store: MemoryStore) -> None:
+async def test_a_note_found_by_both_rankings_comes_first(store: MemoryStore) -> None:
     bank = ReasoningBank(store, embedder=Topics(), min_similarity=0.5)
     for content in ("A lion roars.", "The cat sleeps.", "A cat naps."):
         await bank.record(a_draft(content))

@@ -104,7 +104,7 @@ async def test_a_note_of_one_person_reaches_no_other_in_an_application(store: Me
         assert await listed(client, ANN) == await listed(client, ANN, "locked door") == ["Locks"]
 
 
-async def test_what_a_persons_branch_teaches_is_theirs(store: MemoryStore) -> None:
+async def test_lessons_of_a_users_branch_belong_to_the_user(store: MemoryStore) -> None:
     async with application(ReasoningBank(store)) as client:
         await said(client, ANN, "branch")
         lesson = [{"title": "Keys", "description": "When it is locked", "content": "Ask Ann."}]
@@ -118,7 +118,7 @@ async def test_what_a_persons_branch_teaches_is_theirs(store: MemoryStore) -> No
     assert learned.scope == Scope(level="person", name="ann")
 
 
-async def test_what_belongs_to_all_is_a_level_that_the_application_names(
+async def test_notes_of_all_are_a_level_that_the_application_names(
     store: MemoryStore,
 ) -> None:
     """Here each person's project is of their own, and the team is of all."""

@@ -107,7 +107,7 @@ async def test_a_failure_needs_no_judge(
     assert "failed" in (model.requests[0].system_prompt or "")
 
 
-async def test_what_is_claimed_is_not_believed(bank: ReasoningBank, store: MemoryStore) -> None:
+async def test_a_claim_is_not_believed(bank: ReasoningBank, store: MemoryStore) -> None:
     await bank.queue(a_branch())
     model = Model('{"outcome": "failure"}', "[]")
 
@@ -117,7 +117,7 @@ async def test_what_is_claimed_is_not_believed(bank: ReasoningBank, store: Memor
     assert await learned(store) == []
 
 
-async def test_nothing_is_learned_from_what_no_one_can_judge(
+async def test_a_branch_that_nobody_can_judge_teaches_nothing(
     bank: ReasoningBank, store: MemoryStore
 ) -> None:
     await bank.queue(a_branch())
@@ -142,7 +142,7 @@ async def test_a_branch_teaches_three_lessons_at_most_and_bad_ones_are_left_out(
     assert sorted(await learned(store)) == ["a1 a1s", "b2 b2s", "c3 c3s"]
 
 
-async def test_what_is_learned_again_is_confirmed(bank: ReasoningBank, store: MemoryStore) -> None:
+async def test_a_lesson_learned_again_is_confirmed(bank: ReasoningBank, store: MemoryStore) -> None:
     """No duplicate, but more confidence in the one that is there."""
     for name in ("br_1", "br_2"):
         await bank.queue(a_branch(name, status="failed"))
@@ -319,7 +319,7 @@ async def taught(
         ("Use no cache for such builds.", "Use cache for such builds"),
     ],
 )
-async def test_the_opposite_is_learned_and_takes_confidence_from_what_was_known(
+async def test_the_opposite_is_learned_and_takes_confidence_from_the_known_note(
     bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
 ) -> None:
     assert await taught(bank, store, known, lesson) == [(known, 0, 1), (lesson, 0, 0)]
@@ -349,7 +349,7 @@ async def test_the_opposite_is_learned_and_takes_confidence_from_what_was_known(
         ("Delete all of the files.", "Delete some of the files."),
     ],
 )
-async def test_what_differs_in_a_number_a_name_or_an_order_confirms_nothing(
+async def test_a_difference_in_a_number_a_name_or_an_order_confirms_nothing(
     bank: ReasoningBank, store: MemoryStore, known: str, lesson: str
 ) -> None:
     assert await taught(bank, store, known, lesson) == [(known, 0, 0), (lesson, 0, 0)]
@@ -364,7 +364,7 @@ async def test_what_differs_in_a_number_a_name_or_an_order_confirms_nothing(
         ("new", (0, 0), ["Clear the cache.", "Leave caches as they are."]),
     ],
 )
-async def test_the_model_decides_what_a_lesson_is_to_what_is_known(
+async def test_the_model_decides_how_a_lesson_relates_to_known_notes(
     bank: ReasoningBank,
     store: MemoryStore,
     relation: str,
@@ -378,7 +378,7 @@ async def test_the_model_decides_what_a_lesson_is_to_what_is_known(
         assert found[0][1:] == votes
 
 
-async def test_the_model_is_shown_what_is_known_as_data(bank: ReasoningBank) -> None:
+async def test_the_model_reads_known_notes_as_data(bank: ReasoningBank) -> None:
     """What the branch was given comes first, though it shares no word with it; and no one else's."""
     given = await bank.record(Draft(title="Given", description="Other", content="Other"))
     await bank.record(Draft(title="Parsers", description="d", content="Look in the parser."))
@@ -417,7 +417,7 @@ async def test_a_comparison_that_was_not_asked_for_counts_as_none(
     assert found == [("Clear it.", 0, 0), ("Wait.", 0, 0)]
 
 
-async def test_what_is_shared_is_not_replaced_by_one_callers_branch(
+async def test_a_shared_note_is_not_replaced_by_one_callers_branch(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     """It is their vote on it, and the lesson is theirs."""

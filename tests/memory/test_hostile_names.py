@@ -66,7 +66,7 @@ def test_a_name_is_stored_as_it_is_or_refused(name: str) -> None:
 
 @examples(25, gate=8)
 @given(st.lists(names.filter(bool), min_size=2, max_size=4, unique=True))
-async def test_no_one_finds_what_another_has_recorded(principals: list[str]) -> None:
+async def test_nobody_finds_the_notes_of_another(principals: list[str]) -> None:
     store = open_memory_store("memory:")
     bank = ReasoningBank(store)
     draft = Draft(title="Doors", description="When one is locked", content="Knock.")

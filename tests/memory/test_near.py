@@ -44,7 +44,7 @@ async def record(bank: ReasoningBank, day: int, title: str, content: str) -> Mem
         *((WORDINGS[0], other) for other in WORDINGS[1:]),
     ],
 )
-def test_what_shares_most_words_is_nearly_the_same(one: str, other: str) -> None:
+def test_texts_that_share_most_words_are_nearly_the_same(one: str, other: str) -> None:
     first, second = stems_of(one), stems_of(other)
 
     assert is_near(first, second)
@@ -60,7 +60,7 @@ def test_what_shares_most_words_is_nearly_the_same(one: str, other: str) -> None
         ("服务器在北京", "客户端在上海"),
     ],
 )
-def test_what_is_about_something_else_is_not(one: str, other: str) -> None:
+def test_texts_about_other_subjects_differ(one: str, other: str) -> None:
     assert not is_near(stems_of(one), stems_of(other))
 
 

@@ -156,7 +156,7 @@ async def test_a_secret_of_each_kind_is_replaced(kind: str) -> None:
         "curl --user 'app:{} hunter2' https://db.example/",
     ],
 )
-async def test_what_looks_replaced_does_not_hide_what_follows(form: str) -> None:
+async def test_a_replaced_looking_text_does_not_hide_the_secret_after_it(form: str) -> None:
     """Whoever writes a text may write the placeholder, too."""
     assert "hunter2" not in (await Scrubber().scrub(form.format(REDACTED))).text
 
@@ -189,7 +189,7 @@ async def test_what_looks_replaced_does_not_hide_what_follows(form: str) -> None
         "",
     ],
 )
-async def test_what_is_no_secret_stays(text: str) -> None:
+async def test_text_that_is_no_secret_stays(text: str) -> None:
     assert await Scrubber().scrub(text) == Scrubbed(text)
 
 
@@ -211,7 +211,7 @@ async def test_a_secret_in_the_middle_of_a_long_line_is_found() -> None:
     assert secret not in scrubbed.text
 
 
-async def test_what_was_scrubbed_is_not_changed_again() -> None:
+async def test_scrubbed_text_is_not_changed_again() -> None:
     scrubber = Scrubber()
     text = "\n".join(form.format(secret) for form, secret in SECRETS.values())
 

@@ -39,7 +39,7 @@ async def call(bank: ReasoningBank, name: str, **arguments: Any) -> Any:
     return to_jsonable_python(await run_tool(tool, arguments, MockClient()))
 
 
-async def test_what_is_recorded_is_found_and_rated(bank: ReasoningBank) -> None:
+async def test_a_recorded_note_is_found_and_rated(bank: ReasoningBank) -> None:
     recorded = await call(bank, "memory_record", **RECORD)
     assert recorded.pop("beside") == []
     rated = await call(bank, "memory_feedback", memory_id=recorded["id"], helpful=True)
@@ -59,7 +59,7 @@ async def test_recording_names_the_notes_that_it_stands_beside(bank: ReasoningBa
     assert [each["id"] for each in second["beside"]] == [first["id"]]
 
 
-async def test_what_is_recorded_twice_is_there_once(bank: ReasoningBank) -> None:
+async def test_a_note_recorded_twice_is_there_once(bank: ReasoningBank) -> None:
     first = await call(bank, "memory_record", **RECORD)
 
     assert await call(bank, "memory_record", **RECORD) == first

@@ -24,7 +24,7 @@ async def nodes_of(agent: Agent, thread_id: str) -> list[Node]:
 
 
 @everywhere
-async def test_an_interrupted_turn_closes_the_stream_and_stores_what_was_received(
+async def test_an_interrupted_turn_closes_the_stream_and_stores_the_received_part(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -75,7 +75,7 @@ async def test_the_usage_of_a_partial_answer_is_stored_with_it(provider: Provide
     assert answer.data["model"] == "claude-test-1"
 
 
-async def test_what_an_answer_has_cost_that_broke_off_before_its_first_word_is_counted(
+async def test_the_cost_of_a_reply_that_broke_off_before_its_first_word_is_counted(
     provider: Provider,
 ) -> None:
     """There is nothing to store of it, and yet it is charged."""
@@ -101,7 +101,7 @@ def beside(body: Mapping[str, Any]) -> str:
 
 
 @everywhere
-async def test_a_fork_sends_again_what_was_sent_before_and_not_a_byte_else(
+async def test_a_fork_sends_the_earlier_bytes_again_and_no_others(
     provider: Provider, model: str
 ) -> None:
     """A provider's cache holds for the longest beginning that it has seen."""

@@ -39,7 +39,7 @@ class Lengths(EmbeddingModel):
         )
 
 
-async def test_a_model_embeds_questions_and_documents_as_what_they_are() -> None:
+async def test_a_model_embeds_questions_as_questions_and_documents_as_documents() -> None:
     model = Lengths()
     embedder = ProviderEmbedder(model)
 

@@ -15,7 +15,7 @@ async def ask_directly(ctx: BranchContext) -> str:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_what_a_provider_says_does_not_reach_the_callers_of_a_server(
+async def test_text_of_a_provider_does_not_reach_the_callers_of_a_server(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chosen: the text is a foreign one, and may hold what is for the operator alone."""

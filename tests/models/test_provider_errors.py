@@ -61,7 +61,7 @@ NO_MORE = {"x-should-retry": "false"}
         ),
     ],
 )
-async def test_a_refusal_says_what_happened_and_what_to_do(
+async def test_a_refusal_names_the_problem_and_the_remedy(
     provider: Provider, model: str, ask: Ask, refusal: Refuse, said: str, passing: bool
 ) -> None:
     provider.will(refusal)
@@ -168,7 +168,7 @@ async def gibberish(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("gibberish")
-async def test_what_is_no_reply_is_not_taken_for_one() -> None:
+async def test_a_response_that_is_no_reply_is_not_taken_for_one() -> None:
     with pytest.raises(ProviderError, match=f"{OLLAMA} gave no reply that can be used"):
         await open_model(OLLAMA).sample(REQUEST)
 

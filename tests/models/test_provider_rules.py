@@ -91,7 +91,7 @@ def test_a_right_request_has_no_faults() -> None:
         ),
     ],
 )
-def test_what_the_messages_api_refuses(messages: list[Any], fault: str) -> None:
+def test_the_messages_api_refuses_these_messages(messages: list[Any], fault: str) -> None:
     assert any(fault in each for each in messages_faults({"max_tokens": 1, "messages": messages}))
 
 
@@ -113,7 +113,7 @@ def test_what_the_messages_api_refuses(messages: list[Any], fault: str) -> None:
         ({"cache_control": MARK | {"ttl": "1d"}}, "no cache_control"),
     ],
 )
-def test_what_the_messages_api_refuses_beside_messages(changes: Any, fault: str) -> None:
+def test_the_messages_api_refuses_these_other_parts(changes: Any, fault: str) -> None:
     faults = messages_faults({"max_tokens": 1, "messages": [HI]} | changes)
     assert any(fault in each for each in faults)
 
@@ -144,7 +144,7 @@ def test_what_the_messages_api_refuses_beside_messages(changes: Any, fault: str)
         ([HI, CALLS | {"tool_calls": [CALL | {"type": "custom"}]}], "no kind of call"),
     ],
 )
-def test_what_chat_completions_refuse(messages: list[Any], fault: str) -> None:
+def test_chat_completions_refuse_these_requests(messages: list[Any], fault: str) -> None:
     assert any(fault in each for each in chat_faults({"messages": messages}))
 
 
@@ -163,5 +163,5 @@ def test_what_chat_completions_refuse(messages: list[Any], fault: str) -> None:
         ([HI, {"type": "thought"}], "no item"),
     ],
 )
-def test_what_responses_refuse(items: list[Any], fault: str) -> None:
+def test_responses_refuse_these_requests(items: list[Any], fault: str) -> None:
     assert any(fault in each for each in responses_faults({"input": items}))

@@ -93,7 +93,7 @@ def test_a_tool_use_and_its_result_have_one_id_and_the_result_has_name_and_outco
     assert shapes(sent)[1] == [("ToolReturnPart", "no"), ("UserPromptPart", "try again")]
 
 
-def test_tool_results_go_before_what_else_the_user_says() -> None:
+def test_tool_results_go_before_other_text_of_the_user() -> None:
     """Required by both makers: between a tool use and its result stands nothing."""
     sent = to_provider(
         asking(

@@ -52,7 +52,7 @@ async def test_only_the_last_message_decides_about_when() -> None:
     assert (await model.sample(asked)).text == "no"
 
 
-async def test_when_also_sees_what_a_tool_returned() -> None:
+async def test_when_matches_the_result_of_a_tool_as_well() -> None:
     use = assistant([ToolUseBlock(id="u", name="weather", input={})])
     result = user([ToolResultBlock.model_validate({"tool_use_id": "u", "content": "rain"})])
     model = ScriptedModel([{"text": "take a coat", "when": "rain"}])
@@ -89,7 +89,7 @@ async def test_usage_grows_with_all_that_is_sent() -> None:
     assert plain.input_tokens < prompted.input_tokens < tooled.input_tokens
 
 
-async def test_a_dry_script_says_what_it_was_asked() -> None:
+async def test_a_dry_script_repeats_its_request() -> None:
     model = ScriptedModel([{"text": "only"}], name="script:a.json")
     await model.sample(asking("first"))
     with pytest.raises(ModelError) as raised:

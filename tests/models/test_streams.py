@@ -70,7 +70,7 @@ async def test_a_reply_of_calls_alone_has_no_text_to_watch(provider: Provider, m
 
 
 @everywhere
-async def test_what_differs_in_a_streamed_request_is_the_wish_to_stream(
+async def test_a_streamed_request_differs_only_in_the_wish_to_stream(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say("a"), Say("b"))
@@ -86,7 +86,7 @@ async def test_what_differs_in_a_streamed_request_is_the_wish_to_stream(
 
 
 @everywhere
-async def test_a_stream_that_is_left_is_closed_and_has_what_was_received(
+async def test_a_stream_that_is_left_is_closed_and_has_the_received_part(
     provider: Provider, model: str
 ) -> None:
     """The provider has sent four letters and waits; the rest is not awaited."""
@@ -101,7 +101,7 @@ async def test_a_stream_that_is_left_is_closed_and_has_what_was_received(
 
 
 @everywhere
-async def test_a_cancelled_stream_is_closed_and_has_what_was_received(
+async def test_a_cancelled_stream_is_closed_and_has_the_received_part(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, cut=FIRST_WORDS[model], end="silent"))
@@ -143,7 +143,7 @@ async def test_an_exception_of_the_watcher_is_its_own_and_closes_the_stream(
 
 
 @everywhere
-async def test_a_broken_connection_is_an_error_and_the_stream_has_what_was_received(
+async def test_a_broken_connection_is_an_error_and_the_stream_has_the_received_part(
     provider: Provider, model: str
 ) -> None:
     provider.will(Say(LONG, CALLS, cut=FIRST_WORDS[model] + 1))
@@ -222,7 +222,7 @@ async def test_a_script_is_streamed_in_words() -> None:
     assert (await watched(model, request))[0] == []
 
 
-async def test_a_script_that_is_interrupted_has_said_what_it_said() -> None:
+async def test_an_interrupted_script_has_its_spoken_part() -> None:
     model = ScriptedModel([{"text": "one two", "tool_calls": [{"name": "look"}]}])
     async with model.stream(SampleRequest(messages=(user("hi"),), max_tokens=9)) as stream:
         assert stream.reply.content == (TextBlock(text=""),)

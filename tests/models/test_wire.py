@@ -134,7 +134,7 @@ async def test_a_reply_ends_where_it_should_whether_or_not_its_provider_can_stop
     assert (reply.content, reply.stop_reason) == ((TextBlock(text="one two "),), "stopSequence")
 
 
-async def test_a_provider_that_has_stopped_says_at_what(provider: Provider) -> None:
+async def test_a_provider_that_has_stopped_names_the_reason(provider: Provider) -> None:
     provider.will(Say("one two ", reason="stop_sequence"))
     reply = await open_model(ANTHROPIC).sample(TUNED)
     assert (reply.text, reply.stop_reason) == ("one two ", "stopSequence")

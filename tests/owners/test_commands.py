@@ -90,7 +90,7 @@ async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
     assert here.ann.word not in shown, "the beginning of an id is another id"
 
 
-async def test_the_commands_of_the_operator_show_what_is_anybodys_and_change_what_they_name(
+async def test_the_commands_of_the_operator_show_the_data_of_all_and_change_only_the_named_data(
     here: TwoPeople, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = here.url
@@ -137,7 +137,7 @@ async def of_bo(here: TwoPeople) -> dict[str, str]:
     }
 
 
-async def test_what_an_operators_model_learns_of_a_persons_branch_is_that_persons(
+async def test_lessons_of_an_operators_model_belong_to_the_user_of_the_branch(
     here: TwoPeople,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -87,7 +87,7 @@ async def budgets(request: Request) -> Response:
     return JSONResponse({"budget": wanted}, 200 if wanted else 422)
 
 
-async def test_a_route_that_is_new_is_driven_or_fails_with_what_to_add(here: TwoPeople) -> None:
+async def test_a_new_route_is_driven_or_fails_with_the_line_to_add(here: TwoPeople) -> None:
     """One of which all parameters are known is driven as it is; another says what it lacks."""
     [mounted] = here.web.app.routes
     assert isinstance(mounted, Mount)

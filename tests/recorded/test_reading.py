@@ -52,7 +52,7 @@ def drawn(call: RecordedCall) -> list[str]:
     ]
 
 
-async def test_a_call_that_waits_says_for_what() -> None:
+async def test_a_waiting_call_names_its_questions() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
 
@@ -257,7 +257,7 @@ async def test_lines_of_a_call_name_each_other() -> None:
     assert [each.outcome for each in other.rounds] == ["began here", "returned"]
 
 
-async def test_what_another_release_has_written_is_left_out() -> None:
+async def test_entries_of_another_release_are_left_out() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
     store = await rewritten(store, 0, state="? [99]", notes="")

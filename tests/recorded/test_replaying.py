@@ -215,7 +215,7 @@ async def test_an_interrupted_call_goes_on() -> None:
     assert (outcome.ended, outcome.next) == ("goes on", ["trip/reserve.1"])
 
 
-async def test_what_another_release_has_written_cannot_be_read() -> None:
+async def test_a_call_of_another_release_cannot_be_read() -> None:
     store = await rewritten(await waiting(), 0, state="? [99]")
     outcome = await replayed(store)
     assert outcome.ended == "cannot be read"

@@ -219,7 +219,7 @@ async def test_a_time_that_only_the_replay_asks_for_is_found() -> None:
     assert (found.rule, found.step, found.second) == ("different-step", "late/now.1", "now")
 
 
-async def test_what_changes_between_rounds_is_found() -> None:
+async def test_a_change_between_rounds_is_found() -> None:
     """Both runs of a round agree; the next round does not."""
     asked: list[str] = []
 
@@ -312,7 +312,7 @@ async def test_a_tool_that_is_right_passes_and_its_effects_happen_once() -> None
     assert sorted(call.message for call in client.log_calls) == ["branch 1", "branch 2"]
 
 
-async def test_what_a_client_can_do_is_asked_once() -> None:
+async def test_the_capabilities_of_a_client_are_asked_once() -> None:
     """A client may find out, with its last answer given, that it can no longer sample."""
 
     class Tiring(MockClient):
@@ -439,7 +439,7 @@ async def test_the_examples_pass(example: str, params: dict[str, object]) -> Non
 # -- when a check does not come to its end -----------------------------------------------------
 
 
-async def test_what_was_done_is_undone_when_a_round_differs() -> None:
+async def test_effects_are_undone_when_a_round_differs() -> None:
     @tool
     async def varying(ctx: BranchContext) -> None:
         await ctx.step(effect, "x", undo=undo)
@@ -465,7 +465,7 @@ class Hurried:
         return alarm
 
 
-async def test_what_was_done_is_undone_when_the_client_fails() -> None:
+async def test_effects_are_undone_when_the_client_fails() -> None:
     def broken_undo(name: str) -> None:
         raise ValueError("locked")
 

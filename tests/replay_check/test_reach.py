@@ -45,7 +45,7 @@ REACHED = {
 
 
 @pytest.mark.parametrize("body", REACHED.values(), ids=REACHED)
-def test_what_the_body_runs_is_read(check: Check, body: str) -> None:
+def test_code_that_the_body_runs_is_read(check: Check, body: str) -> None:
     found = check(f"import time\n{body}\n")
     assert [finding.rule for finding in found] == ["clock"]
 
@@ -109,7 +109,7 @@ async def t(ctx):
     assert [finding.rule for finding in found] == ["unordered-asks"]
 
 
-def test_somebody_unknown_who_is_given_the_context_is_taken_to_ask(check: Check) -> None:
+def test_an_unknown_function_that_receives_the_context_is_taken_to_ask(check: Check) -> None:
     found = check("""
 import shelve
 
@@ -139,7 +139,7 @@ IMPORTS = [
 
 
 @pytest.mark.parametrize(("line", "call", "where"), IMPORTS)
-def test_what_lies_next_to_the_tool_is_read(
+def test_code_next_to_the_tool_is_read(
     load: Load, tmp_path: Path, line: str, call: str, where: str
 ) -> None:
     for name, text in NEIGHBOURS.items():
@@ -150,7 +150,7 @@ def test_what_lies_next_to_the_tool_is_read(
     assert (found.rule, Path(found.file).name, found.line > 1) == ("clock", where, True)
 
 
-def test_what_others_have_written_is_not_read(check: Check) -> None:
+def test_code_of_others_is_not_read(check: Check) -> None:
     """What ``timeit`` does is known to the tables alone."""
     assert check("import timeit\n@tool\nasync def t(ctx):\n    timeit.timeit('1')") == []
 

@@ -311,7 +311,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("rule", "before", "body"), CASES)
-def test_a_rule_finds_what_it_is_about(check: Check, rule: str, before: str, body: str) -> None:
+def test_a_rule_finds_its_subject(check: Check, rule: str, before: str, body: str) -> None:
     text = source(before, body)
     found = check(text)
     assert {finding.rule for finding in found} == {rule}
@@ -429,7 +429,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("before", "body"), NOTHING)
-def test_what_is_safe_is_left_alone(check: Check, before: str, body: str) -> None:
+def test_safe_code_is_left_alone(check: Check, before: str, body: str) -> None:
     assert check(source(before.replace("helpers_of_mine", "shelve"), body)) == []
 
 

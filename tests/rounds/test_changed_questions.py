@@ -60,7 +60,7 @@ async def continued(rounds: Rounds, prompt: str, asked: Asked, answer: Any = Non
     return await rounds.run(advising(prompt), state=asked.state, answers=answers)
 
 
-async def test_a_changed_request_reserves_what_its_own_prompt_leaves(rounds: Rounds) -> None:
+async def test_a_changed_request_reserves_the_rest_of_its_own_prompt(rounds: Rounds) -> None:
     first = await begun(rounds, LONG)
     second = await continued(rounds, "Short?", first)
     assert second.questions[0].id == SAMPLE

@@ -229,7 +229,7 @@ async def test_any_text_is_an_answer(shared: RoundsKeywords) -> None:
     assert ended == Returned("1 nights in hotel in Rome for \ud800\x00")
 
 
-async def test_what_only_the_model_refuses_is_asked_again(shared: RoundsKeywords) -> None:
+async def test_an_answer_that_only_the_model_refuses_is_asked_again(shared: RoundsKeywords) -> None:
     asked = await begin(shared)
     answers = {WHO: accept(name="Ann"), HOW_LONG: accept(nights=2, extras="sauna")}
     again = await run_round(book_hotel, ROME, state=asked.state, answers=answers, **shared)
@@ -297,7 +297,7 @@ async def test_it_takes_a_tool() -> None:
         await run_round(cast("Any", search), ROME, keys=[KEY])
 
 
-async def test_what_is_asked_is_json_and_comes_back(shared: RoundsKeywords) -> None:
+async def test_questions_are_json_and_come_back(shared: RoundsKeywords) -> None:
     asked = await begin(shared)
     assert Asked.from_json(json.loads(json.dumps(asked.to_json()))) == asked
 
@@ -388,7 +388,7 @@ async def test_without_one_a_sample_is_a_question(shared: RoundsKeywords) -> Non
     assert ended == Returned("Take one.")
 
 
-async def test_who_is_asked_may_fail(shared: RoundsKeywords) -> None:
+async def test_an_asked_client_may_fail(shared: RoundsKeywords) -> None:
     asked = await run_round(tip, **shared)
     assert isinstance(asked, Asked)
     answers = {asked.questions[0].id: AnswerError("no model today")}
@@ -396,7 +396,9 @@ async def test_who_is_asked_may_fail(shared: RoundsKeywords) -> None:
     assert ended == Returned("no model today")
 
 
-async def test_a_tool_that_asks_for_what_cannot_be_asked_is_refused(shared: RoundsKeywords) -> None:
+async def test_a_tool_with_a_question_that_cannot_be_asked_is_refused(
+    shared: RoundsKeywords,
+) -> None:
     shared["capabilities"] = Capabilities(sampling=False)
     with pytest.raises(CapabilityError, match="sampling"):
         await run_round(tip, **shared)
@@ -432,7 +434,7 @@ async def refuse(ctx: BranchContext) -> str:
     raise ToolError("We are closed.")
 
 
-async def test_what_the_tool_raises_is_raised(shared: RoundsKeywords) -> None:
+async def test_an_exception_of_the_tool_is_raised(shared: RoundsKeywords) -> None:
     with pytest.raises(ToolError, match=r"We are closed\."):
         await run_round(refuse, **shared)
 

@@ -187,7 +187,7 @@ def much() -> str:
     return "x" * 50_000
 
 
-async def test_without_a_store_what_comes_after_a_state_is_run_each_time() -> None:
+async def test_without_a_store_steps_after_a_state_run_each_time() -> None:
     rounds = Rounds(keys=[KEY])
     asked = await begun(rounds)
     for _ in range(2):

@@ -93,7 +93,7 @@ async def test_call_saga_names_the_field_that_is_wrong(client: Client, case: str
     assert ran == []
 
 
-async def test_what_is_just_within_bounds_is_taken(client: Client) -> None:
+async def test_input_just_within_bounds_is_taken(client: Client) -> None:
     data = {"deep": nested(DEEPEST - 2), "long": 2 ** (LONGEST_NUMBER - 1), "text": "x" * 10**6}
     reply = await call_saga(client, "ask", {"data": data})
     steps = [GOOD, said("ask/sample.1", "y" * 10**6)]

@@ -150,7 +150,7 @@ async def test_ours_ask_by_steps_wherever_the_host_has_them(host: str, era: str)
 
 
 @pytest.mark.parametrize("host", OURS)
-async def test_what_asks_by_the_hosts_own_means_asks_as_in_tools_call(host: str) -> None:
+async def test_a_tool_that_asks_by_the_hosts_own_means_asks_as_in_tools_call(host: str) -> None:
     """In the handshake era by a request; on 2026-07-28 the host refuses."""
     make, prefix = HOSTS[host]
     answers = Answers(lambda _: accept(ok=True))
@@ -173,7 +173,7 @@ async def said(client: Any, method: str, params: dict[str, Any]) -> str:
         return error.error.message
 
 
-async def test_what_suspends_by_the_hosts_own_means_is_refused_with_what_to_do() -> None:
+async def test_a_tool_that_suspends_by_the_hosts_own_means_is_refused_with_a_remedy() -> None:
     async with connected(theirs(), MODERN, Answers(lambda _: accept(ok=True))) as client:
         with pytest.raises(MCPError) as refused:
             await call_saga(client, "resolves", {})

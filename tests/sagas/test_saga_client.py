@@ -126,7 +126,7 @@ async def test_a_step_that_is_refused_is_completed_with_the_error(era: str, what
     assert text_of(await call(serving(body), person, era=era)) == "-32001: not today"
 
 
-async def test_what_else_the_answerer_raises_ends_the_call() -> None:
+async def test_another_exception_of_the_answerer_ends_the_call() -> None:
     @tool(name="t")
     async def body(ctx: BranchContext) -> str:
         return (await ctx.sample("?")).text
@@ -253,7 +253,7 @@ async def test_a_reply_that_is_neither_is_refused(reply: dict[str, Any]) -> None
         await call(MCPServer("odd", extensions=[Odd(reply)]), no_one())
 
 
-async def test_a_server_of_another_make_is_sent_what_the_proposal_says() -> None:
+async def test_a_server_of_another_project_receives_messages_of_the_proposal() -> None:
     step: dict[str, Any] = {"type": "elicitation", "stepId": "a", "params": FORM}
     sample: dict[str, Any] = {
         "type": "sampling",

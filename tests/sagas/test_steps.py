@@ -77,7 +77,7 @@ async def test_a_step_has_the_parameters_of_the_model(era: str) -> None:
     assert last["content"][0]["text"] == "So."
 
 
-async def test_what_a_form_is_drawn_with_goes_where_no_client_prints_it(era: str) -> None:
+async def test_the_context_of_a_form_goes_where_no_client_prints_it(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         return (await ctx.elicit(Number, "How many?", context={"free": [1, "caf\udce9"]})).action
 
@@ -117,7 +117,7 @@ async def test_a_steps_error_is_raised_on_the_line_that_asked_and_can_be_caught(
     assert text_in(replies[-1]) == f"{step} -32001 not today accept"
 
 
-async def test_what_an_error_says_besides_arrives_with_it(era: str) -> None:
+async def test_the_data_of_an_error_arrives_with_it(era: str) -> None:
     """Required: an error may have ``data``."""
 
     async def body(ctx: BranchContext) -> Any:
@@ -136,7 +136,7 @@ async def test_what_an_error_says_besides_arrives_with_it(era: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["form", "page"])
-async def test_a_person_who_refuses_by_an_error_has_declined(era: str, how: str) -> None:
+async def test_a_refusal_by_an_error_has_declined(era: str, how: str) -> None:
     """Required: "the user rejected the elicitation" is an error; -1 is the protocol's code for it."""
 
     async def body(ctx: BranchContext) -> str:
@@ -149,7 +149,7 @@ async def test_a_person_who_refuses_by_an_error_has_declined(era: str, how: str)
     assert text_in(last) == "decline"
 
 
-async def test_a_person_who_refuses_a_sample_is_read_as_one(era: str) -> None:
+async def test_a_refused_sample_of_the_user_is_read_as_one(era: str) -> None:
     async def body(ctx: BranchContext) -> str:
         try:
             return (await ctx.sample("?")).text
@@ -266,7 +266,9 @@ async def picky(era: str) -> AsyncGenerator[Client]:
         yield client
 
 
-async def test_what_the_client_has_not_declared_is_not_asked(picky: Client, era: str) -> None:
+async def test_a_capability_that_the_client_has_not_declared_is_not_asked(
+    picky: Client, era: str
+) -> None:
     if era == HANDSHAKE:
         result = await call_saga(picky, "think", {})
         assert result["isError"] is True

@@ -198,7 +198,7 @@ async def test_the_tool_and_its_arguments_are_the_tokens() -> None:
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("ida", "bo"), ("ida", None), (None, "bo")])
-async def test_a_token_belongs_to_who_has_called(
+async def test_a_token_belongs_to_its_caller(
     mine: str | None, theirs: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with signed_in(mine) if mine else nullcontext():

@@ -40,7 +40,7 @@ async def compare(store: CallStore, program: Sequence[Operation]) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
 )
 @given(first=STATES, second=STATES, program=PROGRAMS)
-async def test_one_after_the_other_it_does_what_the_model_does(
+async def test_one_after_the_other_the_store_equals_the_model(
     store: CallStore, first: CallState, second: CallState, program: Sequence[Operation]
 ) -> None:
     await empty(store)

@@ -42,7 +42,7 @@ async def play(stores: Sequence[CallStore], clients: Sequence[Sequence[Operation
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
 )
 @given(clients=CLIENTS)
-async def test_some_order_explains_what_concurrent_clients_see(
+async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[CallStore], clients: list[list[Operation]]
 ) -> None:
     await empty(two_stores[0])
@@ -65,7 +65,7 @@ def test_no_order_explains_two_firsts() -> None:
     assert not explains(CallModel(), [begin, first, replace(second, result=other)])
 
 
-def test_no_order_explains_a_read_that_misses_what_was_written_before_it() -> None:
+def test_no_order_explains_a_read_that_misses_an_earlier_write() -> None:
     begin = Seen(Operation("begin", (a_call(),)), 1, 2, a_call())
     wrote = Seen(Operation("record", ("call_1", 0, {"s": "1"})), 3, 4, {"s": "1"})
     read = Seen(Operation("entries", ("call_1", 0)), 5, 6, {})

@@ -142,7 +142,7 @@ async def test_the_suite_finds_a_broken_promise(
 
 
 @pytest.mark.parametrize(("saboteur", "check"), SHARED, ids=names(SHARED))
-async def test_the_suite_finds_a_broken_promise_to_those_who_share_a_store(
+async def test_the_suite_finds_a_broken_promise_to_users_of_a_shared_store(
     saboteur: type[by.Saboteur], check: CallStoreCheck, tmp_path: Path
 ) -> None:
     open_it: Any = partial(saboteur, f"sqlite:///{tmp_path}/calls.db")

@@ -106,7 +106,7 @@ async def two_stores(open_shared_trees: OpenTreeStore) -> AsyncIterator[list[Tre
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
 )
 @given(program=PROGRAMS)
-async def test_one_after_the_other_it_does_what_the_model_does(
+async def test_one_after_the_other_the_store_equals_the_model(
     two_stores: list[TreeStore], program: Sequence[Operation]
 ) -> None:
     await empty(two_stores[0])
@@ -124,7 +124,7 @@ async def test_one_after_the_other_it_does_what_the_model_does(
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # it is emptied each time
 )
 @given(clients=CLIENTS)
-async def test_some_order_explains_what_concurrent_clients_see(
+async def test_some_order_explains_the_reads_of_concurrent_clients(
     two_stores: list[TreeStore], clients: list[list[Operation]]
 ) -> None:
     await empty(two_stores[0])

@@ -8,7 +8,7 @@ from anabranch.tree._export import preview
 from tests.tree.samples import SAMPLE, node
 
 
-def test_branches_are_drawn_where_they_open_before_what_goes_on() -> None:
+def test_branches_are_drawn_where_they_open_before_the_continuation() -> None:
     assert draw(SAMPLE) == [
         "user       start  Where to?",
         "  b3  assistant  again  Nowhere.",
@@ -23,7 +23,7 @@ def test_branches_are_drawn_where_they_open_before_what_goes_on() -> None:
     ]
 
 
-def test_below_what_is_hidden_nothing_is_shown() -> None:
+def test_nodes_below_a_hidden_node_are_not_shown() -> None:
     lines = draw(SAMPLE, lambda one: one.kind != "branch")
 
     assert [line.split()[-2:] for line in lines] == [

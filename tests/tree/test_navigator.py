@@ -27,7 +27,7 @@ def test_the_names_of_branches_are_made_once() -> None:
     assert navigator.find("b9") is None
 
 
-def test_what_is_no_node_of_a_thread_is_on_no_branch() -> None:
+def test_a_node_of_no_thread_is_on_no_branch() -> None:
     navigator = Navigator(SAMPLE)
     assert [navigator.branch_of(node) for node in ("linz", "end", None, "gone")] == [
         "b2",

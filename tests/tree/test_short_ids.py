@@ -28,7 +28,7 @@ def test_every_short_id_is_accepted(ends: set[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abcd", "node_", "n", "Xbcde"])
-def test_too_little_and_what_is_not_there_is_not_accepted(text: str) -> None:
+def test_too_short_and_unknown_ids_are_not_accepted(text: str) -> None:
     assert match_id(text, IDS) is None
 
 

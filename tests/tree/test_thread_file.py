@@ -22,7 +22,7 @@ def test_a_time_that_is_no_number_is_refused(number: str) -> None:
         thread_from_json(text, random_names, 1.0)
 
 
-def test_what_a_model_is_sent_of_a_file_is_what_people_are_shown() -> None:
+def test_a_model_receives_the_same_text_of_a_file_as_users_see() -> None:
     """Excludes a message that reads harmlessly, and has other words for the model."""
     loaded = thread_from_json(saved(data={"shown": "Nice weather."}), random_names, 1.0)
     assert [node.shown for node in loaded.nodes] == ["hello"]

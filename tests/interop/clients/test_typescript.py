@@ -124,7 +124,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(url: str, era: str) -> N
     assert result["structuredContent"]["picked"] == cards_in(first)[2]
 
 
-def test_a_client_without_a_model_learns_what_it_lacks(url: str, era: str) -> None:
+def test_a_client_without_a_model_learns_the_missing_capability(url: str, era: str) -> None:
     lines = play(
         {
             "server": {"url": url},

@@ -377,7 +377,7 @@ def test_the_page_has_an_example_that_runs(framework: str, drivers: Drivers) -> 
     assert drivers.of(framework).play({"page": f"{tool}\n{example}", "calls": calls}) == {}
 
 
-def test_the_chat_model_of_langchain_is_asked_what_the_tool_asks(drivers: Drivers) -> None:
+def test_the_chat_model_of_langchain_receives_the_samples_of_the_tool(drivers: Drivers) -> None:
     example = (HERE / "drive_chat_model.py").read_text(encoding="utf-8")
     assert drivers.of("langchain").play({"page": example, "calls": []}) == {}
 

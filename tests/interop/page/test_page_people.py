@@ -162,7 +162,7 @@ async def test_a_call_that_ended_on_another_branch_says_so(browser: Browser) -> 
 # -- answers ---------------------------------------------------------------------------------
 
 
-async def test_what_a_tool_returned_to_the_person_is_the_answer(browser: Browser) -> None:
+async def test_the_value_of_a_tool_called_by_the_user_is_the_answer(browser: Browser) -> None:
     async with serving(application()) as address, tab(browser, address) as opened:
         await opened.say("/draw")
         for _ in range(2):
@@ -247,7 +247,7 @@ async def test_accept_is_in_sight_and_the_question_has_the_focus(
         await opened.screen(f"in-sight-{width}")
 
 
-async def test_a_question_takes_no_focus_from_someone_who_writes(browser: Browser) -> None:
+async def test_a_question_takes_no_focus_from_a_writing_user(browser: Browser) -> None:
     asked = asyncio.Event()
 
     @tool

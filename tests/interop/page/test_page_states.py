@@ -31,7 +31,7 @@ async def fill_seats(opened: Tab) -> None:
     await form.get_by_label("Day").fill("2026-12-01")
 
 
-async def test_branches_stand_side_by_side_with_what_became_of_them(browser: Browser) -> None:
+async def test_branches_stand_side_by_side_with_their_outcomes(browser: Browser) -> None:
     async with scenes() as address, tab(browser, address) as opened:
         page = opened.page
         await opened.say("Think of two ways to get there")
@@ -332,9 +332,7 @@ async def played(browser: Browser, source: str, folder: Any) -> AsyncGenerator[T
         await page.close()
 
 
-async def test_a_module_is_called_again_with_what_was_wrong(
-    browser: Browser, tmp_path: Any
-) -> None:
+async def test_a_module_is_called_again_with_the_fault(browser: Browser, tmp_path: Any) -> None:
     async for opened in played(browser, REFUSED, tmp_path):
         form = opened.question(CARD)
         await expect(form.get_by_text("again: cardNumber")).to_be_visible()

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
-from anabranch.cli._http_access import LOCAL, Access
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import HttpServer, listen
+from anabranch.cli._http_access import CONCURRENCY, LOCAL, Access
+from anabranch.cli._http_server import Bounds, configure, listen
 
 
 def guarded(server: Any, *tokens: str) -> ASGIApp:
@@ -24,15 +24,12 @@ def mcp_app() -> ASGIApp:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, bounds: Bounds) -> AsyncGenerator[tuple[str, int]]:
-    started = asyncio.Event()
+async def serving(app: ASGIApp, concurrency: int = CONCURRENCY) -> AsyncGenerator[tuple[str, int]]:
     with listen("127.0.0.1", 0) as listener:
-        host, port = listener.getsockname()
-        server = HttpServer(app, bounds, started.set)
+        server = uvicorn.Server(configure(app, Bounds(concurrency)))
         task = asyncio.create_task(server.serve([listener]))
-        await started.wait()
         try:
-            yield host, port
+            yield listener.getsockname()
         finally:
             server.should_exit = True
             await task

@@ -11,33 +11,24 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anabranch._health import Health, Watched
 from anabranch.chat import make_chat_app
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_connections import SPARE, Bounds
 from anabranch.cli._http_shares import SharedRequests
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import message, model, reserve
-from tests.cli.http_server import mcp_app, serving
+from tests.cli.http_server import serving
 from tests.patience import PATIENCE
 
-HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+GET = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 OTHER = b"GET /other HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
+ANSWER = b'{"jsonrpc": "2.0", "id": 1, "result": {}}'
 NESTED = CALL[:-1] + b', "params": ' + b"[" * 200 + b"]" * 200 + b"}"
-Address = tuple[str, int]
 
 
-@asynccontextmanager
-async def connections(address: Address, number: int) -> AsyncGenerator[None]:
-    """Open connections that ask nothing."""
-    async with AsyncExitStack() as stack:
-        for _ in range(number):
-            _, writer = await asyncio.open_connection(*address)
-            stack.callback(writer.close)
-        yield
-
-
-async def reply(address: Address, request: bytes) -> bytes:
+async def reply(address: tuple[str, int], request: bytes) -> bytes:
     """Send a request over a connection of its own, and return all that comes back."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
@@ -47,25 +38,38 @@ async def reply(address: Address, request: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.parametrize("beyond", [0, SPARE, 3 * SPARE], ids=["full", "spare", "more than spare"])
-async def test_a_health_check_is_answered_where_every_connection_is_held(beyond: int) -> None:
-    async with (
-        serving(mcp_app(), Bounds(connections=5)) as address,
-        connections(address, 5 + beyond),
-    ):
-        for _ in range(2 * SPARE):
+async def test_a_full_server_answers_health_checks_and_refuses_other_requests(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = Held()
+    app = Watched(SharedRequests(held, 5), Health())
+    async with serving(app, 5) as address:
+        waiting = [asyncio.create_task(reply(address, GET)) for _ in range(5)]
+        for _ in waiting:
+            await held.begun.acquire()
+        for _ in range(20):
             alive = await reply(address, HEALTH)
             assert alive.startswith(b"HTTP/1.1 200 ")
             assert alive.endswith(b'{"status":"alive"}')
-        assert (await reply(address, OTHER)).startswith(b"HTTP/1.1 503 ")
+            refused = await reply(address, OTHER)
+            assert refused.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1\r\n" in refused
+            assert b"connection: close\r\n" in refused
+        held.may_end.set()
+        for each in await asyncio.gather(*waiting):
+            assert each.startswith(b"HTTP/1.1 200 ")
+        assert (await reply(address, GET)).startswith(b"HTTP/1.1 200 ")
+    assert [record.message for record in caplog.records] == [
+        "requests are refused above 5; see --limit-concurrency"
+    ]
 
 
 async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
-    """As ``anabranch web`` has it: more streams than the share, of 40 connections."""
-    endpoint = Endpoint("http", max_connections=40)
+    """As ``anabranch web`` has it: more streams than the share, of 40 requests."""
+    endpoint = Endpoint("http", limit_concurrency=40)
     app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.person_share)
     statuses: list[int] = []
-    async with serving(app, Bounds(endpoint.connections)) as (host, port):
+    async with serving(SharedRequests(app, 40), 40) as (host, port):
         url = f"http://{host}:{port}"
         limits = httpx2.Limits(max_connections=None)
         async with (
@@ -92,7 +96,7 @@ async def two_people(**options: Any) -> AsyncGenerator[tuple[httpx2.AsyncClient,
         return name
 
     app = make_chat_app(MemoryTrees(), model(), [reserve], authenticate=authenticate, **options)
-    async with serving(app, Bounds()) as (host, port), AsyncExitStack() as stack:
+    async with serving(app) as (host, port), AsyncExitStack() as stack:
         url = f"http://{host}:{port}"
         yield tuple(
             [
@@ -154,31 +158,6 @@ def test_a_share_of_no_stream_is_refused() -> None:
         make_chat_app(MemoryTrees(), model(), max_streams=0)
 
 
-async def test_requests_that_do_not_arrive_take_places_too() -> None:
-    """A body may take half a minute: who sends many of them slowly holds as many connections."""
-    app, never = SharedRequests(Held(), 2, by_token=False), asyncio.Event()
-
-    async def receive() -> Message:
-        await never.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(_: Message) -> None: ...
-
-    scope: dict[str, Any] = {
-        "type": "http",
-        "method": "POST",
-        "headers": [],
-        "client": ("1.2.3.4", 1),
-    }
-    slow = [asyncio.ensure_future(app(dict(scope), receive, send)) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert await status(app) == 429
-    assert await status(app, address="2.3.4.5", body=b'{"result": {}}') == 200
-    never.set()
-    await asyncio.gather(*slow)
-    assert await status(app, body=b'{"result": {}}') == 200
-
-
 class Held:
     """An application whose requests are in progress until they are let through."""
 
@@ -187,7 +166,12 @@ class Held:
         self.may_end = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = (await receive()).get("body", b"")
+        if scope["type"] != "http":
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
         if scope["method"] == "GET" or b'"method"' in body:
             self.begun.release()
             await self.may_end.wait()
@@ -202,13 +186,18 @@ async def status(
     body: bytes = CALL,
     method: str = "POST",
     address: str = "1.2.3.4",
+    parts: int = 1,
 ) -> int:
     headers = [(b"authorization", token.encode())] if token else []
-    scope = {"type": "http", "method": method, "headers": headers, "client": (address, 1)}
+    request = {"method": method, "path": "/mcp", "headers": headers}
+    scope = {"type": "http", "client": (address, 1), **request}
     sent: list[Message] = []
+    size = -(-len(body) // parts) or 1
+    unread = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": body}
+        part = unread.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(unread)}
 
     async def send(message: Message) -> None:
         sent.append(message)
@@ -230,7 +219,7 @@ async def status(
 )
 async def test_a_caller_without_a_token_is_its_address(one: str, same: str, other: str) -> None:
     held = Held()
-    app = SharedRequests(held, 1, by_token=False)
+    app = SharedRequests(held, 10, 1)
     waiting = [asyncio.ensure_future(status(app, address=each)) for each in (one, other)]
     async with asyncio.timeout(PATIENCE):
         for _ in waiting:
@@ -243,7 +232,7 @@ async def test_a_caller_without_a_token_is_its_address(one: str, same: str, othe
 @pytest.mark.parametrize("by_token", [True, False], ids=["token", "address"])
 async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> None:
     held = Held()
-    app = SharedRequests(held, 2, by_token=by_token)
+    app = SharedRequests(held, 10, 2, by_token=by_token)
     one: dict[str, Any] = {"token": "Bearer one"} if by_token else {"address": "1.2.3.4"}
     two: dict[str, Any] = {"token": "Bearer two"} if by_token else {"address": "2.3.4.5"}
     waiting = [asyncio.ensure_future(status(app, **one)) for _ in range(2)]
@@ -254,8 +243,8 @@ async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> 
         assert await status(app, method=method, **same) == 429
     other = asyncio.ensure_future(status(app, **two))
     await held.begun.acquire()
-    answer = b'{"jsonrpc": "2.0", "id": 1, "result": {}}'
-    assert await status(app, body=answer, **one) == 200
+    assert await status(app, body=ANSWER, **one) == 200
+    assert await status(app, body=ANSWER, parts=3, **one) == 200
     for other_ways in (
         CALL.decode().encode("utf-16"),
         b"\xef\xbb\xbf" + CALL,
@@ -268,3 +257,16 @@ async def test_a_caller_of_tools_has_a_share_of_the_requests(by_token: bool) -> 
     held.may_end.set()
     assert await asyncio.gather(*waiting, other) == [200, 200, 200]
     assert await status(app, **one) == 200
+
+
+async def test_an_answer_reaches_a_full_server() -> None:
+    """Otherwise the calls that wait for it would keep the server full."""
+    held = Held()
+    app = SharedRequests(held, 2, 2)
+    waiting = [asyncio.ensure_future(status(app)) for _ in range(2)]
+    for _ in waiting:
+        await held.begun.acquire()
+    assert await status(app, address="2.3.4.5") == 503
+    assert await status(app, address="2.3.4.5", body=ANSWER) == 200
+    held.may_end.set()
+    assert await asyncio.gather(*waiting) == [200, 200]

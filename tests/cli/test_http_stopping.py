@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import HttpServer, listen
+from anabranch.cli._http_access import CONCURRENCY
+from anabranch.cli._http_lifetime import Lifetime
+from anabranch.cli._http_server import Bounds, configure, listen
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model
 from tests.patience import PATIENCE
+
+
+@asynccontextmanager
+async def stoppable(app: ASGIApp) -> AsyncGenerator[tuple[str, Callable[[], None]]]:
+    """Yield the address of a server of ``app``, and a function that stops the server."""
+    lifetime = Lifetime(app, cut_off=lambda _: None)
+    server = uvicorn.Server(configure(lifetime, Bounds(CONCURRENCY)))
+
+    def stop() -> None:
+        lifetime.stop()
+        server.should_exit = True
+
+    with listen("127.0.0.1", 0) as listener:
+        serves = asyncio.create_task(server.serve([listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", stop
+        await serves
 
 
 @pytest.mark.parametrize("is_mounted", [False, True])
@@ -25,24 +46,18 @@ async def test_a_server_that_stops_ends_the_streams_of_its_pages(
     chat = make_chat_app(MemoryTrees(), model())
     context = chat.router.lifespan_context
     app = Starlette(routes=[Mount("/chat", chat)], lifespan=context) if is_mounted else chat
-    started = asyncio.Event()
-    with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}{'/chat' * is_mounted}"
-        server = HttpServer(app, Bounds(), started.set)
-        serves = asyncio.create_task(server.serve([listener]))
-        await started.wait()
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            await client.post(f"{url}/threads", json={"id": "t1"})
-            async with client.stream("GET", f"{url}/threads/t1/events") as response:
-                server.should_exit = True
-                assert await response.aread() == b""  # the last chunk came: no error is raised
-        await serves
+    async with stoppable(app) as (address, stop), httpx2.AsyncClient(timeout=PATIENCE) as client:
+        url = address + "/chat" * is_mounted
+        await client.post(f"{url}/threads", json={"id": "t1"})
+        async with client.stream("GET", f"{url}/threads/t1/events") as response:
+            stop()
+            assert await response.aread() == b""  # the last chunk came: no error is raised
     assert caplog.messages == []
     assert "Stopping" not in capsys.readouterr().err
 
 
 async def test_requests_that_go_on_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    started, is_asked, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    is_asked, may_end = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         del receive
@@ -52,20 +67,14 @@ async def test_requests_that_go_on_are_counted(capsys: pytest.CaptureFixture[str
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-    with listen("127.0.0.1", 0) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        server = HttpServer(app, Bounds(), started.set)
-        serves = asyncio.create_task(server.serve([listener]))
-        await started.wait()
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            asking = asyncio.create_task(client.get(url))
-            await is_asked.wait()
-            server.should_exit = True
-            shown = ""
-            while "Stopping" not in shown:
-                await asyncio.sleep(0)
-                shown += capsys.readouterr().err
-            may_end.set()
-            assert (await asking).status_code == 204
-        await serves
+    async with stoppable(app) as (url, stop), httpx2.AsyncClient(timeout=PATIENCE) as client:
+        asking = asyncio.create_task(client.get(url))
+        await is_asked.wait()
+        stop()
+        shown = ""
+        while "Stopping" not in shown:
+            await asyncio.sleep(0)
+            shown += capsys.readouterr().err
+        may_end.set()
+        assert (await asking).status_code == 204
     assert shown.startswith("Stopping: 1 request in progress. What it does not finish in 2 s")

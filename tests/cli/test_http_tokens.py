@@ -18,7 +18,6 @@ from anabranch._terminal.exits import UsageError
 from anabranch.cli import main
 from anabranch.cli._connection import server_of
 from anabranch.cli._http_access import Access
-from anabranch.cli._http_connections import Bounds
 from anabranch.cli._tokens import headers_of, read_tokens
 from anabranch.mcp import (
     ServerOptions,
@@ -77,7 +76,7 @@ async def test_stored_calls_are_bound_to_the_token(mode: str) -> None:
         principals.extend(record.principal for record in await store.expired(float("inf"), 10))
         return await accept(context, params)
 
-    async with serving(app, Bounds()) as address:
+    async with serving(app) as address:
         for token in (ALICE, BOB, ALICE):
             async with client_of(address, token, mode, look) as client:
                 await client.call_tool("ask", {})
@@ -90,7 +89,7 @@ async def test_stored_calls_are_bound_to_the_token(mode: str) -> None:
 async def test_a_state_is_bound_to_the_token() -> None:
     server = create_server("s", [ask], keys=[KEY])
     app = Access(tokens=(ALICE, BOB)).app(server, "127.0.0.1")
-    async with serving(app, Bounds()) as address:
+    async with serving(app) as address:
         async with client_of(address, ALICE, "2026-07-28") as client:
             asked = await client.session.call_tool("ask", {}, allow_input_required=True)
         assert isinstance(asked, types.InputRequiredResult)
@@ -120,7 +119,7 @@ async def test_a_server_with_a_verifier_of_its_own_checks_tokens_itself() -> Non
     server = create_server("s", [ask], keys=[KEY], auth=AUTH, token_verifier=Verifier())
     app = Access(tokens=(ALICE,)).app(server, "127.0.0.1")
     async with (
-        serving(app, Bounds()) as address,
+        serving(app) as address,
         client_of(address, BOB, "2026-07-28") as client,
     ):
         assert (await client.call_tool("ask", {})).structured_content == {"result": "accept"}
@@ -183,7 +182,7 @@ async def test_call_sends_headers_and_token() -> None:
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async with serving(app, Bounds()) as (host, port):
+    async with serving(app) as (host, port):
         command = ["call", f"http://{host}:{port}/mcp", "x", "--token", ALICE]
         more = ["--header", "X-Team: rivers"]
         assert await anyio.to_thread.run_sync(main, [*command, *more]) == 1

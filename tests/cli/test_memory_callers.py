@@ -11,7 +11,6 @@ from mcp import Client
 
 from anabranch.cli import main
 from anabranch.cli._combined_server import Persistence
-from anabranch.cli._http_connections import Bounds
 from anabranch.cli._server_recipe import ServerRecipe
 from tests.cli.http_server import guarded, serving
 from tests.mcp.harness import bearing
@@ -28,7 +27,7 @@ async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerat
     )
     made = recipe.make_server()
     app = guarded(made.server, ALICE, BOB)
-    async with made.around, serving(app, Bounds()) as address:
+    async with made.around, serving(app) as address:
 
         async def call(token: str, tool: str, **given: Any) -> Any:
             target = f"http://{address[0]}:{address[1]}/mcp"

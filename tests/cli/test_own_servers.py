@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from anyio import to_thread
 from mcp.server.mcpserver import MCPServer
+from uvicorn.config import STARTUP_FAILURE
 
 from anabranch._budget import Limits
-from anabranch._terminal.exits import UsageError
 from anabranch.cli import main
 from anabranch.cli._combined_server import (
     Asking,
@@ -164,11 +164,14 @@ def test_settings_of_the_server_itself_are_used_and_reported(
     assert len(not_used(unused)) == 2
 
 
-def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(tmp_path: Path) -> None:
+def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     theirs = recipe(tmp_path, THEIRS)
     probe = seal_probe(theirs.make_server()[0])
-    with pytest.raises(UsageError, match="'theirs' seals its questions with keys of its own"):
+    with pytest.raises(SystemExit, match=str(STARTUP_FAILURE)):
         WorkerApp(theirs, "127.0.0.1", Access(), probe)()
+    assert "'theirs' seals its questions with keys of its own" in capsys.readouterr().err
 
 
 def test_servers_of_one_key_open_states_that_the_other_has_sealed(tmp_path: Path) -> None:

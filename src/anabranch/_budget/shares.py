@@ -28,6 +28,10 @@ class Shares:
         self.most = most
         self._held: Counter[str] = Counter()
 
+    def is_full(self, caller: str) -> bool:
+        """Return whether the caller holds the most already."""
+        return self.most is not None and self._held[caller] >= self.most
+
     @contextmanager
     def place(self, caller: str) -> Generator[None]:
         """Hold a place inside the block.
@@ -35,7 +39,7 @@ class Shares:
         Raises:
             FullShareError: if the caller already holds the maximum.
         """
-        if self.most is not None and self._held[caller] >= self.most:
+        if self.is_full(caller):
             raise FullShareError
         self._held[caller] += 1
         try:

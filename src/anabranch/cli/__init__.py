@@ -3,11 +3,12 @@
     _commands.py                      the commands by name, and their help; each is loaded when used
     _serve_command.py                 anabranch serve; _serving.py does its work
     _server_recipe.py                 how serve makes its server, in each process
-    _endpoint.py                      where it is reached, and by how many processes (_processes.py)
+    _endpoint.py                      where it is reached, and by how many processes
     _http_access.py                   over HTTP: the names by which it may be reached
     _http_tokens.py                   who is let in, by bearer tokens
-    _http_server.py                   its start and its end; the bounds of _http_connections.py,
-                                      _http_requests.py and _http_sessions.py
+    _http_server.py                   uvicorn, in one process or several
+    _http_lifetime.py                 when an application learns that its server stops
+    _http_shares.py                   limits of requests in progress
     _combined_server.py               what targets offer, as one server
     _call_command.py                  anabranch call; _calling.py does its work
     _list_command.py                  anabranch list

@@ -40,8 +40,7 @@ def dev_command(
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
     from anabranch.cli._endpoint import Endpoint
-    from anabranch.cli._http_connections import Bounds
-    from anabranch.cli._http_server import serve_app
+    from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._reloading import ReloadedTools
     from anabranch.cli._web_models import WithoutModel
     from anabranch.errors import StoreError
@@ -77,7 +76,7 @@ def dev_command(
             if open_page:
                 webbrowser.open(address)
 
-        bounds = Bounds(endpoint.connections)
+        bounds = Bounds(endpoint.concurrency)
         serve_app(app, listener, bounds, on_started=on_started, around=tools.running())
 
 

@@ -1,4 +1,4 @@
-"""The endpoint of a server: where it is reached, by how many processes, and what each spends on its clients."""
+"""Where a server listens: address, worker processes, and limits of each process."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import errno
 import math
 import os
 import socket
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch._text import LogFormat
-from anabranch.cli._http_access import LOCAL, Access, is_loopback
-from anabranch.cli._http_connections import default_connections, open_files
+from anabranch.cli._http_access import CONCURRENCY, LOCAL, Access, is_loopback
 from anabranch.cli._http_server import listen
 from anabranch.cli._options import SESSION_TTL
 
 LEAST = 8
-"""The least share of a caller: a client needs a few connections."""
+"""The least share of a caller: a client has a few requests in progress."""
 PORTS = range(2**16)
 _WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def open_files() -> int:
+    """Return how many files, sockets included, this process may have open."""
+    if sys.platform == "win32":
+        return 8192
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,8 @@ class Endpoint:
         workers: processes that share it.
         access: who may reach it.
         session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
-        max_connections: to one process at the same time; ``None`` for the default.
+        limit_concurrency: requests that one process has in progress at the same time; ``None`` for the
+            default.
         access_log: whether each request is logged.
         log_format: how log records are written.
     """
@@ -43,24 +54,26 @@ class Endpoint:
     workers: int = 1
     access: Access = LOCAL
     session_ttl: float | None = SESSION_TTL
-    max_connections: int | None = None
+    limit_concurrency: int | None = None
     access_log: bool = False
     log_format: LogFormat = "text"
 
     @property
-    def connections(self) -> int:
-        """How many connections a process serves at the same time."""
-        return default_connections() if self.max_connections is None else self.max_connections
+    def concurrency(self) -> int:
+        """The number of requests that a process has in progress at the same time."""
+        if self.limit_concurrency is None:
+            return min(CONCURRENCY, open_files() // 2)
+        return self.limit_concurrency
 
     @property
     def share(self) -> int:
-        """How many of the connections one caller may hold, who may be a host of many people."""
-        return self.person_share if self.access.tokens else max(LEAST, self.connections // 2)
+        """The number of requests that one caller may have in progress; an address may have many users."""
+        return self.person_share if self.access.tokens else max(LEAST, self.concurrency // 2)
 
     @property
     def person_share(self) -> int:
-        """How many of the connections one person may hold."""
-        return max(LEAST, self.connections // 4)
+        """The number of requests that one user may have in progress."""
+        return max(LEAST, self.concurrency // 4)
 
     def check(self) -> None:
         """Refuse what cannot be meant.
@@ -86,9 +99,9 @@ class Endpoint:
             raise UsageError(
                 f"A session cannot end after {self.session_ttl:g} s. Give --session-ttl more seconds."
             )
-        if not 1 <= self.connections <= open_files():
+        if not 1 <= self.concurrency <= open_files():
             raise UsageError(
-                f"A process cannot serve {self.connections} connections: it may have"
+                f"A process cannot serve {self.concurrency} requests at the same time: it may have"
                 f" {open_files()} files open. Choose fewer, or raise that limit (ulimit -n)."
             )
 

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._health import Health, Watched
 from anabranch.cli._combined_server import fastmcp_app
-from anabranch.cli._http_sessions import Sessions
 from anabranch.cli._http_shares import SharedRequests
 from anabranch.cli._http_tokens import authenticated
 from anabranch.cli._options import SESSION_TTL
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
 
 ANY: Final = "*"
 
+SESSIONS: Final = 2_000
+"""Sessions at the same time, in one process."""
 
-SHARE: Final = 256
-"""Requests of one caller that are in progress at the same time."""
+CONCURRENCY: Final = 512
+"""Requests that are in progress at the same time, in one process."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -80,12 +81,13 @@ class Access:
         host: str,
         *,
         session_ttl: float | None = SESSION_TTL,
-        share: int = SHARE,
+        concurrency: int = CONCURRENCY,
+        share: int = CONCURRENCY // 2,
     ) -> ASGIApp:
         """Return the application that serves ``server`` to them.
 
-        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none. Of
-        one caller, ``share`` requests may be in progress.
+        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none. At
+        the same time, ``concurrency`` requests may be in progress, and ``share`` of one caller.
         """
         if is_fastmcp(server):
             app = fastmcp_app(server, self.settings(), session_ttl)
@@ -94,11 +96,11 @@ class Access:
                 host=host,
                 stateless_http=session_ttl is None,
                 session_idle_timeout=session_ttl,
+                max_sessions=SESSIONS,
                 transport_security=self.settings(),
             )
         is_open = not (self.tokens or checks_tokens(server))
-        inner = Sessions(_Explained(app))
-        served: ASGIApp = SharedRequests(inner, share, by_token=not is_open)
+        served: ASGIApp = SharedRequests(_Explained(app), concurrency, share, by_token=not is_open)
         if self.tokens and not checks_tokens(server):
             served = authenticated(served, self.tokens)
         return Watched(served, Health.of(server))

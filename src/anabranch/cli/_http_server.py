@@ -1,42 +1,43 @@
-"""uvicorn as the commands run it: when it serves, and how it is stopped.
-
-A server that is stopped says so to what would go on for ever, and lets requests in progress go on for
-a moment. Then uvicorn cancels those that are left, and the application's lifespan ends and undoes
-their calls. What is not undone within the grace is cut off with the process, whatever holds it up: a
-thread cannot be cancelled.
-"""
+"""uvicorn as the commands run it, with its limits, in this process or in several workers."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 import signal
 import socket
-import threading
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final
 
 import anyio
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
-from anabranch._aio import STOPPING
-from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
-from anabranch.cli._http_connections import (
-    BACKLOG,
-    Bounds,
-    connection_class,
-    report_exhaustion_seldom,
-)
+from anabranch.cli._http_lifetime import SIGNALS, Lifetime, drain
+from anabranch.mcp._defaults import GRACE
 
-DRAIN = 2
-"""Seconds, of the grace, for which requests in progress go on when a server is stopped."""
+HEADROOM: Final = 16
+"""Health checks that a server answers at the same time, in addition to all other requests."""
 
-MOMENT = 0.1
-"""Seconds within which streams of events end by themselves, once they know that the server stops."""
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one process of a server.
+
+    Attributes:
+        concurrency: requests in progress at the same time.
+        grace: seconds in which calls are ended and undone when the server is stopped.
+        access_log: whether each request is logged.
+    """
+
+    concurrency: int
+    grace: float = GRACE
+    access_log: bool = False
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,13 +50,36 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     socket.getaddrinfo(host, port, family)  # its error becomes another in create_server
     made = socket.create_server((host, port), family=family)
-    # ``create_server`` leaves the protocol unspecified, and asyncio turns Nagle's algorithm off
-    # only where it is TCP; with it, each reply would wait 40 ms for the previous one's ACK.
-    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
+    # Connections inherit it. With Nagle's algorithm, each reply waits 40 ms for the previous one's ACK.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def configure(app: Any, bounds: Bounds, workers: int = 1) -> uvicorn.Config:  # noqa: ANN401 - as uvicorn takes it
+    """Return uvicorn's configuration of a server; several ``workers`` unpickle ``app``."""
+    levels = {
+        "uvicorn.error": {"level": "WARNING"},
+        "uvicorn.access": {"level": "INFO" if bounds.access_log else "WARNING"},
+    }
+    return uvicorn.Config(
+        app,
+        workers=workers,
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="on",
+        # The middleware of shares refuses requests first, and leaves health checks and answers in.
+        limit_concurrency=bounds.concurrency + bounds.concurrency // 2 + HEADROOM,
+        backlog=128,
+        timeout_keep_alive=10,
+        h11_max_incomplete_event_size=2**14,
+        timeout_graceful_shutdown=drain(bounds.grace),
+        log_config={"version": 1, "incremental": True, "loggers": levels},
+    )
 
 
 def serve_app(
-    app: Any,  # noqa: ANN401 - as uvicorn takes it
+    app: ASGIApp,
     listener: socket.socket,
     bounds: Bounds,
     *,
@@ -66,8 +90,8 @@ def serve_app(
 
     Args:
         app: the application.
-        listener: where it is reached.
-        bounds: what it spends on its clients.
+        listener: the socket on which clients reach it.
+        bounds: its limits.
         on_started: called when it serves.
         around: is entered before it starts, and left when it has ended.
 
@@ -75,10 +99,12 @@ def serve_app(
         FailedError: the application did not start.
         CommandError: ``around`` raised it.
     """
+    lifetime = Lifetime(app, bounds.grace, on_started=on_started)
 
     async def serve() -> None:
         async with around or nullcontext():
-            await HttpServer(app, bounds, on_started, _cut_off).serve([listener])
+            with _signals_ignored():  # after its end, uvicorn raises the signal that has stopped it
+                await uvicorn.Server(configure(lifetime, bounds)).serve([listener])
 
     try:
         anyio.run(serve)
@@ -86,69 +112,50 @@ def serve_app(
         raise FailedError("The server could not start; the reason is above.") from error
 
 
-class HttpServer(uvicorn.Server):
-    """A server that reports its start, and whose connections and end are bounded."""
+def serve_workers(
+    make: Callable[[], ASGIApp], listener: socket.socket, number: int, bounds: Bounds
+) -> None:
+    """Serve an application in ``number`` processes until Ctrl-C or SIGTERM.
 
-    def __init__(
-        self,
-        app: Any,  # noqa: ANN401 - as uvicorn takes it
-        bounds: Bounds,
-        on_started: Callable[[], object] = lambda: None,
-        cut_off: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        config = uvicorn.Config(
-            app,
-            http=connection_class(bounds),
-            backlog=BACKLOG,
-            log_config=None,  # its records go to our own handler
-            log_level="warning",
-            timeout_graceful_shutdown=min(DRAIN, int(bounds.grace / 2)),
-            ws="none",
-        )
-        super().__init__(config)
-        if bounds.access_log:
-            logging.getLogger("uvicorn.access").setLevel(logging.INFO)
-        self._grace = bounds.grace
-        self._on_started = on_started
-        self._cut_off = cut_off
-        self._interrupts = 0
-        self._stopping = asyncio.Event()
+    Args:
+        make: returns the application; is pickled, and called in each process.
+        listener: the socket on which clients reach it.
+        number: of processes.
+        bounds: the limits of each of them.
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it."""
-        report_exhaustion_seldom(asyncio.get_running_loop())
-        await super().startup(sockets)
-        self.lifespan.state[STOPPING] = self._stopping
-        if self.started:
-            self._on_started()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
-        """Stop the server; a second Ctrl-C ends the process. Its exit status is not the signal."""
-        self._interrupts += sig == signal.SIGINT
-        if self._interrupts > 1:
-            self._cut_off("Ended before everything was undone.")
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, within the grace."""
-        bound = threading.Timer(
-            self._grace, self._cut_off, [f"Not everything was undone within {self._grace:g} s."]
-        )
-        bound.daemon = True
-        bound.start()  # and not cancelled: threads may hold up the process after the server
-        self._stopping.set()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=MOMENT)
-        if running := len(self.server_state.tasks):
-            what = "1 request" if running == 1 else f"{running} requests"
-            Console().say(
-                f"Stopping: {what} in progress. What {'it does' if running == 1 else 'they do'} not"
-                f" finish in {self.config.timeout_graceful_shutdown} s is ended and undone, within"
-                f" {self._grace:g} s in all. Ctrl-C ends it at once."
-            )
-        await super().shutdown(sockets)
+    Raises:
+        FailedError: a worker could not start.
+    """
+    supervisor = Multiprocess(configure(_Made(make), bounds, number), [listener])
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.INFO
+    )  # it says there that a worker has died
+    supervisor.run()
+    if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+        raise FailedError("A worker could not start; the reason is above.")
 
 
-def _cut_off(why: str) -> NoReturn:
-    Console().say(why)
-    os._exit(FailedError.status)
+class _Made:
+    """Pickles as a call of ``make``, so that a worker has the application before its event loop runs.
+
+    uvicorn calls a factory inside the loop, where targets could not run one of their own.
+    """
+
+    def __init__(self, make: Callable[[], ASGIApp]) -> None:
+        self._make = make
+
+    def __reduce__(self) -> tuple[Callable[[], ASGIApp], tuple[()]]:
+        return self._make, ()
+
+
+@contextmanager
+def _signals_ignored() -> Generator[None]:
+    def ignore(_number: int, _frame: FrameType | None) -> None:
+        """Do nothing; the processes that this one starts do not inherit that, as they would SIG_IGN."""
+
+    before = [signal.signal(number, ignore) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)

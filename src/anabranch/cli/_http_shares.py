@@ -1,93 +1,111 @@
-"""The requests of one caller that a server over HTTP has in progress: no caller takes all its connections.
+"""Limits of the requests that a server over HTTP has in progress: of all callers, and of each one.
 
-A request may be in progress for long: a live call waits for its person, and a stream for whatever
-comes. What answers a server's question, and what cancels or ends something, is soon over: it has
-a share of its own, so that it is not refused while calls wait for it.
+uvicorn's own ``limit_concurrency`` refuses health checks as well, and lets one caller have everything. A
+request may be in progress for long: a live call waits for its user, and a stream for events. A message
+that answers a server's question, or cancels a call, is soon over: it has a share of its own, so that it is
+not refused while calls wait for it.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Final, cast
 
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch._budget import FullShareError, Shares, by_address
+from anabranch._aio import ThrottledWarning
+from anabranch._budget import Shares, by_address
+from anabranch._health import asks_for_health
 from anabranch._text import read_json
-from anabranch.cli._http_requests import Requests
 
-AGAIN: Final = "1"
-"""Seconds after which a request that was refused may be sent again."""
+logger: logging.Logger = logging.getLogger("anabranch.cli")
+
+AGAIN: Final = {"Retry-After": "1", "Connection": "close"}
+"""Headers of a refusal: the client may send the request again after a second, over a new connection."""
+
+ALL: Final = ""
 
 
 class SharedRequests:
-    """An application of which each caller gets a share, and which gets requests whole.
+    """ASGI middleware that refuses requests while too many are in progress; health checks always pass.
 
     Args:
         app: the application.
-        most: how many requests of one caller are in progress at the same time; beside them, half as
-            many may arrive, or be soon over.
-        by_token: whether tokens are checked, so that one names a caller. Otherwise an address does.
+        most: how many requests are in progress at the same time.
+        share: how many of them one caller may have; in addition, half as many messages of MCP that are
+            soon over. Without it, only the requests of all callers are limited.
+        by_token: whether a bearer token names a caller. Otherwise an address does.
     """
 
-    def __init__(self, app: ASGIApp, most: int, *, by_token: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, most: int, share: int | None = None, *, by_token: bool = False
+    ) -> None:
         self._app = app
-        self._whole = Requests(self._shared)
-        self._shares = Shares(most)
-        self._arriving = Shares(most + max(1, most // 2))
+        self._all = Shares(most)
+        self._callers = Shares(share)
+        self._soon = Shares(0 if share is None else max(1, share // 2))
         self._by_token = by_token
+        self._refused = ThrottledWarning(logger)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or asks_for_health(scope):
             await self._app(scope, receive, send)
             return
-        try:
-            with self._arriving.place(self._caller(scope)):
-                await self._whole(scope, receive, send)
-        except FullShareError:
-            await self._refuse(scope, receive, send)
-
-    async def _shared(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            with self._shares.place(self._caller(scope)):
-                await self._app(scope, receive, send)
-        except FullShareError:
-            await self._beyond(scope, receive, send)
+        caller = self._caller(scope)
+        if self._callers.is_full(caller) or self._all.is_full(ALL):
+            await self._beyond(caller, scope, receive, send)
+            return
+        with self._callers.place(caller), self._all.place(ALL):
+            await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> str:
         given = Headers(scope=scope).get("authorization", "") if self._by_token else ""
         return given.partition(" ")[2] or by_address((scope.get("client") or ("",))[0])
 
-    async def _beyond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request beyond the share if it takes no place for long."""
-        body = await receive() if scope["method"] == "POST" else None
-        begins = scope["method"] == "GET" or (body is not None and _begins(body.get("body", b"")))
-        if begins:
-            await self._refuse(scope, receive, send)
+    async def _beyond(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request beyond the limits if it is soon over."""
+        if scope["method"] == "GET" or self._soon.is_full(caller):
+            await self._refusal(caller)(scope, receive, send)
             return
+        with self._soon.place(caller):
+            read = await _read(receive) if scope["method"] == "POST" else []
+            if read and _begins(b"".join(each.get("body", b"") for each in read)):
+                await self._refusal(caller)(scope, receive, send)
+                return
 
-        async def replayed() -> Message:
-            nonlocal body
-            read, body = body, None
-            return read or await receive()
+            async def replayed() -> Message:
+                return read.pop(0) if read else await receive()
 
-        await self._app(scope, replayed, send)
+            await self._app(scope, replayed, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = PlainTextResponse(
-            f"{self._shares.most} requests of yours are in progress here. Wait for one to end.\n",
-            429,
-            {"Retry-After": AGAIN, "Connection": "close"},
-        )
-        await refusal(scope, receive, send)
+    def _refusal(self, caller: str) -> PlainTextResponse:
+        if self._callers.is_full(caller):
+            text = f"{self._callers.most} requests of yours are in progress here. Wait for one to end.\n"
+            return PlainTextResponse(text, 429, AGAIN)
+        self._refused.warn("requests are refused above %d; see --limit-concurrency", self._all.most)
+        return PlainTextResponse("Too many requests are in progress here.\n", 503, AGAIN)
+
+
+async def _read(receive: Receive) -> list[Message]:
+    """Return the messages that a request consists of, as far as an MCP server reads them."""
+    read, size = list[Message](), 0
+    while size <= DEFAULT_MAX_REQUEST_BODY_SIZE:
+        message = await receive()
+        read.append(message)
+        size += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            break
+    return read
 
 
 def _begins(body: bytes) -> bool:
-    """Whether a message of JSON-RPC may be a request, which has a method and an id.
+    """Return whether a message of JSON-RPC may be a request, which has a method and an id.
 
-    What cannot be read here may be one to another reader, which takes other encodings or depths.
+    Another reader may take other encodings or depths: unreadable text counts as a request.
     """
     try:
         message = read_json(body.decode())

@@ -103,11 +103,11 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     sagas: Annotated[
         bool, Parameter(help="Offer the methods tools/callSaga and tools/resumeSaga.")
     ] = True,
-    max_connections: Annotated[
+    limit_concurrency: Annotated[
         int | None,
         Parameter(
-            help="Maximum concurrent connections to one process over HTTP. Default: 512, or half of "
-            "the files that the process may have open. The server refuses further connections."
+            help="Maximum concurrent requests of one process over HTTP. Default: 512, or half of "
+            "the files that the process may have open. The server refuses further requests."
         ),
     ] = None,
     session_ttl: Annotated[
@@ -188,7 +188,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     access = Access(tuple(allowed_host or ()), tuple(allowed_origin or ()), read_tokens(token))
     lasting = None if stateless else session_ttl
     endpoint = Endpoint(
-        transport, host, port, workers, access, lasting, max_connections, access_log, log_format
+        transport, host, port, workers, access, lasting, limit_concurrency, access_log, log_format
     )
     persistence = Persistence(
         store or None, ttl, continue_calls, grace, engine, max_running, version or None

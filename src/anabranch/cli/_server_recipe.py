@@ -7,19 +7,24 @@ themselves is reported, and not replaced.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import signal
+import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal.exits import CommandError, UsageError
 from anabranch._terminal.logs import log_to_stderr
-from anabranch._text import LogFormat
+from anabranch._text import LogFormat, printable
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
     CLIENTS_ONLY,
@@ -31,7 +36,8 @@ from anabranch.cli._combined_server import (
     opens,
     server_options,
 )
-from anabranch.cli._http_access import SHARE, Access
+from anabranch.cli._http_access import CONCURRENCY, Access
+from anabranch.cli._http_lifetime import Lifetime
 from anabranch.cli._options import MODEL, STORE, TOKEN, store_url
 from anabranch.cli._stores import KEYS
 from anabranch.cli._targets import Found, load, name_of
@@ -139,21 +145,48 @@ class WorkerApp:
     probe: str
     """Sealed by the server of the parent process."""
     log_format: LogFormat = "text"
-    share: int = SHARE
+    concurrency: int = CONCURRENCY
+    share: int = CONCURRENCY // 2
 
-    def __call__(self) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
-        """Return it, and what is to be entered while it is served."""
+    def __call__(self) -> ASGIApp:
+        """Return the application, which ends with the parent process; or end this process."""
         log_to_stderr(logging.WARNING, self.log_format)
-        server, _, around, _ = self.recipe.make_server()
+        try:
+            server, _, around, _ = self.recipe.make_server()
+            self._check(server)
+        except CommandError as error:
+            sys.stderr.write(printable(f"anabranch: {error}\n"))
+            sys.exit(STARTUP_FAILURE)
+        except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
+            sys.exit()
+        # A session of the handshake era lives in one process, and its next request may reach
+        # another worker, so no sessions are offered.
+        app = self.access.app(
+            server, self.host, session_ttl=None, concurrency=self.concurrency, share=self.share
+        )
+        return Lifetime(app, self.recipe.persistence.grace, around=_ending_with_parent(around))
+
+    def _check(self, server: AnyServer) -> None:
         if not opens(server, self.probe):
             raise UsageError(
                 f"{server.name!r} seals its questions with keys of its own, which are others in"
                 " each worker: a client's answer would be refused. Give it keys"
                 " (request_state_security=), or serve it with one worker."
             )
-        # A session of the handshake era lives in one process, and its next request may reach
-        # another worker, so no sessions are offered.
-        return self.access.app(server, self.host, session_ttl=None, share=self.share), around
+
+
+@asynccontextmanager
+async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
+    """Enter ``around``, and stop this process when its parent has died: it would hold the port forever."""
+
+    def watch() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    async with around:
+        yield
 
 
 def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:

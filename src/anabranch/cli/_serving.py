@@ -1,6 +1,6 @@
 """The tools of some targets as an MCP server, over stdio or HTTP: the work of ``anabranch serve``.
 
-Over HTTP it is one process, or several that share the port (``_processes.py``).
+Over HTTP it is one process, or several that share the port.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ from anabranch.cli._combined_server import (
 )
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import checks_tokens
-from anabranch.cli._http_connections import Bounds
-from anabranch.cli._http_server import serve_app
+from anabranch.cli._http_server import Bounds, serve_app, serve_workers
 from anabranch.cli._output import protocol_on_stdout
-from anabranch.cli._processes import run_workers
 from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
 from anabranch.cli._stores import read_keys
 from anabranch.cli._targets import identity_of, is_fastmcp
@@ -154,10 +152,8 @@ def _serve_http(
     tools: str,
     console: Console,
 ) -> None:
-    host = endpoint.host
-    bounds = Bounds(
-        endpoint.connections, grace=recipe.persistence.grace, access_log=endpoint.access_log
-    )
+    host, concurrency, share = endpoint.host, endpoint.concurrency, endpoint.share
+    bounds = Bounds(concurrency, recipe.persistence.grace, endpoint.access_log)
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/mcp"
@@ -166,16 +162,18 @@ def _serve_http(
             console.say(f"Serving {tools} at {address}")
 
         if endpoint.workers > 1:
+            probe = seal_probe(made.server)
             worker = WorkerApp(
-                recipe,
-                host,
-                endpoint.access,
-                seal_probe(made.server),
-                endpoint.log_format,
-                endpoint.share,
+                recipe, host, endpoint.access, probe, endpoint.log_format, concurrency, share
             )
-            run_workers(worker, listener, endpoint.workers, bounds, on_started=on_started)
+            on_started()
+            serve_workers(worker, listener, endpoint.workers, bounds)
         else:
-            ttl, share = endpoint.session_ttl, endpoint.share
-            app = endpoint.access.app(made.server, host, session_ttl=ttl, share=share)
+            app = endpoint.access.app(
+                made.server,
+                host,
+                session_ttl=endpoint.session_ttl,
+                concurrency=concurrency,
+                share=share,
+            )
             serve_app(app, listener, bounds, on_started=on_started, around=made.around)

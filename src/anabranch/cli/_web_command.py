@@ -97,8 +97,8 @@ def web_command(  # noqa: PLR0913 - options
     from anabranch.cli._chat_parts import open_parts
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._http_access import Access, is_loopback
-    from anabranch.cli._http_connections import Bounds
-    from anabranch.cli._http_server import serve_app
+    from anabranch.cli._http_server import Bounds, serve_app
+    from anabranch.cli._http_shares import SharedRequests
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
@@ -141,9 +141,9 @@ def web_command(  # noqa: PLR0913 - options
             code_version=parts.version,
         )
         serve_app(
-            app,
+            SharedRequests(app, endpoint.concurrency),
             listener,
-            Bounds(endpoint.connections, access_log=access_log),
+            Bounds(endpoint.concurrency, access_log=access_log),
             on_started=lambda: _report_start(address, token, made),
             around=parts.open(works=parts.engine is None),
         )

@@ -116,6 +116,11 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "installing chromium"; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
+.PHONY: proxies
+proxies:
+	@command -v nginx >/dev/null && command -v caddy >/dev/null || { echo "installing nginx and caddy"; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light caddy >/dev/null; }
+
 # Of all that other projects make, the gate runs the suite of the protocol and one scene in a browser.
 # A browser that waits says after two minutes what it has waited for: a test must not be ended before.
 PATIENT = --timeout=300
@@ -131,8 +136,8 @@ scene: $(DEV) $(PACKAGE) browser
 	$(RUN) -m pytest -q $(PATIENT) tests/interop/page/test_scene.py
 
 .PHONY: interop
-interop: ## run all that other projects make against ours: the suite, a browser, clients, frameworks
-interop: $(DEV) $(PACKAGE) $(SUITE) $(AUDIT) $(CLIENTS) $(AGENTS) browser
+interop: ## run all that other projects make against ours: the suite, a browser, clients, proxies, frameworks
+interop: $(DEV) $(PACKAGE) $(SUITE) $(AUDIT) $(CLIENTS) $(AGENTS) browser proxies
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop)
 
 .PHONY: interop-page
@@ -144,6 +149,11 @@ interop-page: $(DEV) $(PACKAGE) $(AUDIT) browser
 interop-clients: ## of interop, clients and servers of MCP and AG-UI, which npm fetches
 interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/clients)
+
+.PHONY: interop-proxies
+interop-proxies: ## of interop, nginx and Caddy before our servers, as docs/deployment.md configures them
+interop-proxies: $(DEV) $(PACKAGE) proxies
+	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/proxies)
 
 .PHONY: interop-frameworks
 interop-frameworks: ## of interop, agents of other makers, each in an environment of its own

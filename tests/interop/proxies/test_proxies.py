@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.chat.web import message
+from tests.chat import web
 from tests.cli.test_http_limits import serving
 from tests.interop import processes, web_process
 from tests.interop.proxies.proxying import HOST, PROXIES, Proxy, proxying
@@ -51,8 +51,8 @@ async def test_progress_and_a_question_pass_while_the_call_runs(tools: Address, 
     """A proxy that stores the reply until its end would hold the call up forever."""
     url, reported = f"http://{tools[0]}:{tools[1]}/mcp", list[str | None]()
 
-    async def hear(progress: float, total: float | None, said: str | None) -> None:
-        reported.append(said)
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        reported.append(message)
         await client.call_tool("hear", {})
 
     async def accept(context: Any, params: Any) -> types.ElicitResult:
@@ -110,7 +110,7 @@ async def test_events_of_a_conversation_pass_as_they_happen(proxy: Proxy, tmp_pa
             await client.post("/threads", json={"id": "t1"})
             async with client.stream("GET", "/threads/t1/events") as events:
                 accepted = {"Accept": "application/json"}
-                said = await client.post("/agui", json=message("fork"), headers=accepted)
+                said = await client.post("/agui", json=web.message("fork"), headers=accepted)
                 assert said.status_code == 202
                 async for line in events.aiter_lines():
                     if "RUN_FINISHED" in line:

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.chat import make_chat_app
+from anabranch.chat._web.page_files import base
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model, reserve
 from tests.randomised import examples
@@ -65,7 +66,9 @@ NAMES = (
     b"x-forwarded-for",
 )
 VALUES = st.one_of(st.binary(max_size=40), st.sampled_from([*HOSTILE, *ORIGINS]))
-PATHS = st.sampled_from(["/", "/threads", "/threads/t1/events", "/app.mjs", "/threads/\x00/tree"])
+PATHS = st.sampled_from(
+    ["/", "/threads", "/threads/t1/events", f"/{base()}/app.mjs", "/threads/\x00/tree"]
+)
 COOKIES = st.lists(st.one_of(st.sampled_from(HOSTILE), st.binary(max_size=40)), max_size=4)
 
 
@@ -92,12 +95,19 @@ async def requested(
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8080),
     }
-    waiting = [{"type": "http.disconnect"}, {"type": "http.request", "body": b""}]
+    unread, begun = [{"type": "http.request", "body": b""}], asyncio.Event()
 
     async def receive() -> Any:
-        return waiting.pop() if len(waiting) > 1 else waiting[0]
+        if unread:
+            return unread.pop()
+        await begun.wait()  # a client that leaves before is sent nothing
+        return {"type": "http.disconnect"}
 
-    await app(scope, receive, sent.put)
+    async def send(message: Any) -> None:
+        await sent.put(message)
+        begun.set()
+
+    await app(scope, receive, send)
     start = await sent.get()
     return start["status"], dict(start["headers"])
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch.chat._web import requests
+from anabranch.chat._web.page_files import base
 from anabranch.errors import StoreError
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
@@ -42,7 +43,7 @@ async def test_a_page_of_this_machine_is_served() -> None:
 
 async def test_a_token_is_asked_for_everywhere() -> None:
     async with browsing(token="secret words") as client:
-        paths = ["/", "/threads", "/agui", "/app.mjs", "/threads/x/events"]
+        paths = ["/", "/threads", "/agui", f"/{base()}/app.mjs", "/threads/x/events"]
         for path in paths:
             response = await client.get(path)
             assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")

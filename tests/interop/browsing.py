@@ -130,7 +130,7 @@ async def tab(
     yield opened
     await page.unroute_all(behavior="ignoreErrors")  # what a test answers itself
     await page.close()
-    assert opened.faults == []
+    assert opened.faults == [], opened.faults
 
 
 WIDE: Final[Look] = {"color_scheme": "light", "viewport": {"width": 1200, "height": 800}}

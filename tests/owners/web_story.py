@@ -230,7 +230,7 @@ class WebStory:
         await self.do("GET /threads")
         await self.do("GET /tools")
         await self.do("GET /rooms")
-        await self.do("GET /{path:path}", path={"path": "index.html"})
+        await self.do("GET /")
 
     def _using(self, tool: str, **given: Any) -> str:
         return f"{self.person.text('Please')}\nuse {tool} {json.dumps(given)}"

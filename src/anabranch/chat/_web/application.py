@@ -28,7 +28,7 @@ from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route
 from anabranch.chat._web.conversations import CONCURRENCY, Conversations
 from anabranch.chat._web.memory_room import MemoryRoom
-from anabranch.chat._web.page_files import page_route
+from anabranch.chat._web.page_files import page_routes
 from anabranch.chat._web.rate_limits import RateLimits
 from anabranch.chat._web.routes import ERRORS, Routes
 from anabranch.engines import Engine
@@ -168,7 +168,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             *Routes(conversations).routes,
             *(route for room in rooms.values() for route in room.routes),
             rooms_route(),
-            page_route(),
+            *page_routes(),
         ],
         middleware=[
             Middleware(Watched, health=_health(store, conversations)),

@@ -1,83 +1,80 @@
-"""The files of the page, compressed once per process, and sent with their hashes.
+"""The routes of the page's files: the document, and the modules and styles below a path with their digest.
 
-A browser asks each time whether a file is still the same, so that an upgrade of the server needs no
-reload by hand; if it is, no file is sent.
+A browser asks each time for the document, which names the digest. Whatever is below that path never
+changes, so that a browser loads it once, and an upgrade of the server needs no reload by hand.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import mimetypes
-from dataclasses import dataclass
+import os
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
 
-from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from anabranch.chat._web.page_module import assembled
+PAGE: Final = Path(__file__).with_name("page")
+JAVASCRIPT: Final = "text/javascript"  # not every system knows it for .mjs
+IMMUTABLE: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 
-ENTRY = "app.mjs"
-TYPES = {".mjs": "text/javascript", ".svg": "image/svg+xml"}  # not every system knows them
+BASE: Final = "page/digest"
+"""Stands for the path of the files in the document."""
 
-
-@dataclass(frozen=True, slots=True)
-class PageFile:
-    """A file, as it is and compressed."""
-
-    body: bytes
-    compressed: bytes
-    media_type: str
-    etag: str
-
-    @classmethod
-    def of(cls, name: str, body: bytes) -> PageFile:
-        """Return the file ``name`` with the content ``body``."""
-        suffix = name[name.rfind(".") :]
-        media_type = TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "text/plain"
-        etag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
-        return cls(body, gzip.compress(body, 9, mtime=0), media_type, etag)
-
-    def response(self, request: Request) -> Response:
-        """Return the answer to a request for it."""
-        headers = {"ETag": self.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if self.etag in request.headers.get("if-none-match", ""):
-            return Response(None, 304, headers)
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(self.body, 200, headers, self.media_type)
-        headers["Content-Encoding"] = "gzip"
-        return Response(self.compressed, 200, headers, self.media_type)
+PRELOADS: Final = "    <!-- modulepreload -->\n"
+"""Stands for the links to all modules: a browser requests them before it has read the first."""
 
 
 @cache
-def page_files() -> dict[str, PageFile]:
-    """Return the files of the page by their paths; one module has all that it loads."""
-    found: dict[str, bytes] = {}
-    folders: list[tuple[str, Traversable]] = [("", files("anabranch.chat._web") / "page")]
-    for prefix, folder in folders:
-        for each in folder.iterdir():
-            if each.is_dir():
-                folders.append((f"{prefix}{each.name}/", each))
-            else:
-                found[prefix + each.name] = each.read_bytes()
-    modules = {path: found.pop(path).decode() for path in [*found] if path.endswith(".mjs")}
-    found[ENTRY] = assembled(modules, ENTRY).encode()
-    return {path: PageFile.of(path, body) for path, body in found.items()}
+def base() -> str:
+    """Return the path below which the files are served, which changes with any of them."""
+    digest = hashlib.sha256()
+    for file in sorted(each for each in PAGE.rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(PAGE).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return f"page/{digest.hexdigest()[:32]}"
 
 
-def page_route() -> Route:
-    """Return the route of everything that is not the application's own."""
-    known = page_files()
+@cache
+def document() -> str:
+    """Return the document, with the path of the files and a link to each module."""
+    modules = sorted(each.relative_to(PAGE).as_posix() for each in PAGE.rglob("*.mjs"))
+    links = [f'    <link rel="modulepreload" href="{BASE}/{each}">\n' for each in modules]
+    text = (PAGE / "index.html").read_text(encoding="utf-8")
+    return text.replace(PRELOADS, "".join(links)).replace(BASE, base())
 
-    async def serve(request: Request) -> Response:  # a plain function would wait for a thread
-        path = request.path_params["path"]
-        file = known.get(path or "index.html")
-        if file is None:
-            raise HTTPException(404, f"There is no page {path!r}.")
-        return file.response(request)
 
-    return Route("/{path:path}", serve, methods=["GET"])
+class _Files(StaticFiles):
+    """The files, which a browser may keep."""
+
+    def file_response(
+        self,
+        full_path: str | os.PathLike[str],
+        stat_result: os.stat_result,
+        scope: Scope,
+        status_code: int = 200,
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers.update(IMMUTABLE)
+        if str(full_path).endswith(".mjs"):
+            response.headers["Content-Type"] = f"{JAVASCRIPT}; charset=utf-8"
+        return response
+
+
+def page_routes() -> list[BaseRoute]:
+    """Return the routes of the page. Only its files are compressed, never a stream or an answer."""
+    compressed = [Middleware(GZipMiddleware)]
+
+    async def serve(request: Request) -> Response:
+        del request
+        return HTMLResponse(document(), headers={"Cache-Control": "no-cache"})
+
+    return [
+        Route("/", serve, methods=["GET"], middleware=compressed),
+        Mount(f"/{base()}", _Files(directory=PAGE), middleware=compressed),
+    ]

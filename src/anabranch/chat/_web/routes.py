@@ -34,7 +34,7 @@ from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_stream import EventStream
-from anabranch.chat._web.page_files import PageFile
+from anabranch.chat._web.page_files import IMMUTABLE, JAVASCRIPT
 from anabranch.chat._web.requests import AnswerBody, LabelBody, RetryBody, ThreadBody, read_body
 from anabranch.chat._web.shown_node import interrupted, shown_in_tree
 from anabranch.chat._web.thread_ids import shown_id
@@ -205,7 +205,7 @@ class Routes:
         module = self._conversations.modules.get(request.path_params["name"])
         if module is None:
             raise HTTPException(404, "There is no such module. Reload the page.")
-        return PageFile.of(module.name, module.source).response(request)
+        return Response(module.source, headers=IMMUTABLE, media_type=JAVASCRIPT)
 
     async def _conversation(self, request: Request) -> Conversation:
         name = request.path_params["id"]

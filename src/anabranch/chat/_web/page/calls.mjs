@@ -1,4 +1,5 @@
 // The calls room: recorded calls, and each of them as it happened, round by round.
+import { Brand } from "./brand.mjs";
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Question } from "./form.mjs";
@@ -62,7 +63,7 @@ function List({ current, onOpen, links, onProblem }) {
   };
   useEffect(() => void read([]).catch(onProblem), [status, current]);
   return html`<aside class="side threads-side" aria-label="Calls">
-    <p class="brand"><img src="icon.svg" alt="" width="22" height="22" />anabranch</p>
+    <${Brand} />
     ${links}
     <label class="hint" for="status">Status</label>
     <select id="status" value=${status} onChange=${(event) => setStatus(event.target.value)}>

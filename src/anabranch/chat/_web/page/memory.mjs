@@ -1,4 +1,5 @@
 // The memory room: what was learned from earlier work, to search, to look at, and to forget.
+import { Brand } from "./brand.mjs";
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Fact, when } from "./calls.mjs";
@@ -30,7 +31,7 @@ export function Memories({ address, go, links }) {
   }, [current]);
   return html`<div class=${`page ${drawer ? "threads-open" : ""}`}>
     <aside class="side threads-side" aria-label="Memories">
-      <p class="brand"><img src="icon.svg" alt="" width="22" height="22" />anabranch</p>
+      <${Brand} />
       ${links}
       <form role="search" onSubmit=${submit}>
         <label class="hint" for="query">Search</label>

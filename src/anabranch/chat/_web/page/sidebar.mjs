@@ -1,4 +1,5 @@
 // The conversations, the last begun first, and the way to a new one.
+import { Brand } from "./brand.mjs";
 import { html, useState } from "./vendor.mjs";
 import { timeOrDay } from "./formats.mjs";
 
@@ -8,7 +9,7 @@ export function Sidebar({ threads, current, onOpen, links }) {
   const [wanted, setWanted] = useState("");
   const shown = threads.filter(({ id, title }) => (title || id).toLowerCase().includes(wanted.toLowerCase()));
   return html`<aside class="side threads-side" aria-label="Conversations">
-    <p class="brand"><img src="icon.svg" alt="" width="22" height="22" />anabranch</p>
+    <${Brand} />
     ${links}
     <button type="button" class="new" onClick=${() => onOpen(null)}>New conversation</button>
     ${threads.length > MANY &&

@@ -55,7 +55,7 @@ async def test_a_stream_of_events_is_not_compressed() -> None:
     "path",
     ["/app.mjs", "/page/0/app.mjs", "/{base}/nothing.mjs", "/{base}/vendor", "/{base}/%2e%2e/x.py"],
 )
-async def test_what_is_no_file_of_the_page_is_not_found(path: str) -> None:
+async def test_a_path_that_is_no_file_of_the_page_is_not_found(path: str) -> None:
     async with browsing() as client:
         response = await client.get(path.format(base=base()))
         assert response.status_code == 404

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from tests.chat import web
-from tests.cli.test_http_limits import serving
+from tests.cli.http_server import serving
 from tests.interop import processes, web_process
 from tests.interop.proxies.proxying import HOST, PROXIES, Proxy, proxying
 from tests.patience import PATIENCE

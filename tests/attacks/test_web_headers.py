@@ -16,9 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.chat import make_chat_app
-from anabranch.chat._web.page_files import base
 from tests.agents.memory import MemoryTrees
-from tests.chat.web import model, reserve
+from tests.chat.web import app_module, model, reserve
 from tests.randomised import examples
 
 TOKEN = 'a secret; of "words"'
@@ -66,9 +65,7 @@ NAMES = (
     b"x-forwarded-for",
 )
 VALUES = st.one_of(st.binary(max_size=40), st.sampled_from([*HOSTILE, *ORIGINS]))
-PATHS = st.sampled_from(
-    ["/", "/threads", "/threads/t1/events", f"/{base()}/app.mjs", "/threads/\x00/tree"]
-)
+PATHS = st.sampled_from(["/", "/threads", "/threads/t1/events", app_module(), "/threads/\x00/tree"])
 COOKIES = st.lists(st.one_of(st.sampled_from(HOSTILE), st.binary(max_size=40)), max_size=4)
 
 

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch.agents import Model
 from anabranch.chat import make_chat_app
+from anabranch.chat._web.page_files import base
 from anabranch.testing import MockModel, calls
 from anabranch.tree import TreeStore
 from tests.agents.harness import heard
@@ -45,6 +46,11 @@ async def reserve(ctx: BranchContext, flight: str = "AB1") -> str:
     if not isinstance(answer, Accepted):
         return f"No seat: {answer.action}"
     return f"Row {answer.content.row} on {flight}"
+
+
+def app_module() -> str:
+    """Return the path of the page's first module."""
+    return f"/{base()}/app.mjs"
 
 
 def decide(request: Any) -> Any:

@@ -246,7 +246,7 @@ def test_an_answer_that_does_not_fit_is_named_with_its_question(call: Caller, er
     assert (done.status, done.value) == (1, None)
     assert done.shown.splitlines()[-1] == (
         'anabranch: The answer {"ok": "perhaps"} does not fit the question \'confirm/confirm.1\''
-        " (Sure (0)?): ok: 'perhaps' is not of type 'boolean'. Asked were: confirm."
+        " (Sure (0)?): ok: 'perhaps' is not of type 'boolean'. The tool asked: confirm."
     )
 
 
@@ -255,10 +255,10 @@ def test_a_later_answer_that_fits_makes_up_for_one_that_does_not(call: Caller) -
     done = call("confirm", answers=answers)
     assert (done.status, done.value) == (0, ["accept"])
     assert '{"ok": "perhaps"} does not fit' in done.shown
-    assert 'Nothing asked for the answer {"cancel":true}. Asked were: confirm.' in done.shown
+    assert 'No question used the answer {"cancel":true}. The tool asked: confirm.' in done.shown
 
 
 def test_answers_of_a_tool_that_asks_nothing_are_named(call: Caller) -> None:
     done = call("greet", "who=Ann", answers=[{"decline": True}])
     assert done.status == 0
-    assert 'Nothing asked for the answer {"decline":true}. Nothing was asked.' in done.shown
+    assert 'No question used the answer {"decline":true}. The tool asked nothing.' in done.shown

@@ -141,7 +141,7 @@ def test_a_tool_that_fails_is_reported_and_is_no_finding(
     done = check(capsys, "careless:right", answers=answers)
     assert (done.status, done.value) == (0, [])
     assert "The tool ended with ToolError: No, then.\n" in done.shown
-    assert "Nothing asked for the answer" in done.shown
+    assert "No question used the answer" in done.shown
 
 
 def test_an_error_of_its_author_is_shown_by_their_lines(

@@ -139,7 +139,7 @@ def test_the_demo_ends_at_once() -> None:
         person.wait_for(":")
         person.type(CTRL_C)
         person.wait_for("anabranch: cancelled")
-    assert "cannot be cut short" not in person.screen
+    assert "cannot be interrupted" not in person.screen
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake", "saga"])
@@ -215,5 +215,5 @@ def test_a_second_press_kills_work_that_the_first_cannot_cut_short(tmp_path: Pat
         person.type("/block\r")
         person.wait_for("[block] blocking")
         person.type(CTRL_C)
-        person.wait_for("Ctrl-C again ends it at once.")
+        person.wait_for("Ctrl-C again kills it.")
         person.type(CTRL_C)

@@ -83,7 +83,10 @@ async def test_answers_that_nothing_asked_for_are_reported() -> None:
     console, shown = away()
     Respondent(console, answers=Answers([{"decline": True}])).report_left()
     Respondent(console).report_left()
-    assert shown.getvalue() == 'Nothing asked for the answer {"decline":true}. Nothing was asked.\n'
+    assert (
+        shown.getvalue()
+        == 'No question used the answer {"decline":true}. The tool asked nothing.\n'
+    )
 
 
 async def test_the_file_goes_before_the_model() -> None:
@@ -169,7 +172,7 @@ async def test_a_user_silent_for_the_model_is_an_error() -> None:
     console, _ = present()
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("\x04")
-        with pytest.raises(AnswerError, match="the person did not answer"):
+        with pytest.raises(AnswerError, match="the user did not answer"):
             await Respondent(console).sample(ASKED, step_id="t/sample.1")
 
 

@@ -1,8 +1,8 @@
 """Answers from a file, ``--answers FILE``: its format, and which entry answers which question.
 
-An entry with a ``key`` answers the step of that name. The others are taken in order. Entries that
-answer for the person and entries that answer for the model form two separate sequences, because
-questions that are asked concurrently arrive in any order.
+An entry with a ``key`` answers the step of that name. The others answer in order. Entries that
+answer for the user and entries that answer for the model form two separate sequences, because
+concurrent questions arrive in any order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str | None = None
-    # What counts is which of these is set; the defaults are never read.
+    # Only the set of given fields counts; no code reads the defaults.
     accept: dict[str, JsonValue] | None = None
     decline: Literal[True] = True
     cancel: Literal[True] = True
@@ -44,7 +44,7 @@ class _Entry(BaseModel):
         return "sample" if "sample" in self.model_fields_set else "elicit"
 
     def reply(self) -> ElicitReply:
-        """The entry as the person's answer."""
+        """Return the entry as the user's answer."""
         if "accept" in self.model_fields_set:
             return ElicitReply(action="accept", content=self.accept)
         return ElicitReply(action="decline" if "decline" in self.model_fields_set else "cancel")
@@ -57,10 +57,10 @@ _FILE: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
 
 
 class Answers:
-    """The answers that have not been used yet.
+    """The answers that no question has used yet.
 
     Raises:
-        UsageError: if an entry is invalid; the message names the entry and the field.
+        UsageError: if an entry is invalid. The message names the entry and the field.
     """
 
     def __init__(self, entries: Sequence[object], name: str = "answers") -> None:
@@ -79,7 +79,7 @@ class Answers:
         """Return the answers in ``path``, a JSON list.
 
         Raises:
-            UsageError: it cannot be read, or is something else.
+            UsageError: if ``path`` is unreadable or holds no JSON list.
         """
         try:
             entries: object = read_json(path.read_text("utf-8"))
@@ -93,11 +93,11 @@ class Answers:
 
     @property
     def samples(self) -> bool:
-        """Whether any unused entry answers for the model."""
+        """Whether an unused entry answers for the model."""
         return any(entry.kind == "sample" for entry in self._unused)
 
     def elicit(self, step_id: str) -> ElicitReply | None:
-        """Use up and return the person's answer to this step, ``None`` if there is none."""
+        """Use up and return the user's answer to this step, ``None`` if there is none."""
         entry = self._take("elicit", step_id)
         return entry.reply() if entry is not None else None
 
@@ -141,5 +141,5 @@ def first_attempt(step_id: str) -> str:
 
 
 def key_of(step_id: str) -> str:
-    """Return the shortest name of a step."""
+    """Return the shortest name of a step: its key."""
     return re.sub(r"\.\d+$", "", first_attempt(step_id).rpartition("/")[2])

@@ -1,6 +1,6 @@
 """The console: lines on stderr, and one question on the screen at a time.
 
-While a question is open, lines are held back, so that they do not tear its form apart.
+The console holds lines back while a question is open, so that no line tears the form apart.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from anabranch._terminal.live_region import LiveRegion
 
 COLUMNS = 80
-"""The width of a terminal that does not know its own."""
+"""The assumed width of a terminal that reports none."""
 
 
 class Console:
     """The terminal, or another stream in its place.
 
     Args:
-        stream: where lines are written; ``sys.stderr`` by default.
-        interactive: whether a person can answer here; by default, whether both stdin and stderr
+        stream: receives the lines; ``sys.stderr`` by default.
+        interactive: whether a user can answer here; by default, whether both stdin and stderr
             are a terminal.
     """
 
@@ -37,13 +37,13 @@ class Console:
         self.stream: TextIO = stream or sys.stderr
         self.interactive: bool = _is_terminal() if interactive is None else interactive
         self.region: LiveRegion | None = None
-        """What is drawn below the last line, if anything is."""
+        """The text that the terminal redraws below the last line, if there is any."""
         self._turn = anyio.Lock()
         self._asking = False
         self._waiting: list[str] = []
 
     def say(self, line: str) -> None:
-        """Show a line: at once, or after the question that is open."""
+        """Show a line: immediately, or after the open question."""
         if self._asking:
             self._waiting.append(line)
         else:
@@ -51,7 +51,7 @@ class Console:
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[None]:
-        """Reserve the screen for one question; further questions and lines wait for its end."""
+        """Reserve the screen for one question; further questions and lines wait until it ends."""
         async with self._turn:
             self._asking = True
             try:
@@ -64,7 +64,7 @@ class Console:
                     self.say(line)
 
     def _screen(self) -> AbstractContextManager[object]:
-        """Have prompts drawn on the stream, if that is a terminal, and not on stdout."""
+        """Draw prompts on the stream instead of stdout, if the stream is a terminal."""
         screen = ExitStack()
         if self.region is not None:
             screen.enter_context(self.region.paused())
@@ -76,7 +76,7 @@ class Console:
         return screen
 
     def show(self, text: str) -> None:
-        """Show a text that belongs to the open question, at once."""
+        """Show a text that belongs to the open question, without waiting for the question to end."""
         if self.region is not None:
             from rich.text import Text
 
@@ -86,7 +86,7 @@ class Console:
 
 
 def _in_lines(text: str, stream: TextIO) -> str:
-    """Return ``text`` broken between words where ``stream`` is a terminal; long words stay whole."""
+    """Return ``text`` broken between words if ``stream`` is a terminal; long words stay whole."""
     if not stream.isatty():
         return text
     columns = os.get_terminal_size(stream.fileno()).columns or COLUMNS

@@ -1,4 +1,4 @@
-"""The early ends of a command: each error becomes one sentence on stderr and an exit status."""
+"""Errors that end a command early, each with one sentence for stderr and an exit status."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import signal
 
 
 class CommandError(Exception):
-    """Ends the command. The message says what is wrong and what to do about it."""
+    """Ends the command. The message names the problem and the fix."""
 
     status = 1
 
 
 class FailedError(CommandError):
-    """The tool failed or was refused, or its server could not be reached."""
+    """The tool failed, the server refused the call, or the server is unreachable."""
 
 
 class LeftError(CommandError):
-    """The person left with Ctrl-C, or another signal has ended the command.
+    """The user pressed Ctrl-C, or another signal ended the command.
 
-    The exit status is the one that a shell reports for a process which the signal has killed.
+    The exit status is the one that a shell reports for a process killed by the signal.
     """
 
     status = 130
@@ -29,6 +29,6 @@ class LeftError(CommandError):
 
 
 class UsageError(CommandError):
-    """The command was used wrongly; nothing was called."""
+    """The user gave wrong options or arguments. The command called no tool."""
 
     status = 2

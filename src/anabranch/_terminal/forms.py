@@ -1,9 +1,9 @@
-"""Forms at the terminal: the questions of a tool, asked field by field.
+"""Forms at the terminal: show a tool's questions field by field.
 
-Esc cancels a form, Ctrl-D declines it; Ctrl-C leaves what has asked, as it does where no form is
-drawn. What was typed before a question was on the screen does not answer it. Only one form may be
-drawn at a time; callers ensure that with ``Console.question``. What a field accepts is decided in
-``_form_fields``.
+Esc cancels a form, and Ctrl-D declines it. Ctrl-C ends the command or turn that asks, the same as
+without a form. Keys typed before a question is on the screen do not answer it. Callers use
+``Console.question`` to draw one form at a time. ``anabranch._schemas`` decides which values a field
+accepts.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if sys.platform != "win32":
 HINT = "(Esc cancels, Ctrl-D declines)"
 
 MANY = 10
-"""Choices that are too many to find one by looking: then what is typed filters them."""
+"""More choices than this get a filter that the user types into."""
 
 YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 ESCAPE_SECONDS = 0.1
-"""How long an Esc waits for further bytes: arrow keys begin with one, too."""
+"""Seconds that an Esc waits for further bytes, because arrow keys also start with Esc."""
 
 
 class DismissedError(Exception):
-    """The person dismissed the form; ``action`` says how."""
+    """The user dismissed the form; ``action`` is how."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(action)
@@ -56,15 +56,15 @@ async def ask_form(
     typed: Mapping[str, JsonValue] | None = None,
     only: Collection[str] = (),
 ) -> ElicitReply:
-    """Ask for one field after the other, and return the person's reply.
+    """Ask for one field after the other, and return the user's reply.
 
     Args:
         request: the form.
-        typed: what was typed into it before, if it is asked again.
-        only: the fields that are to be asked again; by default, all.
+        typed: the values of the previous attempt, if the form is shown again.
+        only: the fields to ask for; by default, all.
 
     Raises:
-        AnswerError: if the schema is not that of a form.
+        AnswerError: if the schema does not describe a form.
     """
     try:
         form = Form.model_validate(request.requested_schema)
@@ -92,7 +92,7 @@ async def ask_form(
 
 
 async def ask_consent(question: str = "Will you open it?") -> ElicitReply:
-    """Ask for the person's consent, by default to open the address they have been shown."""
+    """Ask for the user's consent, by default to open the address on the screen."""
     try:
         await _confirm(question)
     except DismissedError as dismissed:
@@ -104,7 +104,7 @@ async def ask_text(message: str) -> str:
     """Ask for a line of text.
 
     Raises:
-        DismissedError: if the person gave none.
+        DismissedError: if the user dismissed the prompt.
     """
     return cast("str", await _run(questionary.text(printable(message)), begins=True))
 
@@ -115,7 +115,7 @@ async def _confirm(message: str) -> None:
 
 
 async def _ask_yes_or_no(message: str, *, default: bool = False) -> bool:
-    """Ask for a whole word and Enter: the first letter of another word is no answer."""
+    """Ask for a whole word and Enter, so that the first letter of another word is no answer."""
 
     def verdict(typed: str) -> bool | str:
         return not typed.strip() or typed.strip().lower() in YES_OR_NO or "Type y or n, and Enter"
@@ -139,7 +139,7 @@ async def _ask_field(
         ticked = await _run(_checkbox(field, label, required=required), begins=begins)
         return field.chosen(cast("list[Value]", ticked), required=required)
     if field.type == "boolean" and (required or field.default is not None):
-        # Without a default, Enter means no, so that a person agrees to nothing by accident.
+        # Without a default, Enter means no, so that no user agrees by accident.
         return await _ask_yes_or_no(label, default=field.default is True)
     choices = [Choice(printable(option.label), option.const) for option in field.options]
     if field.type == "boolean":
@@ -169,7 +169,7 @@ async def _ask_field(
 async def _ask_list(
     field: Field, label: str, *, required: bool, begins: bool
 ) -> JsonValue | LeaveOut:
-    """Ask for the entries of a list in one line."""
+    """Ask for the entries of a list on one line."""
 
     def verdict(typed: str) -> bool | str:
         try:
@@ -213,10 +213,10 @@ def _checkbox(field: Field, label: str, *, required: bool) -> Question:
 async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
     """Draw a prompt and return its answer.
 
-    If a question ``begins``, or asks for consent, what was typed before it was drawn is dropped.
+    Discard the keys typed before the prompt if a question ``begins`` or asks for consent.
 
     Raises:
-        DismissedError: if the person dismissed it.
+        DismissedError: if the user dismissed the prompt.
     """
     dismissing = KeyBindings()
 
@@ -237,19 +237,19 @@ async def _run(question: Question, *, begins: bool) -> JsonValue | LeaveOut:
     application.ttimeoutlen = ESCAPE_SECONDS
     drop = partial(_drop_typed, application.input)
     for window in application.layout.find_all_windows():
-        window.dont_extend_height = Always()  # a list that is filtered leaves no gap
+        window.dont_extend_height = Always()  # a filtered list leaves no gap
     own = application.key_bindings
     application.key_bindings = merge_key_bindings([*([own] if own else []), dismissing])
     try:
-        # The signal stays with who runs this: it may have to end more than a form.
+        # The runner handles the signal, because the signal may end more than a form.
         answer = await application.run_async(drop if begins else None, handle_sigint=False)
-    except (KeyboardInterrupt, EOFError):  # Ctrl-Q in a list; the terminal is closed
+    except (KeyboardInterrupt, EOFError):  # Ctrl-Q in a list; the terminal closed
         raise DismissedError("cancel") from None
     return cast("JsonValue | LeaveOut", answer)
 
 
 def _drop_typed(typed_at: Input) -> None:
-    """Drop what has been typed and not read: by a prompt that has ended, or by none."""
+    """Discard unread keystrokes, so that they do not answer the next prompt."""
     clear_typeahead(typed_at)
     if sys.platform != "win32" and os.isatty(typed_at.fileno()):
         termios.tcflush(typed_at.fileno(), termios.TCIFLUSH)

@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first cancels what runs, a second one kills.
+"""Handles Ctrl-C, SIGTERM and a closed terminal: the first cancels the running work, a second kills.
 
-A prompt reads the terminal itself, where Ctrl-C is a key; :func:`interrupt` makes it the signal that
-it is elsewhere, so that there is one way out of a form, a reply and a running tool alike. Ctrl-C may
-end a part of a program (a turn of a chat); the other signals end all of it, in the same way.
+A prompt reads Ctrl-C as a key, and :func:`interrupt` turns the key into the signal. Ctrl-C thus ends a
+form, a reply and a running tool in the same way. Ctrl-C may end a part of a program, such as a turn of
+a chat. The other signals end the whole program.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 ENDING = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGHUP]
-"""The signals beside Ctrl-C that end a command. The system sends SIGHUP when a terminal is closed."""
+"""The signals that end a command in addition to Ctrl-C. A closed terminal sends SIGHUP."""
 
 PATIENCE = 1.0
-"""Seconds after which the person is informed that something cannot be cut short."""
-STILL_RUNNING = "anabranch: waiting for what cannot be cut short. Ctrl-C again ends it at once.\n"
+"""Seconds until the user learns that some work cannot be interrupted."""
+STILL_RUNNING = "anabranch: waiting for work that cannot be interrupted. Ctrl-C again kills it.\n"
 PLAIN = b"\x1b[?25h\x1b[?2004l"
-"""Shows the cursor, and ends bracketed paste."""
+"""The codes that show the cursor and end bracketed paste."""
 
 
 def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *Arguments) -> T:
-    """Return what ``work`` returns, run as by ``anyio.run``; a signal that ends commands cancels it.
+    """Run ``work`` with ``anyio.run``, cancel it on a signal that ends commands, and return its result.
 
-    In another thread than the main one, which alone receives signals, nothing cancels it.
+    Only the main thread receives signals, so no signal cancels ``work`` in another thread.
 
     Raises:
-        LeftError: if Ctrl-C was pressed, or another such signal has come. From then on, a further
-            one kills, also while threads are waited for at the end of the program.
+        LeftError: if the user pressed Ctrl-C, or another such signal arrived. A further signal
+            kills the process, even while the program waits for threads at its end.
     """
 
     async def main() -> T:
@@ -70,10 +70,10 @@ def run_command(work: Callable[[Unpack[Arguments]], Awaitable[T]], *arguments: *
 def on_interrupt(
     act: Callable[[], object], numbers: Sequence[signal.Signals] = (signal.SIGINT,)
 ) -> Generator[Interrupts]:
-    """Within the block, the first Ctrl-C calls ``act`` in the running event loop, a second kills.
+    """Call ``act`` in the running event loop on the first Ctrl-C within the block; a second kills.
 
-    So does each other signal in ``numbers``. The handlers that were installed before are restored at
-    the end. Only the main thread receives signals: in another, nothing is installed.
+    Each signal in ``numbers`` does the same. The block restores the previous handlers at its end.
+    Only the main thread receives signals: in another thread, the block installs nothing.
     """
     interrupts = Interrupts(act)
     if threading.current_thread() is not threading.main_thread():
@@ -90,7 +90,7 @@ def on_interrupt(
 
 
 class Interrupts:
-    """The handlers of the signals that end something; ``received`` is the first such signal."""
+    """The handlers of the signals that end work; ``received`` is the first such signal."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self.received: int | None = None
@@ -100,20 +100,20 @@ class Interrupts:
         self._reminder: asyncio.TimerHandle | None = None
 
     def first(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first one begins the end."""
+        """Handle a signal: the first one starts the end."""
         if self.received is not None:
             self.kill(number, frame)
         self.received = number
         self._loop.call_soon_threadsafe(self._begin)
 
     def kill(self, number: int, frame: FrameType | None) -> NoReturn:
-        """End the process at once, and leave the terminal as it was."""
+        """End the process immediately, and restore the terminal."""
         del frame
         self._restore()
         os._exit(LeftError(number).status)  # an exception would wait for threads
 
     def close(self) -> None:
-        """Say no more that something cannot be cut short."""
+        """Stop the notice about work that cannot be interrupted."""
         if self._reminder is not None:
             self._reminder.cancel()
 
@@ -123,23 +123,24 @@ class Interrupts:
 
 
 def _say_still_running() -> None:
-    with suppress(OSError):  # the terminal is closed
+    with suppress(OSError):  # the terminal closed
         sys.stderr.write(STILL_RUNNING)
 
 
 def _is_default(number: signal.Signals) -> bool:
-    """Return whether a signal would end the process: nohup, or a host of this library, has not said more."""
+    """Return whether a signal still ends the process, with no handler of nohup or of a host program."""
     return signal.getsignal(number) is signal.SIG_DFL
 
 
 @contextmanager
 def woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Within the block, a signal ends the loop's waiting, so that its handler runs at once.
+    """Let a signal end the loop's wait within the block, so that its handler runs immediately.
 
-    Python runs a handler between two instructions of the main thread. A signal that another thread
-    receives, or that arrives just before the loop begins to wait, would be handled after the wait.
+    Python runs a handler between two instructions of the main thread. Another thread may receive the
+    signal, or the signal may arrive just before the loop waits. Without this, the handler would run
+    after the wait.
     """
-    if sys.platform == "win32":  # this loop does it by itself
+    if sys.platform == "win32":  # this loop wakes on signals
         yield
         return
     received, sent = socket.socketpair()
@@ -156,19 +157,19 @@ def woken_by_signals(loop: asyncio.AbstractEventLoop) -> Generator[None]:
 
 
 def interrupt() -> None:
-    """Do what Ctrl-C does where it is a signal."""
+    """Send Ctrl-C's signal to this process."""
     signal.raise_signal(signal.SIGINT)
 
 
 def _terminal_modes() -> Callable[[], None]:
-    """Return a function that restores the terminal to how it is now."""
+    """Return a function that restores the terminal's present modes."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         return lambda: None
     terminal = sys.stdin.fileno()
     modes = termios.tcgetattr(terminal)
 
     def restore() -> None:
-        with suppress(OSError, termios.error):  # the terminal is closed
+        with suppress(OSError, termios.error):  # the terminal closed
             termios.tcsetattr(terminal, termios.TCSANOW, modes)
             os.write(terminal, PLAIN)
 

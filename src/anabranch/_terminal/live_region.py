@@ -1,4 +1,4 @@
-"""The live region of a terminal: what is drawn below the last line, again and again."""
+"""The live region of a terminal: text that the terminal redraws below the last line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAMES_PER_SECOND = 8
 
 
 class LiveRegion:
-    """The live region of the terminal ``stream``; there is none until :meth:`drawn`."""
+    """The live region of the terminal ``stream``; empty until :meth:`drawn`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = RichConsole(file=stream, highlight=False, markup=False, emoji=False)
@@ -26,12 +26,12 @@ class LiveRegion:
         return self._console.width
 
     def print(self, shown: RenderableType) -> None:
-        """Print above the region; long lines are broken between words."""
+        """Print above the region, and break long lines between words."""
         self._console.print(shown)
 
     @contextmanager
     def drawn(self, draw: Callable[[], RenderableType]) -> Generator[None]:
-        """Show what ``draw`` returns, again and again, until the block ends; then nothing of it."""
+        """Redraw the result of ``draw`` until the block ends, then erase it."""
         self._begin(draw)
         try:
             yield
@@ -40,7 +40,7 @@ class LiveRegion:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Leave the terminal to something else within the block."""
+        """Leave the terminal to other output within the block."""
         draw = self._end()
         try:
             yield
@@ -49,7 +49,7 @@ class LiveRegion:
                 self._begin(draw)
 
     def _begin(self, draw: Callable[[], RenderableType]) -> None:
-        # A Live that begins again would erase what was written since its end.
+        # A restarted Live would erase the lines written since its end.
         self._live = Live(
             console=self._console,
             get_renderable=draw,

@@ -11,10 +11,10 @@ from anabranch.errors import format_for_author
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a log record as one line of JSON, in ASCII, with the id of the call that it is about."""
+    """Formats a log record as one line of JSON, in ASCII, with the id of the record's call."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as one line."""
         from anabranch._telemetry import log_fields  # imports OpenTelemetry
 
         written = datetime.fromtimestamp(record.created, UTC)
@@ -33,8 +33,8 @@ class JsonFormatter(logging.Formatter):
 def log_to_stderr(level: int, form: LogFormat = "text") -> None:
     """Write log records of ``level`` and above to stderr, one line each: plain, or JSON.
 
-    It has to come before the SDK sets up logging, which draws boxes around tracebacks and does
-    nothing where logging is set up already.
+    Call this before the SDK sets up logging. The SDK draws boxes around tracebacks, and leaves
+    existing logging as configured.
     """
     handler = logging.StreamHandler()
     text = PrintableFormatter("%(levelname)s %(name)s: %(message)s")

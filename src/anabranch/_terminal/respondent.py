@@ -1,7 +1,7 @@
-"""The command line's ``Answerer``: a file, a model or the person at the terminal answers.
+"""The command line's ``Answerer``: answers from a file, a model, or the user at the terminal.
 
-With ``--answers`` the person is never asked, so that a script behaves the same everywhere. Without
-a terminal, questions are declined. Every answer that no person has typed is printed to stderr.
+With ``--answers`` the command asks no user, so that a script behaves the same everywhere. Without a
+terminal, the command declines questions. It prints every answer that no user typed to stderr.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from anabranch.messages import (
 
 NO_MODEL = "give --model NAME or set ANABRANCH_MODEL"
 MOST_NAMED = 100
-"""Questions that are named where an answer does not fit."""
+"""The most questions that a report about unfitting answers names."""
 
 MAX_TYPED = 16
-"""Forms whose fields are remembered in case they are asked again; several may be asked at once."""
+"""The most forms whose values are kept for another attempt; tools may ask several at a time."""
 
 
 class Respondent:
     """Answers a tool from the command line.
 
     Args:
-        console: shows what is asked, and prints messages.
+        console: shows questions, and prints messages.
         sampler: the model, if one is configured.
-        answers: the answers from a file, if one is given.
+        answers: the answers from a file, if there is one.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Respondent:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Sampling is declared if the file, the model or the person can answer."""
+        """Declare sampling if the file, the model or the user can answer."""
         scripted = self._answers is not None and self._answers.samples
         return Capabilities(
             sampling=self._sampler is not None or scripted or self._asks_person,
@@ -72,7 +72,7 @@ class Respondent:
         )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str = "") -> SampleReply:
-        """Answer as a model: with the file's answer, the model's or the person's."""
+        """Answer as a model: with the file's answer, the model's or the user's."""
         reply = self._answers.sample(step_id) if self._answers is not None else None
         if reply is not None:
             return reply
@@ -86,7 +86,7 @@ class Respondent:
     async def elicit(
         self, request: ElicitRequest | UrlRequest, /, *, step_id: str = ""
     ) -> ElicitReply:
-        """Answer as the person: with the file's answer or what is typed; otherwise decline."""
+        """Answer as the user: with the file's answer or the typed one; otherwise decline."""
         if self._answers is not None:
             return self._from_file(self._answers, step_id, request)
         if not self._asks_person:
@@ -110,7 +110,7 @@ class Respondent:
             return reply
 
     def say(self, line: str) -> None:
-        """Show a line, when no question is open."""
+        """Show a line while no question is open."""
         self._console.say(line)
 
     async def log(self, level: LogLevel, message: str) -> None:
@@ -118,31 +118,35 @@ class Respondent:
         self._console.say(f"[{level}] {message}")
 
     async def notify(self, message: str, progress: float | None, total: float | None) -> None:
-        """Show a progress message; one without a number is numbered."""
+        """Show a progress message; number a message without a number."""
         self._notices += 1
         progress = self._notices if progress is None else progress
         far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
         self._console.say(f"[{far}] {message}" if message else f"[{far}]")
 
     def report_left(self) -> None:
-        """Print the answers of the file that no question has used."""
+        """Print the file's answers that no question used."""
         for entry in self._answers.unused() if self._answers is not None else ():
-            self._console.say(f"Nothing asked for the answer {entry}. {self._were_asked()}")
+            self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 
     def require_fitting(self) -> None:
-        """Refuse answers of the file that did not fit, unless a later one did.
+        """Refuse the file's answers that did not fit, unless a later one did.
 
         Raises:
-            FailedError: if there are such.
+            FailedError: if an answer did not fit.
         """
         if self._unfit:
             raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")
 
     def _were_asked(self) -> str:
-        return f"Asked were: {', '.join(self._asked)}." if self._asked else "Nothing was asked."
+        return (
+            f"The tool asked: {', '.join(self._asked)}."
+            if self._asked
+            else "The tool asked nothing."
+        )
 
     async def _from_form(self, request: ElicitRequest) -> ElicitReply:
-        """Show the form; if it is asked again, only the fields that did not fit, if they are named."""
+        """Show the form; on another attempt, only the named fields that did not fit."""
         schema = request.requested_schema
         names = cast("Mapping[str, object]", schema.get("properties") or {})
         question, refused = fields_asked_again(request.message, names)
@@ -183,7 +187,7 @@ class Respondent:
         try:
             return await sampler.sample(request)
         except Exception as error:
-            # The provider's message is for the person who chose it, not for the server.
+            # The provider's message is for the user who chose the provider, not for the server.
             self._console.say(f"The model failed: {error}")
             raise AnswerError("the client's model failed") from error
 
@@ -192,7 +196,7 @@ class Respondent:
 
         async with self._console.question():
             self._console.show(
-                f"\nThe tool asks a model, and none is configured ({NO_MODEL})."
+                f"\nThe tool asks a model, but no model is configured ({NO_MODEL})."
                 f" Answer in its place. {HINT}"
             )
             if request.system_prompt:
@@ -202,7 +206,7 @@ class Respondent:
             try:
                 text = await ask_text("assistant:")
             except DismissedError as dismissed:
-                why = "the person did not answer in the model's place"
+                why = "the user did not answer in the model's place"
                 raise AnswerError(why, REFUSED) from dismissed
         return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
 

@@ -329,5 +329,5 @@ async def test_a_refused_answer_says_why() -> None:
     refused, open_one = call.steps
     assert (refused.id, refused.state, refused.answered_by) == ("seats", "failed", "client")
     assert refused.error is not None
-    assert "the question was changed" in refused.error
+    assert "the question changed" in refused.error
     assert (open_one.id, open_one.state, call.waits_for) == ("seats~2", "open", ["seats~2"])

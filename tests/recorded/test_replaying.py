@@ -191,7 +191,7 @@ async def test_an_error_in_the_place_of_a_result_is_a_drift() -> None:
     assert (await replayed(store, broken)).ended == "ended"
     outcome = await replayed(store, quick)
     assert outcome.drift is not None
-    assert outcome.drift.recorded.startswith("failed: an error that callers are not shown")
+    assert outcome.drift.recorded.startswith("failed: an error that is hidden from callers")
 
 
 async def test_arguments_that_do_not_fit_any_more_are_a_drift() -> None:

@@ -1,7 +1,7 @@
-"""Recorded calls as people read them: what happened in each round, and what the code would do now.
+"""Recorded calls as users read them: the events of each round, and a comparison with the present code.
 
-Everything here reads: no effect is run, nothing is asked or written. The package knows neither
-terminals nor HTTP; ``cli/`` draws what it returns, and ``chat/`` sends it to a browser.
+The package only reads: no code here runs an effect, asks a question or writes to a store. The package knows
+neither terminals nor HTTP: ``cli/`` draws recorded calls, and ``chat/`` sends them to a browser.
 
     shapes.py      a recorded call, its rounds and steps
     steps.py       the steps of a call, put together from its rounds

@@ -1,4 +1,4 @@
-"""Recorded calls by name, and as a list has them; nothing is read of their rounds."""
+"""Finds recorded calls by name, and returns them as list entries, without reading rounds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ SHOWN = 5
 
 
 class NoSuchCallError(LookupError):
-    """A name stands for no call, or for several."""
+    """A name matches no call, or several."""
 
 
 class AmbiguousCallError(NoSuchCallError):
-    """A name stands for several calls."""
+    """A name matches several calls."""
 
 
 async def find_call(store: CallStore, name: str) -> CallRecord:
     """Return the call whose name is, or begins with, ``name``, with ``call_`` or without.
 
-    ``last`` is the one that was begun last.
+    ``last`` is the call that started last.
 
     Raises:
-        NoSuchCallError: there is none, or there are several.
-        StoreError: the store failed.
+        NoSuchCallError: if no call, or several, match.
+        StoreError: if the store fails.
     """
     if not name:
         raise NoSuchCallError("The name of a call is empty; the list of calls has the names.")
@@ -43,11 +43,11 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
             raise AmbiguousCallError(
                 f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
             )
-    raise NoSuchCallError(f"The store has no call {name!r}; it was never begun, or was deleted.")
+    raise NoSuchCallError(f"The store has no call {name!r}; it never started, or was deleted.")
 
 
 def listed(record: CallRecord) -> Listed:
-    """Return a call as a list has it."""
+    """Return a call as a list entry."""
     return Listed(
         id=record.call_id,
         tool=record.tool,

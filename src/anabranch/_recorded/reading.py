@@ -1,4 +1,4 @@
-"""A recorded call, read from its store: every round of it, and what has become of it."""
+"""Reads a recorded call from its store: every round, step and answer, and the call's state."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _outlined(step: RecordedStep) -> RecordedStep:
 
 
 def _type_of(error: str | None) -> str | None:
-    """Return the type of an error, or that there is one."""
+    """Return the error's type name, or "an error" if it has none."""
     if error is None:
         return None
     name = error.partition(":")[0]
@@ -58,14 +58,14 @@ def _type_of(error: str | None) -> str | None:
 
 
 LINES = 50
-"""The most lines of a call that are named."""
+"""The most lines of a call that are listed."""
 
 
 async def read_call(store: CallStore, record: CallRecord, now: float) -> RecordedCall:
-    """Return all that is recorded of a call.
+    """Return the whole record of a call.
 
     Raises:
-        StoreError: if the store failed.
+        StoreError: if the store fails.
     """
     reading = _Reading(Steps(record.tool), await store.answers(record.call_id))
     is_run = record.lease is not None and record.lease.until > now
@@ -75,7 +75,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
     if record.failure is not None:
         reading.error = error_text(json.loads(record.failure))
     state = record.state
-    if state == CallState.RUNNING and not is_run:  # its process has died
+    if state == CallState.RUNNING and not is_run:  # its process died
         state = CallState.READY
     undone = await store.undone_steps(record.call_id)
     unwound = state in {CallState.UNDOING, CallState.FAILED, *UNDONE}
@@ -99,7 +99,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read so far."""
+    """The record as read so far."""
 
     steps: Steps
     inbox: Mapping[str, AnswerRecord]
@@ -114,7 +114,7 @@ class _Reading:
     def take(
         self, number: int, ended: RoundRecord | None, stored: Mapping[str, str], *, is_run: bool
     ) -> None:
-        """Take round ``number``, which has ended or not."""
+        """Add round ``number``, ended or not."""
         taken = {step: each for step, each in self.inbox.items() if each.round == number}
         on_page = [step for step, each in taken.items() if each.by == PAGE]
         notes = load_notes("" if ended is None else ended.notes)
@@ -156,7 +156,7 @@ class _Reading:
             return None
         try:
             return Journal.loads(ended.state)
-        except ValueError:  # another release has written it
+        except ValueError:  # another release wrote it
             self.is_complete = False
             return None
 

@@ -1,4 +1,4 @@
-"""The rehearsal of a recorded call with the present code, for the place where the two differ."""
+"""Rehearses a recorded call with the present code, and reports the first place where the two differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GONE = (
 
 
 class Drift(BaseModel):
-    """Where a replay differs from the record: at which step, or at ``tool``, ``arguments`` or ``result``."""
+    """The first difference of a replay: at a step, or at ``tool``, ``arguments`` or ``result``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,19 +45,19 @@ class Drift(BaseModel):
 
 
 class Replayed(BaseModel):
-    """What a replay has found.
+    """The outcome of a replay.
 
     Attributes:
         id, tool: the call.
-        version: that of the code which has begun it, if it is known.
-        ended: how: it ``waits``, as recorded; it ``ended``, as recorded; it ``goes on`` with what is
-            next; it ``drifts``; or it ``cannot be read``: another release has written it, or
-            what it read of its conversation is gone.
+        version: the version of the code that started the call, if it is known.
+        ended: ``waits`` or ``ended``, each as recorded; ``goes on`` with the steps in ``next``;
+            ``drifts``; or ``cannot be read``: another release wrote the record, or the conversation
+            that the call read is gone.
         next: the steps that come next: open questions first.
-        reworded: those of the open questions that the present code asks in other words.
+        reworded: the open questions that the present code asks in other words.
         old_ways: the markers (``ctx.patched``) at which the call takes the old way.
-        drift: where it differs.
-        problem: why it cannot be read, or compared.
+        drift: the first difference.
+        problem: the reason why the record is unreadable, or cannot be compared.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -74,12 +74,12 @@ class Replayed(BaseModel):
 
     @property
     def is_clean(self) -> bool:
-        """Whether the present code can continue the call, or has done the same."""
+        """Whether the present code can continue the call, or ended it the same way."""
         return self.ended in {"waits", "ended", "goes on"}
 
 
 def without_tool(record: CallRecord, now: str) -> Replayed:
-    """Return what a replay finds where the tool of a call is gone, or has another name; ``now`` says so."""
+    """Return the outcome for a call whose tool is gone or renamed; ``now`` says which."""
     drift = Drift(at="tool", recorded=record.tool, now=now)
     return Replayed(
         id=record.call_id, tool=record.tool, version=record.version, ended="drifts", drift=drift
@@ -97,12 +97,12 @@ async def replay_call(
     Args:
         store: has the record.
         record: the call.
-        tool: the tool as it is now.
-        runtime: the conversation that the call came from; ``None`` if that is gone. Without it, a
-            difference may be due to what the tool reads of it, and is none that can be reported.
+        tool: the present tool.
+        runtime: the conversation that the call came from; ``None`` if the conversation is gone.
+            The tool may read the conversation, so no difference is reported without it.
 
     Raises:
-        StoreError: if the store failed.
+        StoreError: if the store fails.
     """
     last = await store.last_round(record.call_id)
     found = partial(Replayed, id=record.call_id, tool=record.tool, version=record.version)
@@ -127,7 +127,7 @@ async def replay_call(
     following = outcome.at if isinstance(outcome, Stopped) else ()
     asked = [each for each in following if each in waits_for]
     new = [each for each in following if each not in waits_for]
-    reworded = [each for each in asked if each not in journal.pending]  # that was withdrawn
+    reworded = [each for each in asked if each not in journal.pending]  # the call withdrew it
     return found(ended="waits" if asked else "goes on", next=[*asked, *new], reworded=reworded)
 
 
@@ -137,10 +137,10 @@ def _old_ways(journal: Journal) -> list[str]:
 
 
 async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | None) -> Journal:
-    """Return the journal of a call up to where it waits, was interrupted, or has ended.
+    """Return the journal of a call up to its wait, its interruption or its end.
 
     Raises:
-        ValueError: if another release has written it.
+        ValueError: if another release wrote the record.
     """
     journal = await latest_journal(store, record)
     if last is not None and not last.state:
@@ -149,7 +149,7 @@ async def _recorded(store: CallStore, record: CallRecord, last: RoundRecord | No
         journal.answer(load_answers(given))
         merge(journal, await store.entries(record.call_id, last.number))
         merge(journal, load_notes(last.notes).entries)
-        journal.unread.clear()  # the body has read them, and has ended
+        journal.unread.clear()  # the body read them, and ended
     return journal
 
 
@@ -160,11 +160,11 @@ OF_KIND = {
     "url": "another message or URL",
     "sleep": "another time",
 }
-"""What may be other where the same is done as is recorded, of which the record has no more than a digest."""
+"""The possible difference of a step whose kind stays the same, since the record keeps only a digest."""
 
 
 def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drift | None:
-    """Return where a replay differs from the record, if it does; ``end`` is that of the call."""
+    """Return where a replay differs from the record, if it does; ``end`` is the call's last round."""
     if isinstance(outcome, NonDeterminismError):
         recorded, now = _kind(outcome.expected), _kind(outcome.found)
         return Drift(
@@ -181,7 +181,7 @@ def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drif
 
 
 def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: Rehearsed) -> Drift | None:
-    """Return how an ended call ends differently now; ``None`` if it does not."""
+    """Return how an ended call ends differently now, ``None`` if it ends the same."""
     recorded, now = _recorded_end(reply), _present_end(tool, outcome)
     if isinstance(outcome, Stopped):
         return Drift(at=outcome.at[0] if outcome.at else "result", recorded=recorded, now=now)
@@ -190,7 +190,7 @@ def _drift_at_end(tool: Tool[Any], reply: dict[str, Any], outcome: Rehearsed) ->
         same = same and ("value" not in reply or reply["value"] == _encoded(tool, outcome.value))
     elif "error" in reply and reply["error"] is not None:
         same = error_to_json(outcome) == reply["error"]
-    else:  # its text is not recorded
+    else:  # the record lacks its text
         same = bool(reply.keys() & {"error", "foreign"}) and not isinstance(outcome, AnabranchError)
     return None if same else Drift(at="result", recorded=recorded, now=now)
 
@@ -219,7 +219,7 @@ def _encoded(tool: Tool[Any], value: object) -> Any:  # noqa: ANN401 - JSON
 
 
 def _kind(recorded: str) -> str:
-    """Return what was recorded or is done now, without the fingerprint of what was asked."""
+    """Return a recorded or present operation without the fingerprint of its question."""
     kind, _, asked = recorded.partition(" ")
     return kind if len(asked) == LENGTH and " " not in asked else recorded
 

@@ -1,4 +1,4 @@
-"""A recorded call, its rounds and its steps, as data that can be written as JSON."""
+"""Data models of a recorded call, its rounds and its steps, which JSON can represent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Shape(BaseModel):
 class Listed(_Shape):
     """A call in a list; times are seconds since the epoch.
 
-    ``version`` is that of the code which has begun it, or was the last to continue it.
+    ``version`` is the version of the code that started the call, or continued it last.
     """
 
     id: str
@@ -34,29 +34,29 @@ class Listed(_Shape):
 
 
 class Holder(_Shape):
-    """Who has the lease on a call."""
+    """The worker that has the lease on a call."""
 
     worker: str
     until: float
 
 
 class RecordedStep(_Shape):
-    """One thing that has happened in a call, or that it waits for.
+    """An operation of a call, recorded or open.
 
     Attributes:
-        id: its step id; of a branch, its path.
+        id: the step id; for a branch, its path.
         kind: ``step``, ``elicit``, ``url``, ``sample``, ``branch``, ``task``, ``now``, ``seed``, ``race``.
-        within: the path of the branch or task that it is in.
-        depth: how many branches and tasks enclose it.
-        round: the round in which it was recorded, or asked.
-        state: ``done``, ``failed`` or ``open``; a branch that is over but not folded has ``ended``.
-        value: what it returned, or was answered.
-        error: why it failed.
-        asked: what was asked, if that is recorded.
+        within: the path of the innermost branch or task around the step.
+        depth: the number of branches and tasks around the step.
+        round: the round that recorded or asked the step.
+        state: ``done``, ``failed`` or ``open``; a finished branch that is not folded has ``ended``.
+        value: the returned value, or the answer.
+        error: the reason of the failure.
+        asked: the question, if it is recorded.
         answered_by: ``client``, ``page`` (of the server), ``server`` (its own model), if known.
-        answered_in: the round that was given the answer.
-        tokens: what it cost, where it is a sample or a branch.
-        undo: what has become of its undo, if it has one; ``undo_name`` is the undo's function.
+        answered_in: the round that received the answer.
+        tokens: the cost of a sample or a branch.
+        undo: the state of the step's undo, if it has one; ``undo_name`` is the undo's function.
     """
 
     id: str
@@ -80,11 +80,11 @@ class RecordedRound(_Shape):
 
     Attributes:
         number: rounds count from 0.
-        outcome: how it ended: it ``asked``, the tool ``returned`` or ``failed``; it was
+        outcome: how the round ended: it ``asked``, the tool ``returned`` or ``failed``; it was
             ``interrupted``, or is ``running``; the call ``began here`` as another line.
-        ended: when, seconds since the epoch, if that was noted.
-        worker: in which process, if that was noted.
-        asks: the ids of the questions with which it ended.
+        ended: the time of the end in seconds since the epoch, if it was noted.
+        worker: the process that ran the round, if it was noted.
+        asks: the ids of the questions that ended the round.
     """
 
     number: int
@@ -95,19 +95,19 @@ class RecordedRound(_Shape):
 
 
 class RecordedCall(Listed):
-    """A call with all that is recorded of it.
+    """A call with its whole record.
 
     Attributes:
-        arguments: as they were validated.
-        lease: who runs it now, or did when the lease was last renewed.
-        rounds: in order.
-        steps: in the order in which they happened; what is inside a branch follows the branch.
-        waits_for: the ids of the open questions, and of open sleeps.
-        waits_until: when the first of these sleeps ends, and the call goes on by itself.
-        value: what the tool returned; ``error``: why it failed.
-        notices: how many log lines and progress messages were delivered.
+        arguments: the validated arguments.
+        lease: the worker that runs the call, or that last renewed the lease.
+        rounds: the rounds in order.
+        steps: the steps in the order in which they happened; the steps inside a branch follow it.
+        waits_for: the ids of the open questions and sleeps.
+        waits_until: the time when the first of these sleeps ends and the call continues.
+        value: the tool's result; ``error``: the reason of its failure.
+        notices: the number of delivered log lines and progress messages.
         lines: the names of the other lines of this call.
-        is_complete: whether all of it can be read; another release may have written the rest.
+        is_complete: whether the whole record is readable; another release may have written the rest.
     """
 
     arguments: JsonValue

@@ -1,8 +1,8 @@
-"""The steps of a call, put together from what its rounds have recorded.
+"""The steps of a call, put together from the records of its rounds.
 
-A state has what is still needed, and branches in it are folded; the entries of a round have its
-effects, and its notes the rest. So each round is taken in turn, and a step is known from the first
-of them that has it.
+A state holds only the entries that later rounds need, with branches folded. The entries of a round hold
+its effects, and its notes the rest. Therefore this module reads the rounds in order, and takes each step
+from the first round that has it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json
 from anabranch.messages import Usage
 
-_CHANGED = "refused: the question was changed after it had been shown, and is asked again"
+_CHANGED = "refused: the question changed after the user saw it, and is asked again"
 
 
 def error_text(error: Mapping[str, Any] | None) -> str:
-    """Return the sentence of a recorded error."""
+    """Return a recorded error as a sentence."""
     if error is None:
-        return "an error that callers are not shown; the server's log has it"
+        return "an error that is hidden from callers; see the server's log"
     try:
         return f"{error['type']}: {error_from_json(error)}"
     except (KeyError, TypeError):  # of another release
@@ -34,7 +34,7 @@ def error_text(error: Mapping[str, Any] | None) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one step so far."""
+    """The facts about one step so far."""
 
     kind: str
     round: int
@@ -53,7 +53,7 @@ class Steps:
     _known: dict[str, _Known] = field(default_factory=dict[str, "_Known"])
 
     def answer(self, number: int, answers: Mapping[str, Answer], entered: Iterable[str]) -> None:
-        """Take the answers that round ``number`` was given; ``entered`` are those from a page."""
+        """Add the answers to round ``number``; ``entered`` names those that came from a page."""
         on_page = set(entered)
         for step_id, given in answers.items():
             step = self._step(step_id, "elicit", number)
@@ -63,7 +63,7 @@ class Steps:
                 step.answered_in = number
 
     def record(self, number: int, texts: Mapping[str, str]) -> None:
-        """Take the entries that round ``number`` has recorded, as texts."""
+        """Add the entries that round ``number`` recorded, as texts."""
         for step_id, text in texts.items():
             entry, compensation, _ = load_entry(text)
             step = self._step(step_id, entry.kind, number)
@@ -71,7 +71,7 @@ class Steps:
             self._take(step, number, entry)
 
     def state(self, number: int, journal: Journal, notes: Notes) -> None:
-        """Take the state after round ``number``."""
+        """Add the state after round ``number``."""
         for step_id, entry in journal.entries.items():
             step = self._step(step_id, entry.kind, number)
             self._take(step, number, entry)
@@ -98,12 +98,12 @@ class Steps:
             step.entry.tokens = entry.tokens
 
     def all(self, undone: Collection[str], *, unwound: bool, over: bool) -> list[RecordedStep]:
-        """Return the steps in order, what is inside of a branch after it.
+        """Return the steps in order, each branch followed by the steps inside it.
 
         Args:
-            undone: those whose undo has been run.
-            unwound: whether the call has failed or expired, so that the others are due.
-            over: whether the call has ended.
+            undone: the steps whose undo ran.
+            unwound: whether the call failed or expired, which makes the other undos due.
+            over: whether the call ended.
         """
         below: dict[str, dict[str, int]] = {}
         for step_id, known in self._known.items():
@@ -119,7 +119,7 @@ class Steps:
         return rows
 
     def _place(self, step_id: str, number: int, below: dict[str, dict[str, int]]) -> None:
-        """Put a step, and the branches around it, below what encloses them, with their round."""
+        """Put a step and the branches around it under their enclosing branches, with the round."""
         while step_id != self.root:
             within = step_id.rpartition("/")[0] or self.root
             inside = below.setdefault(within, {})
@@ -130,7 +130,7 @@ class Steps:
 
     def _row(self, step_id: str, number: int, *, over: bool) -> RecordedStep:
         known = self._known.get(step_id)
-        if known is None:  # it encloses others, and has not been folded
+        if known is None:  # it encloses others, and is not folded
             kind = "task" if step_id.rpartition("/")[2].startswith("~") else "branch"
             state: Literal["ended", "open"] = "ended" if over else "open"
             return RecordedStep(id=step_id, kind=kind, within="", round=number, state=state)
@@ -167,14 +167,14 @@ class Steps:
 
 
 def _error_of(entry: Entry) -> str | None:
-    """Return why a step has no value, if it has none."""
+    """Return the reason why a step has no value, ``None`` if it has one."""
     if entry.kind == REFUSED:
         return _CHANGED
     return None if entry.error is None else error_text(entry.error)
 
 
 def _tokens(entry: Entry | None) -> int | None:
-    """Return what a sample or a branch has cost; of a sample not yet charged, what its reply says."""
+    """Return the cost of a sample or a branch; for a sample not yet charged, the usage of its reply."""
     if entry is None or entry.kind not in {"sample", "branch"}:
         return None
     usage = entry.value.get("usage") if isinstance(entry.value, dict) else None

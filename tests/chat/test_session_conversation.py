@@ -144,7 +144,9 @@ async def test_auto_does_not_run_a_tool_again_that_has_returned() -> None:
 
 async def test_auto_before_anything_was_said_has_nothing_to_go_on_from() -> None:
     chat = session()
-    assert "Nothing has been said yet" in await shown(chat, "a", "/up", "/auto")
+    assert "has no message yet that the model can continue from" in await shown(
+        chat, "a", "/up", "/auto"
+    )
 
 
 # -- tools -----------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ async def test_the_model_sees_a_persons_call_and_its_result() -> None:
         ('/add {"a": ', "Write /add name=value"),
         ('/add a="', "does not end"),
         ("/add a=1 c=2", "c"),
-        ("/call nothing", "There is no tool 'nothing'. Tools: branch_self, add, book, fail."),
+        ("/call nothing", "Unknown tool 'nothing'. Tools: branch_self, add, book, fail."),
         ("/call", "Write /call TOOL [VALUES…]."),
     ],
 )
@@ -285,12 +287,10 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
 
 
 async def test_without_a_question_there_is_nothing_to_answer() -> None:
-    assert "No tool has asked anything" in await shown(session(), "hello", "/answer decline")
+    assert "No tool has asked a question" in await shown(session(), "hello", "/answer decline")
 
 
-WAITING = (
-    "Book Ulm?\n(waits for you; /answer answers it, and what you say instead leaves it unanswered)"
-)
+WAITING = "Book Ulm?\n(waits for you; /answer answers it, and a message leaves it unanswered)"
 
 
 async def test_an_open_question_is_shown_when_the_thread_is_opened_again() -> None:
@@ -325,9 +325,7 @@ async def test_why_a_turn_has_failed_is_there_when_the_thread_is_opened_again() 
     chat = session()
     assert await shown(chat, "break it") == f"error: {DEAD}"
     again = session(store=chat.state.dependencies.store, thread_id=chat.cursor.thread_id)
-    assert (await again.start())[
-        -1
-    ].content == f"break it\n(failed: {DEAD[:-1]}; /auto tries again)"
+    assert (await again.start())[-1].content == f"break it\n(failed: {DEAD[:-1]}; /auto retries)"
     assert f"break it  (failed: {DEAD[:51]}…)" in await shown(again, "/tree")
 
 
@@ -346,7 +344,7 @@ async def test_a_reply_that_broke_off_is_tried_again_as_another_version() -> Non
     chat = session(decide)
     await feed(chat, "tell")
     place = await shown(chat, f"/fork {chat.cursor.node_id}")
-    assert place.endswith("Once upon\n(failed: Busy; /auto tries again)")
+    assert place.endswith("Once upon\n(failed: Busy; /auto retries)")
     assert await shown(chat, "/auto") == "Once upon a time."
     assert heard[-1] == ["tell"]
     assert "2 of 2" in await shown(chat, f"/fork {chat.cursor.node_id}")
@@ -372,7 +370,7 @@ async def test_a_turn_that_was_stopped_is_no_failure() -> None:
     again = session(
         store=dependencies.store, thread_id=chat.cursor.thread_id, naming=dependencies.naming
     )
-    assert (await again.start())[-1].content == "Half an\n(stopped by you; /auto goes on)"
+    assert (await again.start())[-1].content == "Half an\n(stopped by you; /auto continues)"
     assert await shown(again, "go on") == "You said: go on"
     assert "stopped" not in await shown(again, "/tree")
 
@@ -604,7 +602,7 @@ async def test_combining_by_a_model_leaves_the_conversation_alone() -> None:
     assert all(len(request.messages) == 1 for request in model.requests[-3:])
 
 
-@pytest.mark.parametrize(("how", "said"), [("9", "from 1 to 4"), ("llm_guess", "no way")])
+@pytest.mark.parametrize(("how", "said"), [("9", "from 1 to 4"), ("llm_guess", "Unknown way")])
 async def test_there_are_no_other_ways_to_combine(how: str, said: str) -> None:
     chat = session()
     assert said in await shown(chat, "fork one two", "/root", f"/combine_leaves {how}")
@@ -641,7 +639,9 @@ async def test_only_complete_answers_are_combined() -> None:
 
 
 async def test_one_leaf_cannot_be_combined() -> None:
-    assert "takes two branches or more" in await shown(session(), "a", "/combine_leaves 1")
+    assert "needs at least two answered branches" in await shown(
+        session(), "a", "/combine_leaves 1"
+    )
 
 
 def _text(request: SampleRequest) -> str:

@@ -30,7 +30,7 @@ async def test_an_attached_file_goes_with_the_next_message_alone(tmp_path: Path)
 
     chat = session(decide)
     said = await shown(chat, f"/attach {tmp_path}/my shot.png")
-    assert said == "Attached my shot.png (image/png, 400 kB). Your next message has it."
+    assert said == "Attached my shot.png (image/png, 400 kB). Your next message sends it."
     await shown(chat, f"/attach {tmp_path}/note.txt", "Which colour?", "And now?")
     image, _, text = seen[-1].messages[0].content
     assert isinstance(image, ImageBlock)
@@ -69,7 +69,7 @@ async def test_several_dropped_files_go_with_the_same_message(tmp_path: Path) ->
     said = await shown(session(), rf"/attach {tmp_path}/a\ b.png '{tmp_path}/c.txt'")
     assert said == (
         "Attached a b.png (image/png, 400 kB), c.txt (text/plain, 4 bytes)."
-        " Your next message has them."
+        " Your next message sends them."
     )
 
 

@@ -91,7 +91,7 @@ async def test_siblings_are_reachable_from_deep_inside_of_a_branch() -> None:
 
 
 async def test_without_branches_there_is_nothing_beside() -> None:
-    assert "There is no other branch" in await shown(session(), "hello", "/left")
+    assert "No other branch starts" in await shown(session(), "hello", "/left")
 
 
 async def test_root_is_an_answer_that_one_can_go_on_from() -> None:
@@ -119,8 +119,8 @@ async def test_lastfork_and_nextfork_find_the_nearest_fork() -> None:
 
 async def test_a_missing_fork_above_or_below_is_reported() -> None:
     chat = session()
-    assert "There is no fork from here to the beginning." in await shown(chat, "a", "/lastfork")
-    assert "There is no fork below." in await shown(chat, "/nextfork")
+    assert "No fork lies between the beginning and here." in await shown(chat, "a", "/lastfork")
+    assert "No fork lies below." in await shown(chat, "/nextfork")
 
 
 async def test_leaf_lists_the_ends_below_and_goes_to_one() -> None:
@@ -147,26 +147,26 @@ async def test_label_names_a_place_leads_back_to_it_and_lists() -> None:
     await feed(chat, "first", "/label start", "second")
     assert await at(chat, "/label start") == "You said: first"
     assert "start: You said: first" in await shown(chat, "/label")
-    assert await shown(chat, "/unlabel start") == "The label 'start' is removed."
+    assert await shown(chat, "/unlabel start") == "Removed the label 'start'."
     assert "There are no labels" in await shown(chat, "/label")
-    assert "error: There is no label 'start'." in await shown(chat, "/unlabel start")
+    assert "error: Unknown label 'start'." in await shown(chat, "/unlabel start")
 
 
 @pytest.mark.parametrize("name", ["head", "b1", "b9.1", "n1"])
 async def test_a_label_cannot_have_the_name_of_something_else(name: str) -> None:
     chat = await forked()
-    assert "is the name of something else here" in await shown(chat, f"/label {name}")
+    assert "is taken here" in await shown(chat, f"/label {name}")
 
 
 async def test_nothing_can_be_labelled_before_the_first_message() -> None:
     chat = session()
-    assert "error: Nothing has been said here yet." in await shown(chat, "/label x")
-    assert "There is nothing here yet" in await shown(chat, "a", "/up", "/label x")
+    assert "error: This conversation has no messages yet." in await shown(chat, "/label x")
+    assert "A label needs a node" in await shown(chat, "a", "/up", "/label x")
 
 
 async def test_unlabel_never_takes_the_head_away() -> None:
     chat = session()
-    assert "error: There is no label 'head'." in await shown(chat, "a", "/unlabel head")
+    assert "error: Unknown label 'head'." in await shown(chat, "a", "/unlabel head")
     assert await chat.state.agent.head(chat.cursor.thread_id) == chat.cursor.node_id
 
 
@@ -179,7 +179,7 @@ async def test_fork_goes_to_a_node_by_id_label_or_branch_name() -> None:
     assert await at(chat, "/root", "/fork b3") == "You said: deeper"
     assert await at(chat, "/fork end") == "Done."
     assert await at(chat, "/root", f"/fork {node}") == "Done."
-    assert "There is no node, label or branch 'b9'" in await shown(chat, "/fork b9")
+    assert "This thread has no node, label or branch 'b9'" in await shown(chat, "/fork b9")
 
 
 async def test_a_conversation_goes_on_from_the_middle_of_another() -> None:
@@ -248,7 +248,7 @@ async def test_undo_leads_back_to_the_thread_before() -> None:
 )
 async def test_in_a_thread_that_has_not_begun_there_is_nowhere_to_go(line: str) -> None:
     line = line.replace("·", " ")
-    assert await shown(session(), line) == "error: Nothing has been said here yet."
+    assert await shown(session(), line) == "error: This conversation has no messages yet."
 
 
 async def test_additions_and_deletions_of_another_session_are_seen_at_the_next_step() -> None:
@@ -322,8 +322,7 @@ async def test_a_place_that_is_deleted_elsewhere_is_left_for_the_head(line: str)
     await chat.state.dependencies.store.delete_subtree((await tree_of(chat)).nodes[2].id)
     await chat.state.dependencies.store.set_ref(chat.cursor.thread_id, Ref("head", last.id))
     assert await shown(chat, line) == (
-        "error: What was here has been deleted elsewhere."
-        " You are where the conversation was left now."
+        "error: Someone deleted this place elsewhere. You are at the end of the conversation now."
     )
     assert (chat.cursor.node_id, len((await tree_of(chat)).nodes)) == (last.id, 2)
     assert await shown(chat, "third") == "You said: third"
@@ -343,9 +342,9 @@ async def test_a_conversation_that_is_deleted_elsewhere_can_begin_again(line: st
     await feed(chat, "first")
     await chat.state.dependencies.store.delete_thread(chat.cursor.thread_id)
     assert await shown(chat, line) == (
-        "error: This conversation has been deleted elsewhere. What you say next begins it again."
+        "error: Someone deleted this conversation elsewhere. Your next message starts it again."
     )
-    assert await shown(chat, "/tree") == "error: Nothing has been said here yet."
+    assert await shown(chat, "/tree") == "error: This conversation has no messages yet."
     assert await shown(chat, "again") == "You said: again"
     assert (await tree_of(chat)).thread.title == "again"
 
@@ -357,7 +356,7 @@ async def test_a_conversation_that_is_deleted_during_a_step_is_reported() -> Non
             return False
 
     chat = session(store=Vanishing())
-    assert "This conversation has been deleted elsewhere." in await shown(chat, "first", "/up")
+    assert "Someone deleted this conversation elsewhere." in await shown(chat, "first", "/up")
     assert await shown(chat, "again") == "You said: again"
 
 
@@ -372,7 +371,7 @@ async def test_in_an_emptied_conversation_there_is_nowhere_to_go(line: str) -> N
         naming=chat.state.dependencies.naming,
     )
     assert "Before the first message" in (await chat.start())[-1].content
-    assert await shown(chat, line) == "error: Nothing has been said here yet."
+    assert await shown(chat, line) == "error: This conversation has no messages yet."
     assert await shown(chat, "again") == "You said: again"
 
 

@@ -36,7 +36,7 @@ async def test_help_of_a_terminal_fits_on_its_screen_by_groups() -> None:
 
 async def test_help_on_one_command_is_its_usage_and_its_sentence() -> None:
     assert await shown(session(), "/help down") == (
-        "/down [N]: Go on to the next answer; where there are several, to the Nth."
+        "/down [N]: Go to the next answer; if there are several, to the Nth."
     )
     assert await shown(session(), "/help /exit") == "/exit: Leave. The conversation is stored."
 
@@ -52,11 +52,14 @@ async def test_all_familiar_commands_exist() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("/dwon", "There is no command /dwon. Did you mean /down? /help lists them."),
-        ("/xyzzy", "There is no command /xyzzy. /help lists them."),
-        ("/", "There is no command /. /help lists them."),
-        ("/help nothing", "There is no command /nothing. /help lists them."),
-        ("/usr/bin is full", "There is no command /usr/bin. A message like this begins with //."),
+        ("/dwon", "Unknown command /dwon. Did you mean /down? /help lists the commands."),
+        ("/xyzzy", "Unknown command /xyzzy. /help lists the commands."),
+        ("/", "Unknown command /. /help lists the commands."),
+        ("/help nothing", "Unknown command /nothing. /help lists the commands."),
+        (
+            "/usr/bin is full",
+            'Unknown command /usr/bin. To send text that starts with "/", type "//".',
+        ),
     ],
 )
 async def test_an_unknown_command_is_reported(line: str, said: str) -> None:
@@ -211,7 +214,7 @@ async def test_threads_are_listed_and_changed() -> None:
     ]
     assert (await shown(chat, f"/thread {first}")).splitlines()[0] == f"Thread {first}: hello"
     assert await text_here(chat) == "You said: hello"
-    assert "There is no thread 'x'." in await shown(chat, "/thread x")
+    assert "Unknown thread 'x'." in await shown(chat, "/thread x")
     assert chat.cursor.thread_id == first
 
 

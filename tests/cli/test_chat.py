@@ -24,7 +24,7 @@ def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -
         "b2 · assistant · 2 of 3 (/left, /right)",
         "Sunset.",
         "All right.",
-        "This place is 'west' now; /label west leads back to it.",
+        "This place is now 'west'; /label west returns to it.",
     ]
     shown = done.stderr.splitlines()
     assert shown[0] == "A new thread, t. /help lists the commands."
@@ -107,7 +107,7 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
         (["--max-tokens", "0"], "A turn cannot go without tokens. Give --max-tokens 1 or more."),
         (["--timeout", "nan"], "--timeout must be a number from 0 up, not nan."),
         (["--max-depth=-1"], "--max-depth must be a number from 0 up, not -1."),
-        (["--at", "b1"], "Nothing has been said here yet."),
+        (["--at", "b1"], "This conversation has no messages yet."),
     ],
 )
 def test_options_that_make_no_sense_are_wrong_usage(

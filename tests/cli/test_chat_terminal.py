@@ -80,13 +80,13 @@ def test_a_chat_outlives_its_place_and_its_thread(
         assert main(["tree", "prune", "t", last, "--yes", *store]) == 0
         person.type("/threads\r")
         person.wait_for("* t")
-        line("/up", "What was here has been deleted elsewhere.")
+        line("/up", "Someone deleted this place elsewhere.")
         line("/tree", "once more  (head)")
         person.wait_for(PROMPT)
         assert main(["tree", "prune", "t", "--yes", *store]) == 0
         person.type("/threads\r")
         person.wait_for("There are no conversations yet.")
-        line("/up", "This conversation has been deleted elsewhere.")
+        line("/up", "Someone deleted this conversation elsewhere.")
         line("anew", "All right.")
         person.wait_for(PROMPT)
         with closing(sqlite3.connect(tmp_path / "threads.db")) as database:

@@ -1,7 +1,7 @@
-"""The session: takes lines of input, carries them out on the tree, and returns what to show.
+"""The session: takes lines of input, carries them out on the tree, and returns the output.
 
-A line that fails gives an error as its output; neither the session nor the tree is left broken. The
-cursor follows what the session adds, to wherever a turn ends or is interrupted.
+A line that fails returns an error as its output, and leaves the session and the tree intact. The
+cursor follows the nodes that the session adds, to the end of a turn or to its interruption.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class Session:
-    """A conversation that a person leads, line by line.
+    """A conversation that a user leads, line by line.
 
     Args:
-        dependencies: what the session works with.
-        thread_id: the thread to begin in; one that does not exist begins with the first message.
-            By default, a new thread.
+        dependencies: the session's store, model, tools and other surroundings.
+        thread_id: the first thread; the first message creates a thread that does not exist. By
+            default, a new thread.
 
     Attributes:
-        state: what the commands work on.
+        state: the state that the commands read and change.
     """
 
     def __init__(self, dependencies: SessionDependencies, *, thread_id: str | None = None) -> None:
@@ -40,7 +40,7 @@ class Session:
 
     @property
     def cursor(self) -> SessionCursor:
-        """Where the next message goes."""
+        """The place that the next message follows."""
         return self.state.cursor
 
     @property
@@ -49,20 +49,20 @@ class Session:
         return self.state.settings
 
     async def start(self) -> list[Output]:
-        """Go to the head of the thread, and return what is there.
+        """Go to the head of the thread, and return the text there.
 
         Raises:
-            StoreError: the store cannot be read.
+            StoreError: if the store fails.
         """
         outputs = await self.cursor.open(self.cursor.thread_id)
         self.cursor.clear_history()
         return outputs
 
     async def input(self, line: str) -> list[Output]:
-        """Carry out a line, and return what to show; errors are outputs, too.
+        """Carry out a line, and return its output, errors included.
 
-        If the call is cancelled, what was received until then is stored, and the cursor is at the
-        end of it.
+        If the caller cancels, the session stores the reply received so far, and moves the cursor to
+        its end.
         """
         read = read_line(line, self._accepts)
         steps: list[Callable[[], Awaitable[Outputs]]] = []
@@ -83,7 +83,7 @@ class Session:
         return outputs
 
     async def say(self, text: str) -> list[Output]:
-        """Say ``text`` as it is, whatever it begins with; otherwise as :meth:`input`."""
+        """Send ``text`` unchanged, even if it starts with a slash; otherwise like :meth:`input`."""
         return await self._carry_out([partial(say, self.state, text)])
 
     async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
@@ -106,11 +106,13 @@ class Session:
             return await call(self.state, name, rest)
         if line == f"/{name}" or "/" not in name:
             raise unknown_command(name, [*COMMANDS, *tools])
-        raise SessionError(f"There is no command /{name}. A message like this begins with //.")
+        raise SessionError(
+            f'Unknown command /{name}. To send text that starts with "/", type "//".'
+        )
 
 
 def _message(error: Exception) -> str:
-    """Return the text to show for an error; an unexpected one is logged."""
+    """Return the text that the user sees for an error, and log an unexpected error."""
     if not isinstance(error, EXPECTED):
         logger.error("a line of input has failed", exc_info=error)
     return error_text(error)

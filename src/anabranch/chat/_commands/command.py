@@ -1,7 +1,7 @@
-"""A command of a session: its name, its usage, its help, and the function that carries it out.
+"""A command of a session: its name, usage, help, and the function that carries it out.
 
-The usage is what ``/help`` shows and what a line is checked against: ``NODE`` is required, ``[N]``
-is optional, and ``TEXT…`` takes the rest of the line as it is.
+``/help`` shows the usage, and the session checks lines against it: ``NODE`` is required, ``[N]`` is
+optional, and ``TEXT…`` takes the rest of the line unchanged.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from anabranch.chat._session.session_output import Output, SessionError
 from anabranch.chat._session.session_state import SessionState
 
 Outputs: TypeAlias = Output | list[Output]
-"""What a command returns for the front end to show."""
+"""The output of a command for the front end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command.
 
-    Attributes:
-        name: its name, without the slash.
-        usage: its arguments, in the notation of this module.
-        help: what it does, in one sentence.
-        run: carries it out on a session's state, with one text for each argument of the line.
+    name: the name without the slash.
+    usage: the arguments, in the notation of this module.
+    help: the command's effect, in one sentence.
+    run: carries the command out on a session's state, with one text for each argument.
     """
 
     name: str
@@ -36,7 +35,7 @@ class Command:
 
     @property
     def call(self) -> str:
-        """How it is written: ``/name`` and its usage."""
+        """The written form: ``/name`` and the usage."""
         return f"/{self.name} {self.usage}".rstrip()
 
     @property
@@ -45,7 +44,7 @@ class Command:
         return sum(not word.startswith("[") for word in self.usage.split())
 
     def accepts(self, text: str) -> bool:
-        """Return whether ``text`` has as many words as the command has arguments."""
+        """Return whether ``text`` has as many words as the command takes arguments."""
         words, usage = len(text.split()), self.usage.split()
         return words >= self.min_arguments and ("…" in self.usage or words <= len(usage))
 
@@ -53,7 +52,7 @@ class Command:
         """Return the arguments in ``text``.
 
         Raises:
-            SessionError: there are too few, or too many.
+            SessionError: if ``text`` has too few or too many words.
         """
         if not self.accepts(text):
             raise SessionError(f"Write {self.call}.")
@@ -62,7 +61,7 @@ class Command:
 
 
 def unknown_command(name: str, known: Iterable[str]) -> SessionError:
-    """Return the error for a command that does not exist, with the most similar name."""
+    """Return the error for an unknown command, with the most similar name."""
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean /{near[0]}?" if near else ""
-    return SessionError(f"There is no command /{name}.{hint} /help lists them.")
+    return SessionError(f"Unknown command /{name}.{hint} /help lists the commands.")

@@ -1,4 +1,4 @@
-"""The table of all commands of a session, in the order in which ``/help`` lists them."""
+"""The table of all commands of a session, in the order of ``/help``, and ``/help`` itself."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def _help(session: SessionState, name: str | None = None) -> Outputs:
     lines = [_listing(COMMANDS.values()) if columns is None else _overview(columns())]
     tools = ", ".join(f"/{tool}" for tool in session.agent.tools)
     if tools:
-        lines.append(f"Tools, called without a model (/tool name=value …): {tools}.")
+        lines.append(f"Tools that you can call without a model (/tool name=value …): {tools}.")
     lines.append(
-        "Anything else is said to the model. “message /command” says it and then runs the command;"
-        " a message that is to begin with a slash begins with two."
+        "All other text goes to the model. “message /command” sends the message and then runs the"
+        " command; a message that starts with a slash needs two."
     )
     return Output("system", "\n".join(lines))
 
@@ -44,14 +44,14 @@ def _listing(commands: Iterable[Command]) -> str:
 
 
 def _overview(columns: int) -> str:
-    """Return the commands by groups, in lines of at most ``columns`` characters."""
+    """Return the commands by groups, on lines of at most ``columns`` characters."""
     indent = max(map(len, GROUPS)) + 2
     lines: list[str] = []
     for title, commands in GROUPS.items():
         calls = "  ".join(each.call.replace(" ", "\xa0") for each in commands)
         first = f"{title:{indent}}"
         lines += wrap(calls, columns, initial_indent=first, subsequent_indent=" " * indent)
-    explained = "/help GROUP, or /help COMMAND, says what they do."
+    explained = "/help GROUP or /help COMMAND explains them."
     return "\n".join([*(line.replace("\xa0", " ") for line in lines), explained])
 
 
@@ -63,7 +63,7 @@ GROUPS: Mapping[str, Sequence[Command]] = {
     "threads": THREAD_COMMANDS,
     "session": (_HELP, *SETTINGS_COMMANDS),
 }
-"""The commands by what they are about."""
+"""The commands by topic."""
 
 COMMANDS: Mapping[str, Command] = {
     command.name: command for commands in GROUPS.values() for command in commands

@@ -1,4 +1,4 @@
-"""Commands that run a turn or a tool: messages, answers to questions, calls, recombination."""
+"""Commands that run a turn or a tool: /say, /auto, /answer, /call, /broadcast and /combine_leaves."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from anabranch.messages import Block, TextBlock, ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import STOPPED, Node, state_of
 
-TOO_LATE = "The time for an answer is over: the tool goes on without one."
+TOO_LATE = "The time for an answer is over: the tool continues without one."
 
 
 async def say(session: SessionState, text: str) -> Outputs:
-    """Say ``text`` at the cursor, with what is attached, and let the model answer."""
+    """Send ``text`` at the cursor with the attached files, and let the model answer."""
     message = await _put(session, text, attaches=True)
     session.unanswered = message.id
     async with session.turn():
@@ -37,7 +37,7 @@ async def say(session: SessionState, text: str) -> Outputs:
 
 
 async def _put(session: SessionState, text: str, *, attaches: bool = False) -> Node:
-    """Say ``text`` at the cursor, with what is attached if it ``attaches``, and leave it at that."""
+    """Add ``text`` at the cursor without an answer, with the attached files if it ``attaches``."""
     thread = await session.thread(text)
     await session.discard_unanswered()
     files = session.attached if attaches else []
@@ -52,31 +52,31 @@ async def _put(session: SessionState, text: str, *, attaches: bool = False) -> N
 
 
 async def _auto(session: SessionState) -> Outputs:
-    """Continue an unfinished turn, or try a failed one again; after a whole reply, say the settings' prompt."""
+    """Continue an unfinished turn, or retry a failed one; after a whole reply, send the settings' prompt."""
     walk = await session.cursor.walk()
     node = await session.cursor.node()
     if node is None:
-        raise SessionError("Nothing has been said yet that the model could go on from.")
+        raise SessionError("The conversation has no message yet that the model can continue from.")
     if node.kind == "question":
-        question_of(node)  # raises if it is closed
+        question_of(node)  # raises for a closed question
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
         path = await session.agent.store.path(node.id)
         if node.parent_id is None or state_of(node, walk, path.results) in {"", STOPPED}:
             return await say(session, session.settings.auto_prompt)
-        node = walk.nodes[node.parent_id]  # what broke off is another version of the reply
+        node = walk.nodes[node.parent_id]  # the interrupted reply stays as another version
         session.cursor.node_id = node.id
     async with session.turn():
         return _reply(await session.agent.go_on(node))
 
 
 async def _answer(session: SessionState, values: str = "") -> Outputs:
-    """Answer the nearest question at or above the cursor; each answer to it is a branch."""
+    """Answer the nearest question at or above the cursor; each answer starts a branch."""
     cursor = session.cursor
     path = (await cursor.walk()).path(cursor.node_id)
     asked = [node for node in path if node.kind == "question"]
     if not asked:
-        raise SessionError("No tool has asked anything on the way here.")
+        raise SessionError("No tool has asked a question between the beginning and here.")
     node, request = asked[-1], question_of(asked[-1])
     if values:
         reply = read_answer(request, values)
@@ -91,12 +91,12 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:
-    """Call a tool as if the model had called it, and return its result."""
+    """Call a tool as the model does, and return its result."""
     agent = session.agent
     tool = agent.tools.get(name)
     if tool is None:
         known = ", ".join(agent.tools) or "none"
-        raise SessionError(f"There is no tool {name!r}. Tools: {known}.")
+        raise SessionError(f"Unknown tool {name!r}. Tools: {known}.")
     arguments = read_arguments(tool, values)
     message = await _put(session, f"/{name} {values}".rstrip())
     use = ToolUseBlock(id=session.dependencies.naming("node"), name=name, input=arguments)
@@ -113,7 +113,7 @@ async def call(session: SessionState, name: str, values: str = "") -> Outputs:
 
 
 async def _broadcast(session: SessionState, text: str) -> Outputs:
-    """Say something at all leaves below the cursor, which does not move; at a leaf, say it there."""
+    """Send a message at all leaves below the cursor, which stays; at a leaf, send it there."""
     cursor = session.cursor
     if not (await cursor.walk()).children(cursor.node_id):
         return await say(session, text)
@@ -132,12 +132,12 @@ async def _broadcast(session: SessionState, text: str) -> Outputs:
 
 
 async def _combine_leaves(session: SessionState, how: str | None = None) -> Outputs:
-    """Recombine the leaves below the cursor; say the text here, without an answer to it."""
+    """Combine the leaves below the cursor into one message here, without an answer."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
     leaves = [node for node in leaves if _is_whole_answer(node)]
     if len(leaves) < 2:  # noqa: PLR2004 - one text is one already
         raise SessionError(
-            f"To combine takes two branches or more that have answered; below are {len(leaves)}."
+            f"/combine_leaves needs at least two answered branches below, found {len(leaves)}."
         )
     ways = TEXT_RECOMBINERS
     if how is None:
@@ -145,30 +145,30 @@ async def _combine_leaves(session: SessionState, how: str | None = None) -> Outp
         return Output("system", f"{listed}\n/combine_leaves HOW combines {len(leaves)} leaves.")
     name = ways[number_in(how, len(ways))] if how.isdigit() else how.lower()
     if name not in ways:
-        raise SessionError(f"There is no way {how!r} to combine. Ways: {', '.join(ways)}.")
+        raise SessionError(f"Unknown way to combine {how!r}. Ways: {', '.join(ways)}.")
     made = await combine(session.agent, leaves, name)
     message = await _put(session, f"(combined from {len(leaves)} branches): {made.text}")
     return [Output("message", made.text, message.id), Output("system", made.note)]
 
 
 def _is_whole_answer(node: Node) -> bool:
-    """Return whether a model has said this completely: it neither failed nor was stopped."""
+    """Return whether the node is a model's complete answer, neither failed nor stopped."""
     whole = node.data.get("stop_reason") not in {INTERRUPTED, "error"}
     return node.kind == "assistant" and whole and bool(node.text.strip())
 
 
 def _reply(node: Node) -> Output:
-    """Return the last reply of a turn."""
+    """Return the last reply of a turn as output."""
     return Output("message", node.text, node.id, is_markdown=True)
 
 
 CONVERSATION_COMMANDS = (
-    Command("say", "TEXT…", "Say something to the model, as a line without a command does.", say),
-    Command("auto", "", "Let the model go on by itself until it uses no more tools.", _auto),
+    Command("say", "TEXT…", "Send a message to the model, like a line without a command.", say),
+    Command("auto", "", "Let the model continue alone until it uses no more tools.", _auto),
     Command(
         "answer", "[VALUES…]", "Answer a tool's open question, or the last one again.", _answer
     ),
     Command("call", "TOOL [VALUES…]", "Call a tool without a model; so does /TOOL VALUES.", call),
-    Command("broadcast", "TEXT…", "Say something at the end of each branch below.", _broadcast),
+    Command("broadcast", "TEXT…", "Send a message at the end of each branch below.", _broadcast),
     Command("combine_leaves", "[HOW]", "Make one text of the last answers below.", _combine_leaves),
 )

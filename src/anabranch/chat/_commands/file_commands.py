@@ -14,7 +14,7 @@ from anabranch.tree import MOST_BYTES, file_block
 
 
 async def _attach(session: SessionState, typed: str | None = None) -> Outputs:
-    """Attach files to the next message; without a name, remove what is attached."""
+    """Attach files to the next message; without a name, remove the attached files."""
     if typed is None:
         removed, session.attached = len(session.attached), []
         return Output("system", f"Removed {removed}." if removed else "No file is attached.")
@@ -28,7 +28,7 @@ async def _attach(session: SessionState, typed: str | None = None) -> Outputs:
     session.attached += files
     about = ", ".join(f"{each.name} ({each.mime_type}, {size_of(each.size)})" for each, _ in files)
     them = "it" if len(files) == 1 else "them"
-    return Output("system", f"Attached {about}. Your next message has {them}.")
+    return Output("system", f"Attached {about}. Your next message sends {them}.")
 
 
 def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
@@ -41,7 +41,7 @@ def _read(typed: str) -> list[tuple[FileBlock, bytes]]:
     files: list[tuple[FileBlock, bytes]] = []
     for path in typed_paths(typed):
         try:
-            if path.exists() and not path.is_file():  # reading a pipe may take for ever
+            if path.exists() and not path.is_file():  # reading a pipe may never end
                 raise SessionError(f"{path} is not a file. Attach a file.")
             with path.open("rb") as file:
                 data = file.read(MOST_BYTES + 1)
@@ -55,7 +55,7 @@ FILE_COMMANDS = (
     Command(
         "attach",
         "[FILE…]",
-        "Attach files to your next message; without a name, remove what is attached.",
+        "Attach files to your next message; without a name, remove attached files.",
         _attach,
     ),
 )

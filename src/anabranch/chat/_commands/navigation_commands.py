@@ -1,4 +1,4 @@
-"""Commands that move through the tree. They say nothing to a model and add no node."""
+"""Commands that move through the tree. They send nothing to a model and add no node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _right(session: SessionState) -> Outputs:
 
 
 async def _go_to_sibling(session: SessionState, step: int) -> Outputs:
-    """Go to a sibling; from within a branch without siblings, to one of the nearest place above."""
+    """Go to a sibling; in a branch without siblings, to a sibling of the nearest node above."""
     cursor = session.cursor
     walk = await cursor.walk()
     place = cursor.node_id
@@ -47,7 +47,7 @@ async def _go_to_sibling(session: SessionState, step: int) -> Outputs:
         if len(siblings) > 1:
             return await cursor.go(siblings[(at + step) % len(siblings)].id)
         place = walk.above(place)
-    raise SessionError("There is no other branch from here to the beginning.")
+    raise SessionError("No other branch starts between the beginning and here.")
 
 
 async def _root(session: SessionState) -> Outputs:
@@ -67,14 +67,14 @@ async def _last_fork(session: SessionState) -> Outputs:
     try:
         return await cursor.go(walk.last_fork(cursor.node_id))
     except LookupError:
-        raise SessionError("There is no fork from here to the beginning.") from None
+        raise SessionError("No fork lies between the beginning and here.") from None
 
 
 async def _next_fork(session: SessionState) -> Outputs:
     cursor = session.cursor
     fork = (await cursor.walk()).next_fork(cursor.node_id)
     if fork is None:
-        raise SessionError("There is no fork below.")
+        raise SessionError("No fork lies below.")
     return await cursor.go(fork)
 
 
@@ -89,7 +89,7 @@ async def _leaf(session: SessionState, number: str | None = None) -> Outputs:
 
 
 async def _label(session: SessionState, name: str | None = None) -> Outputs:
-    """List labels, make one here, or go to one."""
+    """List labels, set one here, or go to one."""
     cursor = session.cursor
     walk = await cursor.walk()
     if name is None:
@@ -98,23 +98,23 @@ async def _label(session: SessionState, name: str | None = None) -> Outputs:
             for node_id, labels in walk.labels.items()
             for label in labels
         ]
-        return Output("system", "\n".join(listed) or "There are no labels. /label NAME makes one.")
+        return Output("system", "\n".join(listed) or "There are no labels. /label NAME sets one.")
     if name in walk.tree.refs and name != HEAD:
         return await cursor.go(walk.tree.refs[name])
     if name == HEAD or is_branch_name(name) or name in walk.nodes:
-        raise SessionError(f"{name!r} is the name of something else here. Choose another.")
+        raise SessionError(f"The name {name!r} is taken here. Choose another.")
     if cursor.node_id is None:
-        raise SessionError("There is nothing here yet that could have a name.")
+        raise SessionError("A label needs a node, and this conversation has none yet.")
     await session.dependencies.store.set_ref(cursor.thread_id, Ref(name, cursor.node_id))
-    return Output("system", f"This place is {name!r} now; /label {name} leads back to it.")
+    return Output("system", f"This place is now {name!r}; /label {name} returns to it.")
 
 
 async def _unlabel(session: SessionState, name: str) -> Outputs:
     await session.cursor.walk()
     store, thread_id = session.dependencies.store, session.cursor.thread_id
     if name == HEAD or not await store.delete_ref(thread_id, name):
-        raise SessionError(f"There is no label {name!r}. /label lists them.")
-    return Output("system", f"The label {name!r} is removed.")
+        raise SessionError(f"Unknown label {name!r}. /label lists the labels.")
+    return Output("system", f"Removed the label {name!r}.")
 
 
 async def _fork(session: SessionState, name: str) -> Outputs:
@@ -123,9 +123,7 @@ async def _fork(session: SessionState, name: str) -> Outputs:
     except AmbiguousIdError as error:
         raise SessionError(str(error)) from None
     if node is None:
-        raise SessionError(
-            f"There is no node, label or branch {name!r} in this thread. /tree shows them."
-        )
+        raise SessionError(f"This thread has no node, label or branch {name!r}. /tree shows them.")
     return await session.cursor.go(node.id)
 
 
@@ -140,21 +138,17 @@ def _glimpse(walk: Navigator, node: Node) -> str:
 
 NAVIGATION_COMMANDS = (
     Command("up", "", "Go back to the answer before this one.", _up),
-    Command("down", "[N]", "Go on to the next answer; where there are several, to the Nth.", _down),
+    Command("down", "[N]", "Go to the next answer; if there are several, to the Nth.", _down),
     Command("left", "", "Go to the branch before this one; from the first to the last.", _left),
     Command("right", "", "Go to the branch after this one; from the last to the first.", _right),
     Command("root", "", "Go to the first answer.", _root),
     Command(
         "lastfork", "", "Go back to the nearest answer that several branches follow.", _last_fork
     ),
-    Command(
-        "nextfork", "", "Go on to the nearest answer that several branches follow.", _next_fork
-    ),
+    Command("nextfork", "", "Go to the next answer that several branches follow.", _next_fork),
     Command("leaf", "[N]", "List the ends of all branches below, or go to the Nth.", _leaf),
-    Command(
-        "label", "[NAME]", "Name this place, go to the place of that name, or list names.", _label
-    ),
-    Command("unlabel", "NAME", "Remove a label; the place that it named stays.", _unlabel),
+    Command("label", "[NAME]", "Label this place, go to a label, or list the labels.", _label),
+    Command("unlabel", "NAME", "Remove a label; its node stays.", _unlabel),
     Command("fork", "NODE", "Go to any node, by its id, label or branch name.", _fork),
     Command("undo", "", "Go back to where you were before; nothing is deleted.", _undo),
 )

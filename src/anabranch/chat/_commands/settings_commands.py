@@ -1,4 +1,4 @@
-"""Commands about the session itself: its screen, its settings, its model, its end."""
+"""Commands about the session itself: clear, exit, verbose, quiet, config, models and switch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def _exit(session: SessionState) -> Outputs:
 
 async def _verbose(session: SessionState) -> Outputs:
     session.settings.verbose = True
-    return Output("system", "What tools and branches do is shown.")
+    return Output("system", "The chat now shows the work of tools and branches.")
 
 
 async def _quiet(session: SessionState) -> Outputs:
     session.settings.verbose = False
-    return Output("system", "Only answers are shown.")
+    return Output("system", "The chat now shows answers only.")
 
 
 async def _config(session: SessionState, *words: str) -> Outputs:
@@ -45,7 +45,7 @@ async def _models(session: SessionState, part: str = "") -> Outputs:
     found = [name for name in models.names() if part in name] if models is not None else []
     listed = found[:MAX_LISTED]
     if len(found) > MAX_LISTED:
-        listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT narrows them down.")
+        listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT filters them.")
     current = f"Now answering: {session.model_name}. /switch MODEL changes that."
     return Output("system", "\n".join([current, *listed]))
 
@@ -61,13 +61,13 @@ async def _switch(session: SessionState, name: str) -> Outputs:
 
 
 SETTINGS_COMMANDS = (
-    Command("clear", "", "Clear the screen; the conversation stays as it is.", _clear),
+    Command("clear", "", "Clear the screen; the conversation stays.", _clear),
     Command("exit", "", "Leave. The conversation is stored.", _exit),
-    Command("verbose", "", "Show what tools and branches do.", _verbose),
+    Command("verbose", "", "Show the work of tools and branches.", _verbose),
     Command("quiet", "", "Show only answers.", _quiet),
     Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
     Command(
         "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
     ),
-    Command("switch", "MODEL", "Have another model answer from now on.", _switch),
+    Command("switch", "MODEL", "Let another model answer from now on.", _switch),
 )

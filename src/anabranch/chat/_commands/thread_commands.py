@@ -1,6 +1,6 @@
-"""Commands about whole conversations: draw, list, change, save to a file, load from one.
+"""Commands about whole conversations: /tree, /threads, /thread, /save and /load.
 
-Conversations that have an owner do not exist here: they belong to the users of a web application.
+These commands skip conversations with an owner, because they belong to the users of a web application.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _thread(session: SessionState, thread_id: str | None = None) -> Output
     except AmbiguousIdError as error:
         raise SessionError(str(error)) from None
     if found is None:
-        raise SessionError(f"There is no thread {thread_id!r}. /threads lists the latest.")
+        raise SessionError(f"Unknown thread {thread_id!r}. /threads lists the latest.")
     return await session.cursor.open(found)
 
 
@@ -91,7 +91,7 @@ async def _save(session: SessionState, name: str) -> Outputs:
     files = await store.files(thread_id, digests_in(_contents(tree)))
     text = json.dumps(thread_to_json(tree, files), indent=2).encode()
     await to_thread.run_sync(write_thread_file, Path(name), text)
-    return Output("system", f"Saved in {name}; /load {name} brings it back.")
+    return Output("system", f"Saved in {name}; /load {name} loads it.")
 
 
 async def _load(session: SessionState, name: str) -> Outputs:
@@ -107,7 +107,7 @@ async def _load(session: SessionState, name: str) -> Outputs:
     try:
         await _fill(given.store, loaded)
     except BaseException:
-        # A conversation that could not be loaded must not be listed as an empty one.
+        # A failed load must not leave an empty conversation in the list.
         with suppress(StoreError):
             await run_shielded(given.store.delete_thread(loaded.thread.id))
         raise
@@ -122,7 +122,7 @@ def _contents(tree: Tree) -> Iterator[Sequence[Block]]:
 
 
 async def _fill(store: TreeStore, loaded: LoadedThread) -> None:
-    """Add everything in a loaded thread; files that are base64 in its blocks become references."""
+    """Add the contents of a loaded thread; base64 files in its blocks become references."""
 
     async def stored(content: Iterable[B]) -> tuple[B, ...]:
         return await store_files(store, loaded.thread.id, content)
@@ -150,12 +150,12 @@ def write_thread_file(path: Path, text: bytes) -> None:
     """Write a file atomically, with mode 0600; only a saved conversation is replaced.
 
     Raises:
-        SessionError: it cannot be written, or something else is there.
+        SessionError: if ``path`` cannot be written, or is another kind of file.
     """
     path = path.expanduser()
     try:
         if path.exists() and not _is_thread_file(path):
-            raise SessionError(f"{path} exists and is no saved conversation. Choose another name.")
+            raise SessionError(f"{path} exists but is no saved conversation. Choose another name.")
         _replace_file(path, text)
     except OSError as error:
         raise SessionError(f"Cannot write {path}: {error.strerror}.") from None
@@ -180,7 +180,7 @@ def _is_thread_file(path: Path) -> bool:
 THREAD_COMMANDS = (
     Command("tree", "", "Draw the whole conversation, with its branches and labels.", _tree),
     Command("threads", "", "List the latest conversations.", _threads),
-    Command("thread", "[ID]", "Go to another conversation, or begin a new one.", _thread),
+    Command("thread", "[ID]", "Go to another conversation, or start a new one.", _thread),
     Command("save", "FILE…", "Save the conversation with all its branches in a file.", _save),
     Command("load", "FILE…", "Load a conversation from a file, as a new one.", _load),
 )

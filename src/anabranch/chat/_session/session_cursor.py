@@ -1,7 +1,7 @@
 """The cursor of a session: the thread and the node that the next message follows.
 
-When the cursor is moved, the thread's head moves with it, so that the next session begins there.
-Two sessions in one thread have a cursor each.
+Each move of the cursor moves the thread's head, so that the next session starts there. Two sessions in
+one thread have a cursor each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Navigator, Node, Path, Ref, Tree, TreeStore, state_of
 
 Place: TypeAlias = tuple[str, str | None]
-"""A thread's id and a node's in it; ``None`` is the place before the first node."""
+"""A thread's id and the id of a node in it; ``None`` is the place before the first node."""
 
 MAX_PLACES = 100
 
@@ -42,14 +42,14 @@ class NavigationHistory:
         return self._places[-1]
 
     def add(self, place: Place) -> None:
-        """Add the place where the session is, unless it has not moved."""
+        """Add the present place, unless it is the last one already."""
         if self.last != place:
             self._places.append(place)
 
     async def before(self, place: Place, store: TreeStore) -> NavigationHistory | None:
-        """Return the history up to the latest place other than ``place`` that still exists.
+        """Return the history up to the latest existing place other than ``place``.
 
-        Returns ``None`` if there is no such place.
+        Returns ``None`` if no such place exists.
         """
         places = list(self._places)
         while places and (places[-1] == place or await _is_deleted(places[-1], store)):
@@ -75,18 +75,18 @@ class ThreadCache:
         self._lock = asyncio.Lock()
 
     async def read(self, thread_id: str) -> Navigator | None:
-        """Return the thread as it is now, ``None`` if there is none.
+        """Return the thread as stored now, ``None`` if it does not exist.
 
         Only nodes added since the last call are read, so that a step in a large thread is cheap.
         """
-        # A command and a front end may read at the same time; if both added the same nodes, their
-        # branches would be counted twice.
+        # A command and a front end may read at the same time. If both added the same nodes, their
+        # branches would count twice.
         async with self._lock:
             thread = await self._store.thread(thread_id)
             if thread is None:
                 return None
-            # Before the nodes: then each ref points at a node that is read, unless it was deleted
-            # in between.
+            # Refs are read before the nodes: each ref then points at a node that the read finds, unless
+            # another session deletes the node in between.
             refs = await self._store.refs(thread_id)
             walk, added = self._cached, None
             if walk is not None and walk.tree.thread == thread:
@@ -121,39 +121,39 @@ class SessionCursor:
     # -- reading -----------------------------------------------------------------------------
 
     async def look(self) -> Navigator | None:
-        """Return the thread, ``None`` if it does not exist yet; without the results of tools."""
+        """Return the thread without the results of tools, ``None`` if the thread does not exist."""
         return await self._threads.read(self.thread_id)
 
     async def walk(self) -> Navigator:
-        """Return the thread, in which the cursor's node exists; without the results of tools.
+        """Return the thread without the results of tools, after checking the cursor's node.
 
         Raises:
-            SessionError: the thread is empty; or the cursor's node has been deleted by someone
-                else, and then the cursor is now at the thread's head.
+            SessionError: if the thread is empty, or if someone else deleted the cursor's node; the
+                cursor then moves to the thread's head.
         """
         walk = await self._look_around()
         if walk is None or not walk.nodes:
-            raise SessionError("Nothing has been said here yet.")
+            raise SessionError("This conversation has no messages yet.")
         return walk
 
     async def node(self) -> Node | None:
-        """Return the node at the cursor; ``None`` before the first, or if it was deleted."""
+        """Return the node at the cursor, ``None`` before the first or after its deletion."""
         return None if self.node_id is None else await self._store.node(self.node_id)
 
     async def check(self) -> None:
         """Check that the cursor's node exists.
 
         Raises:
-            SessionError: it has been deleted by someone else; see :meth:`walk`.
+            SessionError: if someone else deleted the node; see :meth:`walk`.
         """
         if self.node_id is not None and await self.node() is None:
             raise await self._deleted()
 
     async def here(self) -> list[Output]:
-        """Return where the cursor is, and what is said there.
+        """Return the cursor's place and the text there.
 
         Raises:
-            SessionError: the node, or the thread, has been deleted; see :meth:`walk`.
+            SessionError: if someone else deleted the node or the thread; see :meth:`walk`.
         """
         walk = await self._look_around()
         if walk is None:
@@ -175,19 +175,19 @@ class SessionCursor:
         return walk
 
     async def _deleted(self) -> SessionError:
-        """Move to the thread's head, since the cursor's node is deleted; return what to report."""
+        """Move to the thread's head, since the cursor's node is deleted; return the error to report."""
         self.node_id = (await self._store.refs(self.thread_id)).get(HEAD)
         if await self._store.thread(self.thread_id) is None:
             return SessionError(
-                "This conversation has been deleted elsewhere. What you say next begins it again."
+                "Someone deleted this conversation elsewhere. Your next message starts it again."
             )
-        where = "where the conversation was left" if self.node_id else "before the first message"
-        return SessionError(f"What was here has been deleted elsewhere. You are {where} now.")
+        where = "at the end of the conversation" if self.node_id else "before the first message"
+        return SessionError(f"Someone deleted this place elsewhere. You are {where} now.")
 
     # -- moving ------------------------------------------------------------------------------
 
     async def open(self, thread_id: str) -> list[Output]:
-        """Go to the head of a thread; if it does not exist, it begins with the next message."""
+        """Go to the head of a thread; the next message creates a thread that does not exist."""
         walk = await self._threads.read(thread_id)
         self.thread_id, self.node_id = thread_id, None
         if walk is None:
@@ -197,7 +197,7 @@ class SessionCursor:
         return [Output("system", f"Thread {thread_id}{title}"), *await self.here()]
 
     async def go(self, node_id: str | None, thread_id: str | None = None) -> list[Output]:
-        """Go to a node of this thread or of another; return what is there."""
+        """Go to a node of this thread or of another, and return the text there."""
         thread_id = thread_id or self.thread_id
         if node_id is None:
             await self._store.delete_ref(thread_id, HEAD)
@@ -207,18 +207,18 @@ class SessionCursor:
         return await self.here()
 
     def add_to_history(self) -> None:
-        """Remember this place, for :meth:`undo` to return to."""
+        """Add this place to the history, for :meth:`undo` to return to."""
         self._history.add(self._place)
 
     def clear_history(self) -> None:
-        """Forget all places but this one."""
+        """Forget all places except this one."""
         self._history = NavigationHistory([self._place])
 
     async def undo(self) -> list[Output]:
-        """Go back to the place before this one, skipping places that have been deleted.
+        """Go back to the place before this one, and skip deleted places.
 
         Raises:
-            SessionError: there is none.
+            SessionError: if the history has no earlier place.
         """
         history = await self._history.before(self._place, self._store)
         if history is None:
@@ -231,7 +231,7 @@ class SessionCursor:
 
 
 def _results(node: Node, path: Path) -> Sequence[str]:
-    """Return what the tools have returned that the node calls, or whose results it has."""
+    """Return the results of the tools that the node calls, or of those whose results it holds."""
     if not node.tool_uses and node.kind != "results":
         return ()
     caller = next(each for each in reversed(path.nodes) if each.tool_uses)
@@ -245,13 +245,13 @@ def _results(node: Node, path: Path) -> Sequence[str]:
 
 
 BATCH = {"question", "answer", "results"}
-"""Kinds of nodes that continue the line of a tool batch, under names that follow from it."""
+"""Kinds of nodes that continue the line of a tool batch, and whose names derive from that line."""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 
 
 class CursorFollower:
-    """The naming and the listener of a session's agent, which together move ``cursor``."""
+    """Names the nodes of a session's agent and listens to its events; both move ``cursor``."""
 
     def __init__(self, cursor: SessionCursor, dependencies: SessionDependencies) -> None:
         self._cursor = cursor
@@ -259,30 +259,29 @@ class CursorFollower:
         self._own: set[str] = set()
 
     def name(self, kind: Literal["thread", "node"]) -> str:
-        """Return a name for a thread or node of this session."""
+        """Return a new name for a thread or node of this session."""
         name = self._dependencies.naming(kind)
         self._own.add(name)
         return name
 
     async def on_event(self, event: Event) -> None:
-        """Follow the node that was added, and pass the event to the session's listener."""
+        """Follow the added node, and pass the event to the session's listener."""
         if isinstance(event, NodeAdded) and self._follows(event.node, BATCH):
             self._cursor.node_id = event.node.id
             self._own.add(event.node.id)
         await self._dependencies.listener(event)
 
     async def catch_up(self) -> None:
-        """Follow nodes that are stored, but whose event was lost by an interruption.
+        """Follow stored nodes whose events an interruption lost.
 
-        A store that fails is logged: what has interrupted the session is about to be raised, and
-        matters more.
+        A store failure is only logged, because the interruption itself is about to be raised.
         """
         try:
             while self._own and (node := await self._next()) is not None:
                 self._cursor.node_id = node.id
             self._own.clear()
         except StoreError:
-            logger.exception("the session could not follow the nodes that its last line has added")
+            logger.exception("the session could not follow the nodes that its last line added")
 
     async def _next(self) -> Node | None:
         store, cursor = self._dependencies.store, self._cursor
@@ -295,6 +294,6 @@ class CursorFollower:
         return next((node for node in reversed(followers) if self._follows(node, kinds)), None)
 
     def _follows(self, node: Node, kinds: set[str]) -> bool:
-        """Whether ``node`` follows the cursor, and is the session's own, or of these kinds."""
+        """Whether ``node`` follows the cursor, and is the session's own or of one of ``kinds``."""
         follows = node.parent_id == self._cursor.node_id and node.kind != "branch"
         return follows and (node.id in self._own or node.kind in kinds)

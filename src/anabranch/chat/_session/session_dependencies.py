@@ -1,4 +1,4 @@
-"""The dependencies of a session: a store, a model, tools, a person, limits, time."""
+"""The settings of a session, and the store, model, tools, user, limits and clock that it works with."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ class SessionSettings(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(validate_assignment=True, extra="forbid")
 
-    verbose: bool = Field(default=True, description="show what tools and branches do")
+    verbose: bool = Field(default=True, description="show the work of tools and branches")
     width: int = Field(60, ge=10, le=1_000, description="characters of a message in /tree")
-    auto_prompt: str = Field("ok", min_length=1, description="what /auto says to a model")
+    auto_prompt: str = Field(
+        "ok", min_length=1, description="the message that /auto sends to a model"
+    )
     max_requests: int = Field(50, ge=1, description="requests to the model in a turn")
     max_tokens: int | None = Field(None, ge=1, description="tokens of a turn; none for any number")
     max_reply_tokens: int = Field(8_192, ge=1, description="tokens of one reply")
@@ -54,14 +56,14 @@ class SessionSettings(BaseModel):
         return cls(**{name: getattr(limits, name) for name in cls._limit_names()})
 
     def limits(self, base: TurnLimits) -> TurnLimits:
-        """Return ``base`` with the limits that are set here."""
+        """Return ``base`` with this session's limits."""
         return replace(base, **{name: getattr(self, name) for name in self._limit_names()})
 
     def change(self, name: str, text: str) -> None:
         """Set the setting ``name`` to the value typed as ``text``.
 
         Raises:
-            SessionError: there is no such setting, or the value is invalid.
+            SessionError: if no such setting exists, or the value is invalid.
         """
         if name not in type(self).model_fields:
             known = ", ".join(type(self).model_fields)
@@ -93,15 +95,15 @@ class ModelCatalogue(Protocol):
     """The models that a session can switch to."""
 
     def open(self, name: str) -> Model:
-        """Return the model of that name.
+        """Return the model with that name.
 
         Raises:
-            ModelError: it cannot be opened.
+            ModelError: if the model cannot be opened.
         """
         ...
 
     def names(self) -> Sequence[str]:
-        """Return the names that are known; a model with another name may exist, too."""
+        """Return the known names; other names may work."""
         ...
 
 
@@ -111,20 +113,21 @@ class SessionDependencies:
 
     Attributes:
         store: stores the threads.
-        model: the model that replies at first.
+        model: the model that replies first.
         model_name: the name of that model.
-        tools: what the model, and the person, may call.
+        tools: the tools that the model and the user may call.
         person: answers the questions of tools.
-        limits: of each turn, at first.
-        tool_limits: of each call of a tool, in addition to the tool's own.
+        limits: the initial limits of each turn.
+        tool_limits: the limits of each tool call, in addition to the tool's own.
         listener: receives the events of each turn.
         models: the models that the session can switch to, if there are others.
         clock: gives the time.
         naming: names threads and nodes.
-        capabilities: what tools may ask for; by default, what ``person`` and the model can answer.
-        calls: stores the calls of tools, if they are to survive a crash and to expire.
-        system_prompt: of the threads that the session begins.
-        columns: returns the width of the person's screen, if ``/help`` has to fit on one.
+        capabilities: the requests that tools may make; by default, those that ``person`` and the
+            model can answer.
+        calls: stores the calls of tools, if calls must survive a crash and expire.
+        system_prompt: the system prompt of the threads that the session creates.
+        columns: returns the width of the user's screen, if ``/help`` has to fit on one.
     """
 
     store: TreeStore

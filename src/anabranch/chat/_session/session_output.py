@@ -1,4 +1,4 @@
-"""The output of a session for a line of input, for any front end to show."""
+"""The output of a session for a line of input, and the texts that describe nodes and places."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from anabranch.tree import (
 )
 
 EXPECTED = (AnabranchError, ModelError)
-"""The errors whose text is for the person."""
+"""The errors whose text the user sees."""
 
 Action: TypeAlias = Literal["clear", "exit"]
-"""What a front end is asked to do: clear the screen, or end the session."""
+"""An action for the front end: clear the screen, or end the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Output:
         type: ``message`` from the conversation, ``system`` about it, or ``error``.
         content: the text; may be empty if there is an action.
         node_id: the node that the text belongs to, ``None`` if it belongs to none.
-        action: what the front end should do besides.
-        is_markdown: whether a model has written the text.
+        action: the action that the front end takes as well.
+        is_markdown: whether a model wrote the text.
     """
 
     type: Literal["system", "message", "error"]
@@ -51,40 +51,40 @@ class Output:
 
 
 class SessionError(AnabranchError):
-    """A line cannot be carried out; the message says why, in a sentence for the person."""
+    """The session cannot carry out a line; the message tells the user why."""
 
 
 def error_text(error: Exception) -> str:
-    """Return the text to show for an error."""
+    """Return the text that the user sees for an error."""
     if isinstance(error, EXPECTED):
         return str(error)
     return f"An unexpected error: {type(error).__name__}: {error}. The log has the details."
 
 
 def result_text(content: Iterable[ResultBlock]) -> str:
-    """Return the text of a result; for what is no text, and for no result, words that say so."""
+    """Return the text of a result, or a description of a result without text."""
     blocks = list(content)
     if is_no_result(blocks):
-        return "(stopped before it returned anything)"
+        return "(stopped before it returned a result)"
     return "\n".join(filter(None, [text_of(blocks), *file_lines(blocks)]))
 
 
 PREVIEW = 300
 HOW_ON = {
     "": "/answer answers it again",
-    WAITS: "/answer answers it, and what you say instead leaves it unanswered",
+    WAITS: "/answer answers it, and a message leaves it unanswered",
     LEFT: "/answer answers it",
     CLOSED: "it comes from a file",
-    STOPPED: "/auto goes on",
+    STOPPED: "/auto continues",
 }
-"""How to go on from a question, or from a turn that has ended, by its state."""
-TRY_AGAIN = "/auto tries again"
-"""How to go on from a turn that has failed."""
-BEFORE = "Before the first message: what you say now is a new beginning."
+"""How to continue from a question or an ended turn, by its state."""
+TRY_AGAIN = "/auto retries"
+"""How to continue after a failed turn."""
+BEFORE = "Before the first message: your next message starts a new beginning."
 
 
 def position(walk: Navigator, node_id: str | None) -> str:
-    """Return one line about a place: its branch, kind and labels, what is beside it and below."""
+    """Return one line about a place: its branch, kind and labels, its siblings and the nodes below."""
     below = len(walk.below(node_id))
     ways = f"{below} below (/down)" if below else ""
     if node_id is None:
@@ -99,7 +99,7 @@ def position(walk: Navigator, node_id: str | None) -> str:
 
 
 def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) -> str:
-    """Return the whole text of a node, the tools that it calls, what these have returned, its state."""
+    """Return the whole text of a node: its text, tool calls, their results, and its state."""
     text = text_for_person(node)
     lines = [text] if text.strip() else []
     lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]

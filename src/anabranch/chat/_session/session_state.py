@@ -1,4 +1,4 @@
-"""The state of a session, which its commands read and change."""
+"""The state of a session, which its commands read and change, and the agent made from it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SessionState:
     """The state of a session in the thread ``thread_id``, or in a new one.
 
     Attributes:
-        dependencies: what the session was given.
-        cursor: where the next message goes.
+        dependencies: the session's surroundings.
+        cursor: the place that the next message follows.
         model: the model that replies.
         model_name: the name of that model.
         settings: the settings, limits included.
-        unanswered: the message that a model was to answer last, until it has.
+        unanswered: the last message that has no answer from a model yet.
         attached: files of the next message, with their bytes.
     """
 
@@ -48,7 +48,7 @@ class SessionState:
 
     @property
     def agent(self) -> Agent:
-        """An agent with the present model and settings; it moves the cursor."""
+        """An agent with the present model and settings, which moves the cursor."""
         given = self.dependencies
         return Agent(
             given.store,
@@ -68,7 +68,7 @@ class SessionState:
         """Return the thread; if it does not exist, create it with a title made of ``text``.
 
         Raises:
-            SessionError: the cursor's node has been deleted; see :meth:`SessionCursor.walk`.
+            SessionError: if someone else deleted the cursor's node; see :meth:`SessionCursor.walk`.
         """
         await self.cursor.check()
         store, thread_id = self.dependencies.store, self.cursor.thread_id
@@ -80,7 +80,7 @@ class SessionState:
             try:
                 await store.create_thread(thread)
             except StoreError:
-                # Another session may have created it in the meantime.
+                # Another session may have created the thread meanwhile.
                 existing = await store.thread(thread_id)
                 if existing is None:
                     raise
@@ -88,9 +88,9 @@ class SessionState:
         return thread
 
     async def discard_unanswered(self) -> None:
-        """Delete the message at the cursor if its model has failed; the next message replaces it.
+        """Delete the message at the cursor if its model failed; the next message replaces it.
 
-        The files of the deleted message are attached again.
+        The next message gets the files of the deleted one.
         """
         here, store = self.cursor.node_id, self.dependencies.store
         if here is None or here != self.unanswered or await store.children(here):
@@ -112,10 +112,10 @@ class SessionState:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Within the block a turn runs; how it ends without a reply is stored where it ends.
+        """Run a turn within the block, and store an end without a reply at the turn's last node.
 
         Raises:
-            Exception: what ends it.
+            Exception: if the turn raises it.
         """
         try:
             yield
@@ -133,12 +133,12 @@ class SessionState:
         try:
             await store_turn_end(self.dependencies.store, TurnEnd(self.cursor.node_id, error))
         except StoreError:
-            logger.exception("the end of a turn could not be stored")
+            logger.exception("could not store the end of a turn")
 
     async def settle(self) -> None:
-        """Bring the cursor to the last node that was added, and remember the place.
+        """Move the cursor to the last added node, and add the place to the history.
 
-        To be called after each step of the session, also if it failed or was cancelled.
+        The session calls this after each step, even after a failed or cancelled one.
         """
         await self._follower.catch_up()
         self.cursor.add_to_history()

@@ -1,4 +1,4 @@
-"""Paths of files that a user types, or drops on the terminal, and how Tab completes the paths."""
+"""Reads file paths that a user types or drops on the terminal, and completes them on Tab."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 def typed_paths(typed: str) -> list[Path]:
     """Return the paths in a line.
 
-    The line is one path if a file has that name. Otherwise the line is read as a shell reads words,
-    with quotes and backslashes, as terminals write the names of dropped files. A line whose words
-    are not all files is one path that cannot be read.
+    The line is one path if a file has that name. Otherwise the function splits the line as a shell
+    does, with quotes and backslashes, because terminals write the names of dropped files in that
+    form. A line with a word that is no file is one path, which cannot be read.
     """
     whole = _expanded(typed)
     if _exists(whole):
         return [Path(whole)]
     try:
         words = [_expanded(word) for word in shlex.split(typed)]
-    except ValueError:  # a quotation mark without its second
+    except ValueError:  # an unclosed quotation mark
         words = []
     is_read = len(words) == 1 or all(map(_exists, words))
     return [Path(each) for each in (words if words and is_read else [whole])]
 
 
 def completed_paths(typed: str) -> list[str]:
-    """Return the paths that begin as ``typed``, folders with a slash at the end.
+    """Return the paths that start with ``typed``, folders with a slash at the end.
 
-    Hidden files need their dot. Names that a terminal cannot show are left out.
+    Hidden files appear only after a typed dot. Names that a terminal cannot show are left out.
     """
     quote = typed[:1] if typed[:1] in ("'", '"') else ""
     folder, name = os.path.split(typed[len(quote) :])

@@ -1,4 +1,4 @@
-"""Values as a person types them in a session: answers to questions, and arguments of tools."""
+"""Reads lines that a user types in a session: messages, commands, answers and tool arguments."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
 BARE = {"clear": "clear", "exit": "exit", "quit": "exit"}
-"""Words that are commands without a slash, if they stand alone."""
+"""Words that are commands without a slash when the line holds nothing else."""
 
 _COMMAND = re.compile(r"\s/(?P<name>[\w-]+)(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A line, taken apart.
+    """A line, split into a message and a command.
 
     Attributes:
-        message: what to say first, ``None`` if nothing.
+        message: the message to send first, ``None`` if there is none.
         command: the name of the command to run then, without its slash, ``None`` if none.
         rest: the text after that name.
     """
@@ -37,12 +37,12 @@ class InputLine:
 
 
 def read_line(text: str, accepts: Callable[[str, str], bool]) -> InputLine:
-    """Take a line apart.
+    """Split a line into its message and its command.
 
     Args:
         text: the line.
-        accepts: whether there is a command of this name that accepts this rest. Only then is it a
-            command at the end of a message: a path or a fraction is part of the message.
+        accepts: whether a command with this name accepts this rest. Otherwise a slash at the end
+            of a message, as in a path or a fraction, belongs to the message.
     """
     line = text.strip()
     if line in BARE:
@@ -66,10 +66,10 @@ HOW_TO_ANSWER = (
 
 
 def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
-    """Return the answer to ``request`` that was typed after ``/answer``.
+    """Return the answer to ``request`` that the user typed after ``/answer``.
 
     Raises:
-        SessionError: the text is not an answer to it.
+        SessionError: if the text is no answer to ``request``.
     """
     match text.strip():
         case "decline":
@@ -86,20 +86,21 @@ def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
 
 
 def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
-    """Return the arguments for ``tool`` that were typed.
+    """Return the arguments for ``tool`` that the user typed.
 
     Raises:
-        SessionError: the text cannot be read.
+        SessionError: if the text cannot be read.
+        InvalidArgumentsError: if the arguments do not fit the parameters of an anabranch tool.
         InvalidArgumentsError: the arguments do not fit the parameters of an anabranch tool.
     """
-    # branch_self reads the lists and words of a person as it reads those of a model.
+    # branch_self reads a user's lists and words in the same way as a model's.
     schema = tool.spec.input_schema
     names = ", ".join(cast("dict[str, JsonValue]", schema.get("properties", {})))
     usage = f"Write /{tool.name} name=value …; names: {names or 'none'}."
     typed = {} if isinstance(tool, BranchSelf) else schema
     arguments = _read_values(text or "{}", typed, usage)
     if isinstance(tool, CalledTool):
-        # Tools ignore what hosts add; a name that a person has typed is meant.
+        # Tools ignore arguments that hosts add, but a user who types a name means it.
         known = [parameter.name for parameter in tool.tool.parameters]
         if unknown := [name for name in arguments if name not in known]:
             raise SessionError(f"There is no parameter {unknown[0]!r}. {usage}")
@@ -108,10 +109,10 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
 
 
 def number_in(text: str, count: int) -> int:
-    """Return the index that was typed as a number from 1 to ``count``.
+    """Return the index for a typed number from 1 to ``count``.
 
     Raises:
-        SessionError: the text is not such a number.
+        SessionError: if the text is not such a number.
     """
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= count:
         raise SessionError(f"{text!r} is not a number from 1 to {count}.")

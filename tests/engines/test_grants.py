@@ -1,4 +1,4 @@
-"""The grants of the deployment page, on a Postgres: web processes and workers run, and others write nothing."""
+"""The grants of the page on workers, on a Postgres: web processes and workers run, and others write nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chat.fleet import Fleet
 from tests.chat.web import events_in, message
 from tests.postgres import Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+PAGE = Path(__file__).parents[2] / "docs" / "chat-workers.md"
 FIRST = ("chat.anabranch_node", "dbos.workflow_status")
 
 

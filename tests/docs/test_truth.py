@@ -49,9 +49,9 @@ def test_every_page_is_in_the_index() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
-def test_the_design_page_describes_every_public_room() -> None:
+def test_the_design_page_lists_every_public_package() -> None:
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+)/?`", design.partition("## The house")[2].partition("## ")[0]))
+    named = set(re.findall(r"`(\w+)/?`", design.partition("## Packages")[2].partition("## ")[0]))
     rooms = {
         each.stem for each in (ROOT / "src" / "anabranch").iterdir() if each.stem[0] not in "_."
     }

@@ -204,7 +204,7 @@ def test_nothing_else_can_be_exposed(path: str) -> None:
 
 
 def test_a_function_has_no_handoff() -> None:
-    with pytest.raises(ValueError, match="'book' is no HandoffTool and has no handoff"):
+    with pytest.raises(ValueError, match="'book' is not a HandoffTool and has no handoff"):
         Plugin(book, {CONFIRM: Shown(1)}, expose=["handoff.cards"])
 
 
@@ -227,7 +227,7 @@ async def test_two_plugins_with_one_key_never_meet() -> None:
         ({"card": 1}, "lacks handlers for sure"),
         ({"card": 1, "sure": 1, "x": 1, "y": 1}, "has handlers for unknown keys x, y"),
         ({"card": 1, PickCard.card: 1, "sure": 1}, "has two handlers for card"),
-        ({PickCard.card: 1, CONFIRM: 1}, "'sure' is not that of tool 'pick_card'"),
+        ({PickCard.card: 1, CONFIRM: 1}, "'sure' does not belong to tool 'pick_card'"),
     ],
 )
 def test_an_incomplete_plugin_is_refused(handlers: dict[Any, Any], message: str) -> None:
@@ -258,8 +258,8 @@ def test_two_plugins_for_one_tool_are_refused() -> None:
     [
         (True, "returned bool. Return Accepted"),
         (None, "returned NoneType. Return Accepted"),
-        (Accepted(Card(cardNumber=1)), "accepted with Card, which is no Sure"),
-        (Accepted({"ok": "perhaps"}), "accepted with dict, which is no Sure: ok"),
+        (Accepted(Card(cardNumber=1)), "accepted with Card, which is not a Sure"),
+        (Accepted({"ok": "perhaps"}), "accepted with dict, which is not a Sure: ok"),
     ],
 )
 async def test_the_return_value_of_a_handler_is_checked(answer: object, message: str) -> None:

@@ -1,14 +1,14 @@
-"""The chat: a session in which a person leads a conversation on the tree, and its front ends.
+"""The chat: a session in which a user leads a conversation on the tree, and its front ends.
 
-A :class:`Session` takes lines of text (messages and ``/commands``) and returns outputs; it neither
-draws nor knows who shows them. Front ends run sessions; the terminal's is the first.
+A :class:`Session` takes lines of text (messages and ``/commands``) and returns outputs. Front ends, such
+as the terminal's, run sessions and show the outputs.
 
     _chat_session       the session: lines in, outputs out
     _client             the client of a chat's server, which answers questions by plugins
     _bridge             plugins: tools with handlers that show their questions
     _commands           the commands, and the table of them
     _session            the parts of a session: its state, its place in the tree, its settings
-    _terminal_session   a session at a terminal, or led by a script
+    _terminal_session   a session at a terminal, or driven by a script
     _web                the web application: its routes, its events, its page
 """
 
@@ -81,11 +81,11 @@ _LAZY = {
     "RateLimits": "anabranch.chat._web.rate_limits",
     "make_chat_app": "anabranch.chat._web.application",
 }
-"""What needs the extra ``chat``, and where it is."""
+"""The names that need the extra ``chat``, and their modules."""
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs the extra ``chat`` when it is first used."""
+    """Load a name that needs the extra ``chat`` on its first use."""
     if name in _LAZY:
         with needs_extra("chat", f"anabranch.chat.{name}"):
             module = import_module(_LAZY[name])

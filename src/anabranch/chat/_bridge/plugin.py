@@ -1,7 +1,7 @@
 """A plugin: a tool together with the handlers that show its questions in an application's own way.
 
-A plugin has a handler for each elicitation that its tool declares, or a module that shows it in the
-page. That is checked when it is built, so that no question of the tool is ever without one.
+A plugin has a handler, or a module for the page, for each elicitation that its tool declares. The
+constructor checks that no elicitation is without one.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PARAMETERS = ("params",)
 
 
 class PluginServer:
-    """What the side of a plugin needs that runs the tool.
+    """The side of a plugin that runs the tool.
 
     Attributes:
         tools: the tools for an agent.
-        exposure: which of a call's data may leave the server.
-        modules: what shows its questions in the page, by key; a form shows the others.
+        exposure: the call's data that may leave the server.
+        modules: the modules that show questions in the page, by key; a form shows the others.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class PluginServer:
 
 
 class PluginClient:
-    """What the side of a plugin needs that shows the questions.
+    """The side of a plugin that shows the questions.
 
     Attributes:
         tool_name: the tool whose questions it answers.
-        elicits: those of the tool's elicitations that have a handler, by key.
+        elicits: the tool's elicitations with a handler, by key.
     """
 
     def __init__(self, tool: Tool[Any], handlers: Mapping[str, ElicitHandler[Any]]) -> None:
@@ -68,11 +68,11 @@ class PluginClient:
         self._handlers = handlers
 
     async def answer(self, request: PluginRequest[Any]) -> ElicitReply:
-        """Return what the handler for ``request`` answers, checked against the request's model.
+        """Return the handler's answer to ``request``, checked against the request's model.
 
         Raises:
-            TypeError: the handler returned something that is no answer to this question.
-            Exception: what the handler raises.
+            TypeError: if the handler returned no answer to this question.
+            Exception: if the handler raises it.
         """
         result: ElicitResult[Any] = await _handled(self._handlers[request.key], request)
         where = f"The handler of {request.key!r} of plugin {self.tool_name!r}"
@@ -95,17 +95,17 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
         model.model_validate(plain)
     except ValidationError as problem:
         raise TypeError(
-            f"{where} accepted with {type(content).__name__}, which is no {model.__name__}:"
+            f"{where} accepted with {type(content).__name__}, which is not a {model.__name__}:"
             f" {describe(problem)}."
         ) from problem
     return plain
 
 
 async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - whatever an author's function returns
-    """Return what ``handler`` returns: called here if it is ``async``, otherwise in a thread."""
+    """Return the result of ``handler``, called here if it is ``async``, otherwise in a thread."""
     if is_async(handler):
         result: Any = handler(request)
-    else:  # the question may be withdrawn while it still waits for the person
+    else:  # the tool may withdraw the question meanwhile
         result = await anyio.to_thread.run_sync(handler, request, abandon_on_cancel=True)
     return await result if inspect.isawaitable(result) else result
 
@@ -116,12 +116,12 @@ class Plugin(Generic[T]):
     Args:
         tool: the tool; it must declare its elicitations.
         on_elicit: the handlers, by elicitation or by its key: a mapping, or a list of pairs.
-        expose: which of a call's data a handler is given, as dotted paths below ``params`` and
-            ``handoff``; by default, the parameters alone.
+        expose: the call's data for handlers, as dotted paths below ``params`` and ``handoff``; by
+            default, the parameters alone.
         concurrent_elicits: whether a call may ask several questions at a time. By default, the
             second raises ``ConcurrentElicitError``.
-        elicits_in_branches: whether sub-branches may ask. By default, one that does reads
-            ``ElicitInBranchError``: only the tool that the chat has called asks.
+        elicits_in_branches: whether sub-branches may ask. By default, a branch that asks gets
+            ``ElicitInBranchError``: only the tool that the chat called asks.
         on_page: ES modules that show questions in the page: pairs of an elicitation, or its key,
             and a file.
 
@@ -131,9 +131,9 @@ class Plugin(Generic[T]):
         mcp: the same tool for an MCP server, where the client's user answers.
 
     Raises:
-        ValueError: the tool declares no elicitations; a key has neither handler nor module, has two
-            of a kind, or is unknown; an elicitation is not the tool's own; a module cannot be read;
-            or ``expose`` names what the tool does not have.
+        ValueError: if the tool declares no elicitations; if a key has neither handler nor module,
+            has two of a kind, or is unknown; if an elicitation belongs to another tool; if a module
+            cannot be read; or if ``expose`` names data that the tool does not have.
     """
 
     def __init__(
@@ -150,7 +150,9 @@ class Plugin(Generic[T]):
         handled = on_elicit if isinstance(on_elicit, list) else list(on_elicit.items())
         exposure = Exposure(expose)
         if "handoff" in exposure.roots and not isinstance(tool, HandoffTool):
-            raise ValueError(f"Tool {tool.name!r} is no HandoffTool and has no handoff to expose.")
+            raise ValueError(
+                f"Tool {tool.name!r} is not a HandoffTool and has no handoff to expose."
+            )
         handlers, files = _by_key(tool, handled, list(on_page))
         modules = {key: read_module(file) for key, file in files.items()}
         called = CalledTool(
@@ -190,7 +192,7 @@ class PluginBuilder(Generic[T]):
         return self
 
     def on(self, elicitation: Elicitation[M], handler: ElicitHandler[M]) -> PluginBuilder[T]:
-        """Add the handler of one elicitation, whose model a type checker holds it to."""
+        """Add the handler of one elicitation, which a type checker checks against its model."""
         self._handled.append((elicitation, handler))
         return self
 
@@ -205,7 +207,7 @@ class PluginBuilder(Generic[T]):
         """Return the plugin.
 
         Raises:
-            ValueError: see :class:`Plugin`.
+            ValueError: if :class:`Plugin` raises it.
         """
         return Plugin(
             self._tool,
@@ -224,11 +226,11 @@ def make_plugin(
     concurrent_elicits: bool = False,
     elicits_in_branches: bool = False,
 ) -> PluginBuilder[T]:
-    """Begin a plugin for ``tool``: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
+    """Start a plugin for ``tool``: ``make_plugin(tool).on_elicit({KEY: handler}).build()``.
 
     Args:
         tool: the tool; it must declare its elicitations.
-        expose: which of a call's data a handler is given; see :class:`Plugin`.
+        expose: the call's data for handlers; see :class:`Plugin`.
         concurrent_elicits: whether a call may ask several questions at a time.
         elicits_in_branches: whether sub-branches of the tool may ask.
     """
@@ -247,7 +249,7 @@ def _by_key(
     """Return the handlers and the files by key.
 
     Raises:
-        ValueError: see :class:`Plugin`.
+        ValueError: if :class:`Plugin` raises it.
     """
     declared = {each.key: each for each in tool.elicits}
     if not declared:
@@ -276,10 +278,10 @@ def _by_key(
 def _unique(
     tool: Tool[Any], given: Iterable[tuple[Elicitation[Any] | str, V]]
 ) -> tuple[dict[str, V], set[str]]:
-    """Return what is given by key, and the keys that are given twice.
+    """Return the given values by key, and the keys with two values.
 
     Raises:
-        ValueError: an elicitation is not the tool's own.
+        ValueError: if an elicitation belongs to another tool.
     """
     declared = {each.key: each for each in tool.elicits}
     found: dict[str, V] = {}
@@ -288,8 +290,8 @@ def _unique(
         key = of if isinstance(of, str) else of.key
         if isinstance(of, Elicitation) and declared.get(key, of) is not of:
             raise ValueError(
-                f"The elicitation {key!r} is not that of tool {tool.name!r}, which declares another"
-                " one under this key. Use the tool's own."
+                f"The elicitation {key!r} does not belong to tool {tool.name!r}, which declares"
+                " another under this key. Use the tool's own."
             )
         if key in found:
             twice.add(key)

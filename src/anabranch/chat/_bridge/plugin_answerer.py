@@ -16,16 +16,16 @@ from anabranch.tree import TreeStore
 
 
 class PluginAnswerer(Absent):
-    """Answers as a person whom handlers ask; the ``person`` of an agent.
+    """Answers by the handlers of plugins, as the ``person`` of an agent.
 
     Args:
-        store: the agent's store, in which each question is before it is asked.
-        plugins: whose tools' questions are answered; their tools have different names.
-        otherwise: answers what no handler is for, such as a question that its tool does not
-            declare, or that has a module for the page alone. By default, it is declined.
+        store: the agent's store, which has each question before the tool asks it.
+        plugins: answer their tools' questions; their tools have different names.
+        otherwise: answers the questions without a handler: those that their tool does not declare,
+            and those with only a module for the page. By default, such a question is declined.
 
     Raises:
-        ValueError: two plugins are for tools of the same name.
+        ValueError: if two plugins are for tools of the same name.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PluginAnswerer(Absent):
         self._plugins = {plugin.client.tool_name: plugin for plugin in plugins}
         self._tools = {plugin.mcp.name: plugin.mcp for plugin in plugins}
         self._otherwise = otherwise or Absent()
-        # What has a handler can be asked; the rest is up to the other answerer.
+        # Handlers answer forms; the other answerer decides about the rest.
         self.capabilities: Capabilities = Capabilities(
             sampling=self._otherwise.capabilities.sampling,
             sampling_tools=self._otherwise.capabilities.sampling_tools,
@@ -51,7 +51,7 @@ class PluginAnswerer(Absent):
         )
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Answer as the other answerer does."""
+        """Return the other answerer's reply."""
         return await self._otherwise.sample(request, step_id=step_id)
 
     async def elicit(self, question: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:

@@ -1,4 +1,4 @@
-"""One question of a tool as a plugin's handler receives it, with the data of its call that may leave the server."""
+"""A plugin's request to a handler: one question of a tool, with the exposed data of its call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROOTS = ("params", "handoff")
 
 
 class Exposure:
-    """The paths that are exposed, such as ``params`` or ``handoff.cards``.
+    """The exposed paths, such as ``params`` or ``handoff.cards``.
 
     Raises:
-        ValueError: a path begins with something else, or has an empty part.
+        ValueError: if a path starts with another name, or has an empty part.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -26,17 +26,17 @@ class Exposure:
             root, *parts = path.split(".")
             if root not in ROOTS or not all(parts):
                 raise ValueError(
-                    f"Nothing can be exposed under {path!r}. Name params or handoff, or a field of"
+                    f"Cannot expose {path!r}. Name params or handoff, or a field of"
                     " one of them, such as 'handoff.cards'."
                 )
 
     @property
     def roots(self) -> set[str]:
-        """What the paths begin with."""
+        """The first names of the paths."""
         return {path.partition(".")[0] for path in self.paths}
 
     def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is exposed of ``values``, which has an entry for each root.
+        """Return the exposed part of ``values``, which has an entry for each root.
 
         A path that leads nowhere exposes nothing.
         """
@@ -55,7 +55,7 @@ def _copy(source: Mapping[str, Any], target: dict[str, Any], path: list[str]) ->
         target[first] = value
     elif isinstance(value, Mapping):
         inner = target.setdefault(first, {})
-        if inner is not value:  # else all of it is exposed already
+        if inner is not value:  # otherwise the whole value is exposed already
             _copy(value, inner, rest)  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -63,13 +63,13 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ElicitId(BaseModel):
-    """Names one question among all: no two asks share it, repeated ones included.
+    """The unique name of one question: a repeated question has another.
 
     Attributes:
         tool_name: the tool that asks.
         key: the key of the declared elicitation.
-        call_id: the line of the call that asks; another answer begins another line.
-        seq: how many questions the call has asked before on this path of the conversation.
+        call_id: the line of the call that asks; another answer starts another line.
+        seq: the number of earlier questions of the call on this path of the conversation.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
@@ -86,12 +86,12 @@ class PluginRequest(Generic[M]):
 
     Attributes:
         id: names the question.
-        message: what the person is asked.
-        model: what the answer must fit.
-        schema: the JSON Schema of the form for it.
-        params: the arguments of the tool, as far as the plugin exposes them.
-        handoff: what ``before`` of a ``HandoffTool`` returned, as far as the plugin exposes it.
-        context: what the tool gave the question with ``context=``.
+        message: the question's text.
+        model: the model that the answer must fit.
+        schema: the JSON Schema of the model's form.
+        params: the exposed arguments of the tool.
+        handoff: the exposed part of the result of a ``HandoffTool``'s ``before``.
+        context: the value that the tool passed as ``context=``.
     """
 
     id: ElicitId
@@ -119,14 +119,14 @@ class PluginRequest(Generic[M]):
 
     @property
     def seq(self) -> int:
-        """How many questions the call has asked before."""
+        """The number of earlier questions of the call."""
         return self.id.seq
 
 
 ElicitHandler: TypeAlias = Callable[
     [PluginRequest[M]], Awaitable[ElicitResult[M]] | ElicitResult[M]
 ]
-"""Shows a question in an application's own way, and returns what the person did.
+"""Shows a question in an application's own way, and returns the user's answer.
 
-A function that is not ``async`` is called in a thread.
+The plugin calls a function that is not ``async`` in a thread.
 """

@@ -1,7 +1,7 @@
-"""A question of a tool as it is read back from the conversation tree, for the application that shows it.
+"""Reads a tool's question back from the conversation tree, for the application that shows the question.
 
-All of it is in the store from the moment that the question can be seen: no process has to be alive
-for a question to be open.
+The store has the whole question before any user sees it, so a question stays open without a living
+process.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from anabranch.tree import Node, Path
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """An open question, or one that has been answered.
+    """A question, open or answered.
 
     Attributes:
         node: the node of the tree.
-        id: names the question; its key is empty where the tool declares no elicitation for it.
-        request: what is asked; ``None`` for a call that the front end runs.
-        values: ``params`` and ``handoff`` of the call, none of it fit to leave the server as it is.
-        expires_at: when the call's time is over, ``None`` if it has no limit.
-        journal: the call when it asked, ``None`` if another server, or the front end, runs the tool.
+        id: names the question; its key is empty if the tool declares no elicitation for it.
+        request: the question's content; ``None`` for a call that the front end runs.
+        values: ``params`` and ``handoff`` of the call, which must not leave the server unfiltered.
+        expires_at: the end of the call's time, ``None`` without a limit.
+        journal: the call at the time of the question, ``None`` if another server or the front end
+            runs the tool.
         tool_use_id: the use of the tool.
     """
 
@@ -45,7 +46,7 @@ class StoredQuestion:
 
     @property
     def kind(self) -> Literal["elicit", "url", "call"]:
-        """What is asked."""
+        """The kind of the question."""
         match self.request:
             case ElicitRequest():
                 return "elicit"
@@ -56,12 +57,12 @@ class StoredQuestion:
 
 
 def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> StoredQuestion:
-    """Return what the question ``node`` asks, as one of ``tools`` if it is among them.
+    """Return the question at ``node``, read as a question of one of ``tools`` if its tool is there.
 
     ``path`` leads to the node, or through it.
 
     Raises:
-        ToolError: the question comes from a file, and is closed.
+        ToolError: if the question comes from a file, which closes it.
     """
     request = None if is_in_front_end(node) else question_of(node)
     caller_id, use_id = str(stored_with(node, "caller")), str(stored_with(node, "tool_use_id"))
@@ -83,7 +84,7 @@ def read_question(path: Path, node: Node, tools: Mapping[str, Tool[Any]]) -> Sto
 
 
 def _journal(state: str) -> Journal | None:
-    """Return the journal of a call, ``None`` if it is not this server that runs the tool."""
+    """Return the journal of a call, ``None`` if another server runs the tool."""
     try:
         return Journal.loads(state)
     except ValueError:
@@ -91,9 +92,9 @@ def _journal(state: str) -> Journal | None:
 
 
 def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return the arguments as the tool takes them, with defaults; as given if it cannot be asked.
+    """Return the tool's validated arguments with defaults, or ``given`` if validation is impossible.
 
-    It is another server's, or has other parameters than when it was called.
+    The tool may be another server's, or its parameters may have changed since the call.
     """
     try:
         return dict(given) if tool is None else json.loads(tool.to_json(tool.validate(given)))

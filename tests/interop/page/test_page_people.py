@@ -313,7 +313,7 @@ async def test_an_answer_that_was_not_sent_says_so_and_is_sent_again_by_itself(
         await form.get_by_label("Seats", exact=True).fill("2")
         await form.get_by_role("button", name="Accept").click()
         await expect(form.get_by_role("alert")).to_contain_text(
-            "Your answer is not sent yet, and is sent again by itself."
+            "Your answer is not sent yet. The page will send it again."
         )
         await expect(form).to_have_count(0)
         assert len(sent) == 3

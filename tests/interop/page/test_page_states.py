@@ -488,6 +488,6 @@ async def test_a_tool_that_sleeps_and_a_question_in_time_say_until_when(browser:
         await expect(opened.messages.get_by_text("Stopped by you.")).to_be_visible()
         await opened.say("/take_seat")
         for _ in range(2):
-            limit = page.get_by_text(re.compile(r"Without an answer, it goes on at .*\d"))
+            limit = page.get_by_text(re.compile(r"Without an answer, the tool continues at .*\d"))
             await expect(limit).to_be_visible()
             await page.reload()

@@ -1,4 +1,4 @@
-// Requests to the server. What it refuses becomes a Refused, with its own sentence. Addresses are
+// Requests to the server. A refusal becomes a Refused with the server's sentence. Addresses are
 // relative to the page, which may be mounted anywhere.
 
 export class Refused extends Error {
@@ -9,7 +9,7 @@ export class Refused extends Error {
     this.errors = body.errors ?? [];
   }
 
-  /** Whether the same request can succeed later: the server was not reached, or had no time. */
+  /** Whether the same request can succeed later: the server was unreachable or too busy. */
   get isPassing() {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
@@ -59,7 +59,7 @@ export const answer = (thread, body) => post(at(thread, "answers"), body);
 /** The address of a file of a thread. */
 export const addressOf = (thread, digest) => at(thread, `files/${digest}`);
 
-/** Begin a run with a message, of a text or of parts. What happens is read from the thread's events. */
+/** Start a run with a message, of a text or of parts. The thread's events report what follows. */
 export const say = (thread, content, headNodeId) =>
   post("agui", {
     threadId: thread,
@@ -71,14 +71,14 @@ export const say = (thread, content, headNodeId) =>
     forwardedProps: headNodeId === undefined ? {} : { headNodeId },
   });
 
-/** A name that no one guesses. `crypto.randomUUID` is missing where the page came without TLS. */
+/** A name that no one guesses. `crypto.randomUUID` is missing in a page that came without TLS. */
 export const unique = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 const BATCH = 16; // milliseconds: events of one frame are shown together
 const RETRY = 2000;
 
-/** Follow a thread from `position` on, for ever; return what ends that. */
+/** Follow a thread from `position` on, for ever; return a function that stops. */
 export function follow(thread, position, onEvents, onConnected) {
   let source, retry;
   let seen = position;

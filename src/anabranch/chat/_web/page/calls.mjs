@@ -1,4 +1,4 @@
-// The calls room: recorded calls, and each of them as it happened, round by round.
+// The calls room: recorded calls, and the course of each, round by round.
 import { Brand } from "./brand.mjs";
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
@@ -38,7 +38,7 @@ export function Calls({ address, go, links }) {
           ${problem && html`<p class="error failure" role="alert">${problem.message}</p>`}
           ${address.call
             ? html`<${Call} key=${address.call} name=${address.call} go=${go} onOpen=${open} onProblem=${setProblem} />`
-            : html`<p class="hint">Choose a call. Its rounds, steps and questions are shown as they are recorded.</p>`}
+            : html`<p class="hint">Choose a call. The page shows its recorded rounds, steps and questions.</p>`}
         </div>
       </div>
     </main>
@@ -96,10 +96,10 @@ function Call({ name, go, onOpen, onProblem }) {
   return html`<article class="call" aria-label=${`Call ${call.id}`}>
     <h2>${call.tool} <span class=${`label ${call.state}`}>${call.state}</span></h2>
     <dl>
-      <${Fact} name="Began">${when(call.started)}<//>
+      <${Fact} name="Started">${when(call.started)}<//>
       <${Fact} name=${ENDED.includes(call.state) ? "Deleted after" : "Expires"}>${when(call.deadline)}<//>
       ${call.waits_for.length > 0 && html`<${Fact} name="Waits for">${call.waits_for.join(", ")}<//>`}
-      ${call.waits_until && html`<${Fact} name="Goes on at">${when(call.waits_until)}<//>`}
+      ${call.waits_until && html`<${Fact} name="Continues at">${when(call.waits_until)}<//>`}
       ${call.lease && html`<${Fact} name="Run by">${call.lease.worker}, until ${when(call.lease.until)}<//>`}
       ${call.error && html`<${Fact} name="Failed">${call.error}<//>`}
       ${call.notices > 0 && html`<${Fact} name="Notices">${call.notices}<//>`}
@@ -107,8 +107,8 @@ function Call({ name, go, onOpen, onProblem }) {
       ${call.lines.length > 0 &&
       html`<${Fact} name="Other lines">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
     </dl>
-    ${!call.is_complete && html`<p class="hint">Another release has recorded a part of it, which cannot be read here.</p>`}
-    ${call.shows === "outline" && html`<p class="hint">Values are not shown here; the author of the application decides that.</p>`}
+    ${!call.is_complete && html`<p class="hint">Another release recorded a part of this call, which this release cannot read.</p>`}
+    ${call.shows === "outline" && html`<p class="hint">The author of the application hides values here.</p>`}
     <${Value} title="Arguments" value=${call.arguments} />
     <${Value} title="Returned" value=${call.value} />
     <${Rounds} rounds=${call.rounds} shown=${last} onShow=${setRound} />
@@ -141,11 +141,11 @@ function Rounds({ rounds, shown, onShow }) {
         </li>`,
       )}
     </ol>
-    ${shown < last && html`<p class="hint" role="status">The steps below are as they were after round ${shown}.</p>`}
+    ${shown < last && html`<p class="hint" role="status">The page shows the steps as of round ${shown}.</p>`}
   </section>`;
 }
 
-/** A step as it was after a round: what was answered later was open then. */
+/** A step as of a round: later answers are still open. */
 const asOf = (step, round) =>
   step.answered_in !== null && step.answered_in > round
     ? { ...step, state: "open", value: null, error: null, answered_by: null, tokens: null }
@@ -190,8 +190,8 @@ function Step({ step, call, onBegun }) {
 }
 
 function Differently({ step, call, answering, setAnswering, onBegun }) {
-  if (call.thread && call.waits_for.includes(step.id)) return html`<p class="hint">It is open: answer it in the conversation.</p>`;
-  if (!call.answerable) return html`<p class="hint">It cannot be answered differently here: this application does not have the tool.</p>`;
+  if (call.thread && call.waits_for.includes(step.id)) return html`<p class="hint">This question is open: answer it in the conversation.</p>`;
+  if (!call.answerable) return html`<p class="hint">This application does not have the tool, so you cannot change the answer here.</p>`;
   if (!answering)
     return html`<button type="button" class="quiet" aria-label=${`Answer ${step.id} differently here`} onClick=${() => setAnswering(true)}>Answer differently here</button>`;
   const question = {
@@ -204,7 +204,7 @@ function Differently({ step, call, answering, setAnswering, onBegun }) {
   const answer = async ({ action, content }) => {
     onBegun(await api.post(`calls/${encodeURIComponent(call.id)}/answers`, { step_id: step.id, action, content }));
   };
-  return html`<p class="hint">Another line begins here. What the tool does from here on really happens.</p>
+  return html`<p class="hint">Another line starts here. The tool's effects from here on are real.</p>
     <${Question} question=${question} onAnswer=${answer} />
     <button type="button" class="quiet" onClick=${() => setAnswering(false)}>Leave it</button>`;
 }

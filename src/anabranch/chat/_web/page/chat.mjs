@@ -1,4 +1,4 @@
-// The chat: one conversation, the others and its tree beside it, and the questions of tools as forms.
+// The chat: one conversation, next to the other conversations and its tree, with questions of tools as forms.
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
 import { Composer } from "./composer.mjs";
@@ -13,10 +13,10 @@ import { Tree } from "./tree.mjs";
 import { TotalUsage } from "./usage.mjs";
 import { isComposing } from "./typing.mjs";
 
-const NEAR = 120; // pixels from the end within which new text is followed
+const NEAR = 120; // pixels from the end within which the page follows new text
 const MARGIN = 16;
 
-/** A thread as it is on the server: its state, its open questions, and what reads them again. */
+/** A thread on the server: its state, its open questions, and a function that reads both again. */
 function useThread(thread, onProblem) {
   const [state, dispatch] = useReducer((before, change) => change(before), undefined, empty);
   const [questions, setQuestions] = useState([]);
@@ -26,8 +26,8 @@ function useThread(thread, onProblem) {
   const read = async () => {
     const number = ++latest.current;
     const tree = await api.tree(thread);
-    const open = await api.pending(thread); // after the tree: what is asked later comes as an event
-    if (number !== latest.current) return undefined; // another reading has begun
+    const open = await api.pending(thread); // after the tree: later questions come as events
+    if (number !== latest.current) return undefined; // another reading has started
     dispatch((before) => fromTree(tree, before));
     setQuestions(open);
     return tree.position;
@@ -124,7 +124,7 @@ export function Chat({ address, go, links, loaded }) {
   said.current = say;
   retried.current = (node) => {
     setProblem(null);
-    place(retriedAt(state, node.id)); // what follows there is shown as it comes
+    place(retriedAt(state, node.id)); // the page shows events after that node as they come
     api.retry(thread, node.id).catch(setProblem);
   };
   const stop = () => api.stop(thread).catch(setProblem);
@@ -207,8 +207,8 @@ export function Chat({ address, go, links, loaded }) {
 }
 
 /**
- * What scrolls: it follows its end, or the first open question, for as long as the reader is near it, and
- * moves to a question when that is asked.
+ * A scrolling element. It follows its end, or the first open question, while the reader is near it, and
+ * moves to a question when the question opens.
  */
 function Scrolled({ asked, follow, children }) {
   const box = useRef(null);
@@ -240,7 +240,7 @@ function Welcome({ tools, onCall }) {
   const [chosen, setChosen] = useState("");
   return html`<section class="welcome" aria-label="Welcome">
     <h2>What shall we do?</h2>
-    <p>Say something to the model, or call a tool yourself.</p>
+    <p>Send the model a message, or call a tool yourself.</p>
     <ul>
       ${tools.map(
         (tool) => html`<li key=${tool.name}>

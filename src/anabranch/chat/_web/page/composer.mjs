@@ -1,5 +1,5 @@
-// The box for the next message, and what will become of it: a new message, another version of one, or a
-// branch from an earlier place.
+// The box for the next message, and its effect: a new message, another version of one, or a branch from
+// an earlier place.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { textOf } from "./conversation.mjs";
@@ -9,10 +9,10 @@ import { isComposing } from "./typing.mjs";
 const TALLEST = 240;
 
 /**
- * @param name of the draft, which a reload leaves as it is
+ * @param name of the draft, which survives a reload
  * @param leaves the names of the tools whose open questions a message leaves unanswered
  * @param wanted {text} to put into the box, or {edit: node}; a new object each time
- * @param onSend takes the text, the node whose other version it is, and files; its promise is rejected if that fails
+ * @param onSend takes the text, the node that it replaces, and files; its promise is rejected on failure
  * @param filesOf returns a promise of the files of a node that is edited
  */
 export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop, onLatest, filesOf, onProblem }) {
@@ -40,7 +40,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
     box.current.focus();
   }, [wanted]);
   useEffect(() => {
-    if (matchMedia("(pointer: fine)").matches) box.current.focus(); // elsewhere a keyboard would open
+    if (matchMedia("(pointer: fine)").matches) box.current.focus(); // a touch screen would open its keyboard
   }, []);
   useLayoutEffect(() => {
     box.current.style.height = "auto";
@@ -87,12 +87,12 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
   };
   const onChosen = (event) => {
     attach(event.target.files);
-    event.target.value = ""; // the same file can be chosen again
+    event.target.value = ""; // lets the user choose the same file again
   };
   return html`<form class="composer" onSubmit=${send} onDragOver=${(event) => event.preventDefault()} onDrop=${onDrop}>
     ${edited
-      ? html`<p class="place">Your message will be another version of the one you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
-      : !atLeaf && html`<p class="place">You continue from here, on a branch of its own. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
+      ? html`<p class="place">Your message becomes another version of the one that you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
+      : !atLeaf && html`<p class="place">You continue from here, on a new branch. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
     ${leaves.length > 0 && html`<p class="place leaves" id="leaves">Sending a message skips the ${leaves.length > 1 ? "questions" : "question"} of <b>${leaves.join(", ")}</b>. The ${leaves.length > 1 ? "tools continue" : "tool continues"} without an answer.</p>`}
     ${files.length > 0 && html`<${Attached} files=${files} onRemove=${(file) => setFiles(files.filter((each) => each !== file))} />`}
     <div class="box">
@@ -103,7 +103,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
         aria-label="Message"
         rows="1"
         dir="auto"
-        placeholder=${leaves.length ? "Or say something else" : "Say something, or /tool"}
+        placeholder=${leaves.length ? "Or send another message" : "Message, or /tool"}
         aria-describedby=${leaves.length ? "leaves" : undefined}
         value=${text}
         onInput=${(event) => enter(event.target.value)}

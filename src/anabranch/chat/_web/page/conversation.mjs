@@ -1,4 +1,4 @@
-// The state of a conversation as the page shows it: pure functions over nodes and events.
+// The state of a conversation in the page: pure functions over nodes and events.
 
 export const empty = () => ({
   title: "",
@@ -10,17 +10,17 @@ export const empty = () => ({
   live: new Map(),
   tools: new Map(),
   labels: new Map(),
-  ends: new Map(), // how turns ended without a reply, by their last nodes: {error}, null for a stop
-  running: null, // not known: the tree says it
+  ends: new Map(), // turns that ended without a reply, by their last nodes: {error}, null for a stop
+  running: null, // unknown until the tree is read
   error: "",
   outdated: 0,
 });
 
-/** The state from the tree that the server exports; the place that is shown stays, if it is there. */
+/** The state from the tree that the server exports; the shown place stays if the tree has it. */
 export function fromTree(tree, before) {
   const state = { ...before, nodes: new Map(), children: new Map(), labels: new Map() };
   for (const node of tree.nodes) add(state, node);
-  for (const node of before.nodes.values()) add(state, node); // what has happened since it was read
+  for (const node of before.nodes.values()) add(state, node); // events since the tree was read
   for (const [name, id] of Object.entries(tree.refs)) {
     if (name === "head") state.head = id;
     else state.labels.set(id, [...(state.labels.get(id) ?? []), name]);
@@ -89,7 +89,7 @@ function withTool(state, id, change) {
   return { ...state, tools: new Map(state.tools).set(id, tool) };
 }
 
-/** A branch inside a tool has opened, or has ended; the branches that a model opens are nodes of the tree. */
+/** Opens or ends a branch inside a tool; the branches that a model opens are nodes of the tree. */
 function withBranch(state, { toolCallId, path, open }) {
   const branches = new Map(state.tools.get(toolCallId)?.branches).set(path, open);
   return withTool(state, toolCallId, { branches });
@@ -105,7 +105,7 @@ function afterCustom(state, { name, value }) {
   if (name === "anabranch.sleep") return withTool(state, value.toolCallId, { until: value.until });
   if (name !== "anabranch.node") return state;
   const next = { ...state };
-  if (!state.nodes.has(value.id)) { // else the tree was read after it was added
+  if (!state.nodes.has(value.id)) { // otherwise the tree was read after the node was added
     next.nodes = new Map(state.nodes);
     next.children = new Map(state.children);
     add(next, value);
@@ -115,7 +115,7 @@ function afterCustom(state, { name, value }) {
   return next;
 }
 
-/** The time, in seconds, for which a run waits in which all that is unfinished sleeps; 0 for any other. */
+/** The time, in seconds, until which a run waits whose unfinished tools all sleep; 0 for any other. */
 export function wakesAt(state) {
   const times = [...state.tools.values()].filter(({ result }) => result === undefined).map(({ until }) => until);
   const sleeps = state.running && times.length && !state.live.size && times.every((each) => each * 1000 > Date.now());
@@ -141,11 +141,11 @@ export function leafBelow(state, id) {
   }
 }
 
-/** The versions of a node, itself among them, the oldest first. Branches of a model are none. */
+/** The versions of a node, itself included, oldest first. Branches of a model have none. */
 export const versions = (state, node) =>
   childrenOf(state, node.parent_id).filter(({ kind }) => kind === node.kind && kind !== "branch");
 
-/** The branches that a use of a tool has opened, each with the path to its newest leaf. */
+/** The branches that a use of a tool opened, each with the path to its newest leaf. */
 export function branchesOf(state, node, use) {
   return childrenOf(state, node.id)
     .filter(({ kind, tool_use_id }) => kind === "branch" && (tool_use_id ?? use.id) === use.id)
@@ -165,14 +165,14 @@ export function branchesAround(state, node) {
 
 const PROMPT = /^\(self-prompt\): /;
 
-/** What a branch is about, for people, and whether it is one of folding: what else its first node has is for the model. */
+/** The topic of a branch for users, and whether folding opened it: the rest of its first node is for the model. */
 export function described(state, start) {
   const uses = state.nodes.get(start.parent_id)?.content.filter(({ type }) => type === "tool_use") ?? [];
   const { description } = (uses.find(({ id }) => id === start.tool_use_id) ?? uses[0])?.input ?? {};
   return description ? { title: description, isFolded: true } : { title: textOf(start).replace(PROMPT, ""), isFolded: false };
 }
 
-/** The names of the branches that a question is asked in, the outermost first: the model's, then those in its tool. */
+/** The names of the branches around a question, outermost first: the model's, then those in its tool. */
 export function placeOf(state, question) {
   const node = state.nodes.get(question.interrupt_id);
   if (!node) return [];
@@ -180,7 +180,7 @@ export function placeOf(state, question) {
   return [...around.reverse(), ...(node.step_id?.split("/").slice(1, -1) ?? [])];
 }
 
-/** Whether a question is the call of a tool that another front end offers, and runs. */
+/** Whether a question is the call of a tool that another front end offers and runs. */
 export const isCall = ({ kind, asks }) => kind === "call" || asks === "call";
 
 /** The open questions that a message at the head leaves: those on its path, and in the branches of its tools. */
@@ -192,11 +192,11 @@ export function leftBy(state, questions) {
   });
 }
 
-/** The node from which a turn that ended at another begins again, as the server does it. */
+/** The node from which the server retries a turn that ended at another. */
 export const retriedAt = (state, id) =>
   pathTo(state, id).findLast(({ kind }) => kind === "user" || kind === "results")?.id ?? null;
 
-/** Whether a use of a tool has a result on a line that is not the one shown. */
+/** Whether a use of a tool has a result on a line other than the shown one. */
 export function hasEndedElsewhere(state, node, use) {
   return childrenOf(state, node.id).some((each) => {
     const isIts = ({ type, tool_use_id }) => type === "tool_result" && tool_use_id === use.id;
@@ -209,8 +209,8 @@ export const textOf = (node) =>
   node.content.filter((block) => block.type === "text").map((block) => block.text).join("\n");
 
 /**
- * What each tool on a path returned, by the id of its use; nothing for one that did not end there.
- * A line is in the place of what the model's provider refused.
+ * The result of each tool on a path, by the id of its use; nothing for a tool that did not end there.
+ * A notice replaces content that the model's provider refused.
  */
 export function resultsOn(path) {
   const results = new Map();

@@ -1,5 +1,5 @@
-// Drafts: what was entered and not yet sent, which a reload of the page leaves as it is. They are in
-// the storage of this tab, and gone with it.
+// Drafts: entered but unsent text, which survives a reload of the page. The storage of this tab holds
+// the drafts, and ends with the tab.
 
 const PREFIX = "anabranch:draft:";
 
@@ -8,16 +8,16 @@ export function read(name) {
   try {
     return JSON.parse(sessionStorage.getItem(PREFIX + name)) ?? undefined;
   } catch {
-    return undefined; // no storage is allowed here
+    return undefined; // the browser allows no storage here
   }
 }
 
-/** Store a draft; an empty one is removed. */
+/** Store a draft, or remove an empty one. */
 export function write(name, draft) {
   try {
     if (draft) sessionStorage.setItem(PREFIX + name, JSON.stringify(draft));
     else sessionStorage.removeItem(PREFIX + name);
   } catch {
-    // It is lost with a reload, and nothing else is.
+    // Only this draft is lost with a reload.
   }
 }

@@ -1,5 +1,5 @@
-// The fields of a form, as the flat JSON Schemas of MCP describe them: what each is at first, how it is
-// shown, and what was entered as an answer has it. The server decides what is right.
+// The fields of a form, as the flat JSON Schemas of MCP describe them: their initial values, their
+// display, and the entered values as an answer. The server decides whether an answer fits.
 import { html } from "./vendor.mjs";
 
 const FORMATS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
@@ -7,7 +7,7 @@ const LONG = 200;
 
 const YES_OR_NO = [[true, "Yes"], [false, "No"]];
 
-/** What a field offers to choose from, as [value, title]; null where it is typed. */
+/** The choices of a field, as [value, title]; null for a typed field. */
 function choices(schema) {
   if (schema.type === "boolean") return YES_OR_NO;
   const titled = schema.oneOf ?? schema.anyOf;
@@ -15,12 +15,12 @@ function choices(schema) {
   return schema.enum?.map((value, at) => [value, schema.enumNames?.[at] ?? value]) ?? null;
 }
 
-/** Whether a yes or no is a box to tick; without a default, one that may be left out is a choice. */
+/** Whether a boolean is a box to tick; an optional one without a default is a choice. */
 const isTicked = ({ type, default: preset }, required) => type === "boolean" && (required || typeof preset === "boolean");
-/** Whether a field is a list whose entries are typed, one a line. */
+/** Whether a field is a list with typed entries, one per line. */
 const isTyped = ({ type, items }) => type === "array" && !choices(items ?? {})?.length;
 
-/** The entries of a list: those that are chosen, or those of the lines that were typed. */
+/** The entries of a list: the chosen ones, or the typed lines. */
 function entries(schema, value) {
   if (!isTyped(schema)) return value;
   const lines = value.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -32,8 +32,8 @@ const isLong = (schema) =>
   schema.maxLength >= LONG || (typeof schema.default === "string" && schema.default.includes("\n"));
 
 /**
- * The parameters of a tool as a flat form, and what reads the content of that as arguments: a field for
- * what is not flat has its JSON.
+ * The parameters of a tool as a flat form, and a function that turns the form's content into arguments.
+ * The field of a nested parameter holds JSON.
  */
 export function flat({ properties = {}, required = [], $defs = {} }) {
   const shown = {};
@@ -63,7 +63,7 @@ export function flat({ properties = {}, required = [], $defs = {} }) {
   return [{ properties: shown, required }, read];
 }
 
-/** What a field shows before anything is entered. */
+/** The initial value of a field. */
 export function initial(schema, required) {
   if (isTicked(schema, required)) return schema.default ?? false;
   if (isTyped(schema)) return (schema.default ?? []).join("\n");
@@ -72,7 +72,7 @@ export function initial(schema, required) {
   return schema.format === "date-time" ? localTime(schema.default) : String(schema.default);
 }
 
-/** A moment as the browser's field has it: local, without a zone. */
+/** A moment in the form of the browser's field: local, without a zone. */
 function localTime(text) {
   const moment = new Date(text);
   if (Number.isNaN(moment.getTime())) return "";
@@ -80,8 +80,8 @@ function localTime(text) {
 }
 
 /**
- * What was entered, as the answer has it: an empty field that may be left out is left out. A list is
- * not, where its default was taken away.
+ * The entered values as an answer, without empty optional fields. A list stays if the user emptied its
+ * default.
  */
 export function content(properties, values, required) {
   const answer = {};
@@ -101,7 +101,7 @@ export function content(properties, values, required) {
 const isLeftOut = ({ type, minItems, default: preset }, value, required) =>
   !required && !value.length && (type === "array" ? minItems > 0 || !preset?.length : value === "");
 
-/** What the browser finds wrong in the fields of a form, by name. */
+/** The faults that the browser finds in the fields of a form, by name. */
 export function problems(form, properties, values, required) {
   const found = {};
   for (const field of form.elements) {
@@ -118,7 +118,7 @@ export function problems(form, properties, values, required) {
   return found;
 }
 
-/** What a field accepts, in words; empty where that is plain. */
+/** The values that a field accepts, in words; empty if they are obvious. */
 function bounds(schema) {
   const { type, minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
   const range = (from, to, what) => {

@@ -1,13 +1,13 @@
-// Files of a conversation: how messages and results show them, and how they are attached to a message.
+// Files of a conversation: shows them in messages and results, and attaches them to a message.
 import { createContext, html, useContext } from "./vendor.mjs";
 import { addressOf } from "./api.mjs";
 
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** The thread whose files are shown. */
+/** The thread of the shown files. */
 export const InThread = createContext(null);
 
-/** A file of the thread, or at another address, to which the page links without loading it. */
+/** A file of the thread, or a link to a file at another address, which the page does not load. */
 export function File({ mime_type, digest, url, name }) {
   const thread = useContext(InThread);
   const title = name || (mime_type.startsWith("image/") ? "An image" : "A file");
@@ -21,7 +21,7 @@ export function File({ mime_type, digest, url, name }) {
 export const Files = ({ node }) =>
   node.content.filter(({ type }) => type === "file").map((each, key) => html`<${File} key=${key} ...${each} />`);
 
-/** A file as it is attached: its name, type and bytes, as a data URL. */
+/** An attached file: its name, type and bytes, as a data URL. */
 export const read = (file, name = file.name) =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -30,7 +30,7 @@ export const read = (file, name = file.name) =>
     reader.readAsDataURL(file);
   });
 
-/** The files of a node as they are attached to another version of it; those at other addresses stay there. */
+/** The files of a node, attached to another version of it; those at other addresses stay there. */
 export async function readAgain(thread, node) {
   const blocks = node.content.filter(({ type }) => type === "file");
   return Promise.all(
@@ -52,7 +52,7 @@ export function part({ name, type, url }) {
   return { type: KINDS.has(kind) ? kind : "document", source, metadata: { filename: name } };
 }
 
-/** The files that a message will have, each with a button that removes it. */
+/** The files of the next message, each with a button that removes it. */
 export const Attached = ({ files, onRemove }) => html`<ul class="attached" aria-label="Attached files">
   ${files.map(
     (file) => html`<li key=${file}>

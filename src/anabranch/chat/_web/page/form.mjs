@@ -1,5 +1,5 @@
-// A question of a tool: what it asks, and the form for the answer; and the form that calls a tool. What
-// was entered stays when the server refuses it, and when the page is loaded again.
+// A question of a tool with the form for its answer, and the form that calls a tool. Entered values
+// survive a refusal by the server and a reload of the page.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import * as drafts from "./drafts.mjs";
 import { moment } from "./formats.mjs";
@@ -8,12 +8,12 @@ import { Markdown } from "./markdown.mjs";
 import { OwnForm } from "./own_form.mjs";
 import { isComposing } from "./typing.mjs";
 
-const AGAIN = [1000, 2000, 5000, 10_000]; // milliseconds until an answer that was not sent is sent again
+const AGAIN = [1000, 2000, 5000, 10_000]; // milliseconds until an unsent answer is sent again
 
 /**
- * @param question as /pending has it
- * @param place the names of the branches that it is asked in, the outermost first
- * @param takesFocus whether it is the one to be answered now
+ * @param question an entry of /pending
+ * @param place the names of the branches around the question, outermost first
+ * @param takesFocus whether the user should answer this question now
  * @param onAnswer takes {interrupt_id, action, content}; its promise is rejected with a Refused
  */
 export function Question({ question, place = [], takesFocus = false, onAnswer }) {
@@ -24,7 +24,7 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
   const [refused, setRefused] = useState({ errors: [], draft: null });
   const [formed, setFormed] = useState(!question.module);
   const box = useRef(null);
-  const later = useRef(null); // the timer of an answer that was not sent
+  const later = useRef(null); // the timer of an unsent answer
   const gone = useRef(false);
   useFocus(box, takesFocus);
   useEffect(() => () => {
@@ -41,10 +41,10 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
       await onAnswer({ interrupt_id: id, action, content: given });
       drafts.write(id, undefined);
     } catch (error) {
-      if (gone.current) return; // who left the question does not answer it
+      if (gone.current) return; // the user left the question
       setSending(false);
       if (error.isPassing) {
-        setProblem(`Your answer is not sent yet, and is sent again by itself. ${error.message}`);
+        setProblem(`Your answer is not sent yet. The page will send it again. ${error.message}`);
         later.current = setTimeout(() => send(action, given, attempt + 1), AGAIN[Math.min(attempt, AGAIN.length - 1)]);
         return;
       }
@@ -60,8 +60,8 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
     <${Markdown} text=${question.message} />
     ${url && html`<${Link} url=${url} />`}
     ${question.goes_on_at
-      ? html`<p class="hint">Without an answer, it goes on at ${moment(question.goes_on_at * 1000)}.</p>`
-      : question.expires_at && html`<p class="hint">It can be answered until ${moment(question.expires_at * 1000)}.</p>`}
+      ? html`<p class="hint">Without an answer, the tool continues at ${moment(question.goes_on_at * 1000)}.</p>`
+      : question.expires_at && html`<p class="hint">You can answer until ${moment(question.expires_at * 1000)}.</p>`}
     ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
     ${formed
       ? html`<${Form} id=${id} schema=${schema} errors=${errors} onErrors=${setErrors} sending=${sending} onSend=${send}><${Refusals} sending=${sending} onSend=${send} problem=${problem} /><//>`
@@ -73,15 +73,14 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
 }
 
 /**
- * Give a question the focus when its turn comes, unless the person is writing something. It goes to the
- * first field that must be filled in, or else to the question itself: no key that was meant for
- * something else accepts anything there.
+ * Focus a question when its turn comes, unless the user is typing. The focus goes to the first required
+ * field, or else to the question itself, so that no key meant for another element accepts anything.
  */
 function useFocus(box, takesFocus) {
   useLayoutEffect(() => {
     const { activeElement } = document;
     if (!takesFocus || activeElement?.value || activeElement?.closest("dialog")) return;
-    const hasKeys = matchMedia("(pointer: fine)").matches; // elsewhere a keyboard would open
+    const hasKeys = matchMedia("(pointer: fine)").matches; // a touch screen would open its keyboard
     const field = hasKeys && box.current.querySelector("input:invalid, select:invalid, textarea:invalid");
     (field || box.current).focus({ preventScroll: true });
   }, [takesFocus]);
@@ -89,10 +88,10 @@ function useFocus(box, takesFocus) {
 
 function Link({ url }) {
   const safe = /^https?:/i.test(url);
-  return html`<p class="url">It asks you to open ${safe ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<code>${url}</code>`}</p>`;
+  return html`<p class="url">The tool asks you to open ${safe ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<code>${url}</code>`}</p>`;
 }
 
-/** A form that calls a tool: its parameters, and what was wrong with them. */
+/** A form that calls a tool: its parameters, and their faults. */
 export function Call({ name, input_schema, onCall }) {
   const [errors, setErrors] = useState({});
   const [schema, read] = useMemo(() => flat(input_schema), [input_schema]);
@@ -100,7 +99,7 @@ export function Call({ name, input_schema, onCall }) {
     setErrors({});
     try {
       const text = JSON.stringify(read(given ?? {}));
-      onCall(text === "{}" ? `/${name}` : `/${name} ${text}`).catch(() => {}); // the chat says what is wrong
+      onCall(text === "{}" ? `/${name}` : `/${name} ${text}`).catch(() => {}); // the chat shows the error
     } catch (error) {
       setErrors({ [error.field]: error.message });
     }
@@ -158,7 +157,7 @@ function Form({ id, schema, verb = "Accept", errors, onErrors, sending, onSend, 
   </form>`;
 }
 
-/** The ways to answer without an answer, which no module takes away; and why no answer was taken. */
+/** Buttons that decline or cancel, which no module can remove, and the reason of a refused answer. */
 const Refusals = ({ sending, onSend, problem }) => html`
   <button type="button" disabled=${sending} onClick=${() => onSend("decline")}>Decline</button>
   <button type="button" disabled=${sending} onClick=${() => onSend("cancel")}>Cancel</button>

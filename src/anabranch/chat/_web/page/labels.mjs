@@ -1,4 +1,4 @@
-// The labels of a node, in a dialog: those it has, which can be removed, and a field for another.
+// The labels of a node in a dialog: each with a button that removes it, and a field for another.
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 
 export function Labels({ names, onSet, onRemove, onClose }) {

@@ -1,25 +1,25 @@
-// Markdown as elements. Text becomes text nodes and nothing else: no HTML that a model, a tool or a
-// server writes is ever parsed as such, and only links to the web and to mail are links.
+// Markdown as elements. Text becomes text nodes only: the page never parses HTML of a model, a tool or
+// a server, and makes links only to the web and to mail addresses.
 import { html, useErrorBoundary, useMemo, useState } from "./vendor.mjs";
 import { pieces, tokens } from "./tokens.mjs";
 
 const SAFE = /^(https?:|mailto:)/i;
 const SHOWN = 200_000; // characters of plain text
 
-/** A text; what is beside it never depends on it: where it cannot be drawn, it is shown as it is. */
+/** A text; if it cannot be drawn, the page shows its source, and its neighbours stay intact. */
 export function Markdown({ text }) {
-  const [error] = useErrorBoundary((thrown) => console.error("A text is shown as it is.", thrown));
+  const [error] = useErrorBoundary((thrown) => console.error("Cannot draw a text; the page shows its source.", thrown));
   const found = error ? [{ type: "plain", text }] : pieces(text);
   return html`<div class="markdown">${found.map((each, at) => html`<${Piece} key=${at} ...${each} />`)}</div>`;
 }
 
-/** One piece, drawn once: a text that grows adds others. */
+/** One piece, drawn once: a growing text adds more pieces. */
 const Piece = ({ type, text }) => useMemo(() => blocks(tokens({ type, text })), [type, text]);
 
 function Plain({ text }) {
   const left = text.length - SHOWN;
   return html`<p class="plain">${text.slice(0, SHOWN)}</p>
-    ${left > 0 && html`<p class="hint">${left} more characters are not shown.</p>`}`;
+    ${left > 0 && html`<p class="hint">The page leaves out ${left} more characters.</p>`}`;
 }
 
 const blocks = (tokens) => tokens.map((token, key) => html`<${Block} key=${key} token=${token} />`);
@@ -114,7 +114,7 @@ function Copy({ text }) {
       await navigator.clipboard.writeText(text);
       setCopied("Copied");
     } catch {
-      setCopied("Not allowed"); // by the browser: without TLS, or by the person
+      setCopied("Not allowed"); // by the browser without TLS, or by the user
     }
   };
   return html`<button type="button" class="quiet" onClick=${copy}>${copied || "Copy"}</button>`;

@@ -1,4 +1,4 @@
-// The memory room: what was learned from earlier work, to search, to look at, and to forget.
+// The memory room: lists, searches, shows and forgets the lessons from earlier work.
 import { Brand } from "./brand.mjs";
 import { html, useEffect, useRef, useState } from "./vendor.mjs";
 import * as api from "./api.mjs";
@@ -58,7 +58,7 @@ export function Memories({ address, go, links }) {
           ${problem && html`<p class="error failure" role="alert">${problem.message}</p>`}
           ${current
             ? html`<${Memory} key=${current} name=${current} onForgotten=${() => open()} onProblem=${setProblem} />`
-            : html`<p class="hint">Choose a memory. Agents are given it when they begin something like it.</p>`}
+            : html`<p class="hint">Choose a memory. Agents receive it when they start similar work.</p>`}
         </div>
       </div>
     </main>
@@ -89,7 +89,7 @@ function Memory({ name, onForgotten, onProblem }) {
     </dl>
     ${memory.writable && html`<div class="buttons"><button type="button" onClick=${() => dialog.current.showModal()}>Forget</button></div>`}
     <dialog ref=${dialog} aria-label="Forget">
-      <p>Forget “${memory.title}”? This cannot be undone.</p>
+      <p>Forget “${memory.title}”? You cannot undo this.</p>
       <div class="buttons">
         <button type="button" class="primary" onClick=${forget}>Forget</button>
         <button type="button" autofocus onClick=${() => dialog.current.close()}>Cancel</button>

@@ -1,5 +1,5 @@
-// The messages along one path: what was said, the tools that were called, what they asked, and what they
-// returned; and how a turn ended that has no reply.
+// The messages along one path: texts, tool calls, questions and results, and the end of a turn without
+// a reply.
 import { html, useMemo, useState } from "./vendor.mjs";
 import { branchesAround, branchesOf, described, hasEndedElsewhere, isCall, leafBelow, pathTo, resultsOn, textOf, versions, wakesAt } from "./conversation.mjs";
 import { Files } from "./files.mjs";
@@ -15,8 +15,8 @@ const GIVEN = { decline: "Declined", cancel: "Cancelled" };
 const questionOf = (answer) => answer.question ?? answer.parent_id;
 
 /**
- * @param open the ids of open questions, which have forms of their own
- * @param acts what can be done with a node: {go, edit, again, retry, label}
+ * @param open the ids of open questions, which have separate forms
+ * @param acts the functions that act on a node: {go, edit, again, retry, label}
  */
 export function Messages({ state, open, acts }) {
   const [more, setMore] = useState(0);
@@ -26,7 +26,7 @@ export function Messages({ state, open, acts }) {
   const asking = useMemo(() => [...open].map((id) => state.nodes.get(id)).filter(Boolean), [open, state.nodes]);
   const answers = useMemo(() => new Map(path.filter(({ kind }) => kind === "answer").map((node) => [questionOf(node), node])), [path]);
   const first = Math.max(0, path.length - SHOWN - more);
-  // What is said now changes with every word; what has been said is drawn again when it changes.
+  // The arriving message changes with every word; earlier messages are redrawn only when they change.
   const said = useMemo(() => {
     const asked = new Set(path.map(({ id }) => id));
     const isShown = (node) => !open.has(node.id) && !isCall(node) && !(node.kind === "answer" && asked.has(questionOf(node)));
@@ -47,7 +47,7 @@ export function Messages({ state, open, acts }) {
     });
     return shown;
   }, [path, onHead, first, results, answers, asking, state.ends, state.labels, state.tools, state.running, branchText(state.live)]);
-  // The tree may have been read after a reply was stored whose text still arrives.
+  // The tree may have a whole reply whose text still arrives.
   const stored = new Set(path.filter(({ kind }) => kind === "assistant").map((node) => `after-${node.parent_id}`));
   const live = [...state.live].filter(([id, { branch }]) => !stored.has(id) && (!branch || !state.nodes.has(branch)));
   return html`<div class="messages" role="log" aria-label="Messages" aria-busy=${state.live.size > 0}>
@@ -59,20 +59,20 @@ export function Messages({ state, open, acts }) {
   </div>`;
 }
 
-/** Changes whenever a branch has said more. */
+/** Changes whenever a branch adds text. */
 const branchText = (live) =>
   [...live.values()].reduce((length, { text, branch }) => length + (branch ? text.length : 0), 0);
 
 const isAside = (node) => node?.kind === "question" || node?.kind === "answer";
 
-/** Whether a person stopped the turn at a place of a path, or at the questions and answers after it. */
+/** Whether the user stopped the turn at a place of a path, or at the questions and answers after it. */
 function wasStopped(state, path, at) {
   let last = at;
   while (isAside(path[last + 1])) last += 1;
   return path.slice(at, last + 1).some(({ id }) => state.ends.get(id)?.error === null);
 }
 
-/** What tools returned that the person called: the answers, at the last of what they asked. */
+/** The results of tools that the user called: the answers, placed at the last of their questions. */
 function answersOf(state, path, at, results) {
   if (isAside(path[at + 1])) return [];
   let first = at;
@@ -84,7 +84,7 @@ function answersOf(state, path, at, results) {
     .filter(({ use, blocks }) => blocks && !branchesOf(state, path[first], use).length);
 }
 
-/** How a turn ended that has no reply. */
+/** The end of a turn without a reply. */
 const End = ({ error, onRetry }) => html`<div class=${`end ${error === null ? "stopped" : "failed"}`} role=${error === null ? "status" : "alert"}>
   <p>${error ?? "Stopped by you."}</p>
   ${onRetry && html`<button type="button" onClick=${onRetry}>Retry</button>`}
@@ -143,16 +143,16 @@ function Message({ node, state, results, asking, answer, stopped, isActive, acts
   </article>`;
 }
 
-/** The text of a node for people: that of a branch, and of its end, is for the model. */
+/** The text of a node for users: the text of a branch, and of its end, is for the model. */
 function shownText(state, node) {
   if (node.kind === "branch") return described(state, node).title;
-  if (node.error) return node.kind === "user" ? `It has reached a limit: ${node.error}` : `It has failed: ${node.error}`;
+  if (node.error) return node.kind === "user" ? `The branch reached a limit: ${node.error}` : `The branch failed: ${node.error}`;
   return textOf(node);
 }
 
-/** The answer to a question, beside it. */
+/** The answer to a question, next to it. */
 function Answered({ answer, state, isActive, onGo }) {
-  if (!answer) return !isActive && html`<p class="hint">Without an answer on this branch.</p>`;
+  if (!answer) return !isActive && html`<p class="hint">No answer on this branch.</p>`;
   const isGiven = !answer.left && !answer.time_over;
   return html`<div class="answered" role="group" aria-label=${isGiven ? WHO.answer : "No answer"}>
     ${isGiven && html`<span class="who">${WHO.answer}</span>`}

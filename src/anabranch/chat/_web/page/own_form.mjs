@@ -1,13 +1,13 @@
-// A question that its tool shows in its own way: a module of the tool's author draws it, and returns the
-// answer. The module is given what its plugin exposes, and nothing else.
+// A question that its tool shows with a module of the tool's author, which draws it and returns the
+// answer. The module receives only the data that its plugin exposes.
 //
 //   export default async function show(element, question, signal)   draws into the element, and returns
 //                          {action: "accept", content: {…}}, {action: "decline"} or {action: "cancel"}
 //   export const form = true                                        leaves the form below it
 //
-// `question` is {message, schema, params, handoff, context, errors, draft}: when the server refuses an
-// answer, the module is called again, with what was wrong and what it had answered. `signal` is aborted
-// when the question is gone.
+// `question` is {message, schema, params, handoff, context, errors, draft}. When the server refuses an
+// answer, the page calls the module again with the errors and the refused answer. The page aborts
+// `signal` when the question is gone.
 import { html, useEffect, useRef } from "./vendor.mjs";
 
 const ACTIONS = ["accept", "decline", "cancel"];
@@ -15,7 +15,7 @@ const ACTIONS = ["accept", "decline", "cancel"];
 /**
  * @param refused {errors, draft} of the last answer; a new object calls the module again
  * @param onSend takes the action and the content
- * @param onForm receives whether the form is wanted, too
+ * @param onForm receives whether the module wants the form as well
  */
 export function OwnForm({ question, refused, onSend, onForm }) {
   const place = useRef(null);
@@ -34,7 +34,7 @@ export function OwnForm({ question, refused, onSend, onForm }) {
     };
     show().catch((error) => {
       if (gone.signal.aborted) return;
-      console.error(`The module for ${question.id.tool_name} has failed.`, error);
+      console.error(`The module for ${question.id.tool_name} failed.`, error);
       place.current.replaceChildren();
       onForm(true);
     });

@@ -1,4 +1,4 @@
-// The conversations, the last begun first, and the way to a new one.
+// The conversations, the latest first, and a button for a new one.
 import { Brand } from "./brand.mjs";
 import { html, useState } from "./vendor.mjs";
 import { timeOrDay } from "./formats.mjs";

@@ -1,11 +1,11 @@
-// Markdown as tokens, at a cost that grows with the length of the text and with nothing else. Texts of
-// models and tools are hostile: the lexer takes quadratic time over some, and recurses as deep as quotes
-// and lists are nested. So it reads pieces of a bounded length, and stops at a bounded depth.
+// Markdown as tokens, at a cost that grows only with the length of the text. Texts of models and tools
+// are hostile: the lexer takes quadratic time over some, and recurses as deep as quotes and lists nest.
+// So this module gives the lexer pieces of a bounded length, and stops at a bounded depth.
 import { Lexer, Tokenizer, defaults } from "./vendor.mjs";
 
-export const PIECE = 8_000; // characters that the lexer reads at once
-export const MOST = 64_000; // characters that are read as Markdown; what follows is plain text
-export const DEEPEST = 12; // quotes, lists and emphases inside each other; what is deeper is plain text
+export const PIECE = 8_000; // characters that the lexer reads at a time
+export const MOST = 64_000; // characters that are read as Markdown; the rest is plain text
+export const DEEPEST = 12; // nested quotes, lists and emphases; deeper ones are plain text
 
 const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const CLOSED = /^ {0,3}(`{3,}|~{3,})\s*$/;
@@ -67,13 +67,13 @@ class BoundedLexer extends Lexer {
   }
 }
 
-/** A text in pieces, each {type, text}; the pieces of a text that grows stay the same, but for the last. */
+/** A text in pieces, each {type, text}; while a text grows, only its last piece changes. */
 export function pieces(text) {
   const found = [];
-  let begin = 0; // of the piece
-  let gap = 0; // where a paragraph begins after an empty line
-  let isEmpty = true; // whether the line before is
-  let fence = null; // the code block that is open: {mark, at}
+  let begin = 0; // start of the piece
+  let gap = 0; // start of a paragraph after an empty line
+  let isEmpty = true; // whether the previous line is empty
+  let fence = null; // the open code block: {mark, at}
   const cut = (to, type = "markdown") => {
     if (to > begin) found.push({ type, text: text.slice(begin, to) });
     begin = gap = to;
@@ -105,14 +105,14 @@ export function pieces(text) {
   return found;
 }
 
-/** The tokens of a piece; where the lexer fails, its text. */
+/** The tokens of a piece, or its text if the lexer fails. */
 export function tokens({ type, text }) {
   if (type === "code") return [codeBlock(text)];
   if (type === "markdown") {
     try {
       return new BoundedLexer({ ...defaults, tokenizer: new CjkTokenizer() }).lex(text);
     } catch (error) {
-      console.error("A text is shown as it is, since its Markdown cannot be read.", error);
+      console.error("Cannot read the Markdown of a text; the page shows its source.", error);
     }
   }
   return [{ type: "plain", text }];

@@ -1,5 +1,5 @@
-// A use of a tool in a message: its arguments, what it reports while it runs, the branches that it has
-// opened, side by side, and what it returned.
+// A use of a tool in a message: its arguments, its progress, its branches next to each other, and its
+// result.
 import { html } from "./vendor.mjs";
 import { isCall, textOf } from "./conversation.mjs";
 import { moment } from "./formats.mjs";
@@ -18,16 +18,16 @@ const WORDS = {
   done: "done",
 };
 
-/** The blocks that a use of a tool has returned, by its result on a path, or by its events; undefined before. */
+/** The blocks that a use of a tool returned, by its result on a path or by its events; undefined before. */
 export const returnedBy = (tool, result) =>
   result?.content ?? (tool?.result === undefined || tool.interrupted ? undefined : [{ type: "text", text: tool.result }]);
 
 /**
- * @param byPerson whether the person has called it, and not the model: what it returned is shown apart
- * @param tool what its events have said of it, if any came
+ * @param byPerson whether the user called the tool, and not the model: its result is shown apart
+ * @param tool its state from events, if any came
  * @param result its tool_result, if it has one on this path
  * @param running whether the run in progress may work on it
- * @param stopped whether the person has stopped its turn
+ * @param stopped whether the user stopped its turn
  * @param elsewhere whether it has a result on another branch
  * @param asked the nodes of its open questions
  * @param branches of the model: [{start, leaf, path, title, isFolded, waits, live}]
@@ -63,7 +63,7 @@ export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhe
   </div>`;
 }
 
-/** The branches inside of a tool: those that events have said, and those in which it asks. */
+/** The branches inside a tool: those known from events, and those with questions. */
 function withAsking(known, asked) {
   const paths = asked.flatMap(({ step_id = "" }) => step_id.split("/").slice(0, -1).map((_, at, all) => all.slice(0, at + 1).join("/")));
   return new Map([...(known ?? []), ...paths.filter((path) => path.includes("/")).map((path) => [path, true])]);
@@ -72,7 +72,7 @@ function withAsking(known, asked) {
 const brief = (input) =>
   Object.entries(input).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
 
-/** How far a tool is, what it logs, and the branches that are open in it. */
+/** The progress of a tool, its log, and its open branches. */
 function Report({ name, notices, branches, state, asked }) {
   const progress = notices.findLast((each) => each.progress !== null);
   const logs = notices.filter((each) => each.progress === null);
@@ -104,10 +104,10 @@ function Report({ name, notices, branches, state, asked }) {
   `;
 }
 
-/** Whether these are branches of folding: one for each use, which returns its conclusion. */
+/** Whether folding opened these branches: one for each use, which returns its conclusion. */
 const isFolded = ([first]) => first.isFolded;
 
-/** The branches of a model, side by side: what each is about, and where it is; of a folded one, its conclusion. */
+/** The branches of a model next to each other: the topic and place of each; for a folded one, its conclusion. */
 function Fork({ branches, returned, failed, ended, stopped, onGo }) {
   return html`<div class="fork" role="group" aria-label="Branches">
     ${branches.map((branch, at) => {
@@ -133,7 +133,7 @@ function Fork({ branches, returned, failed, ended, stopped, onGo }) {
   </div>`;
 }
 
-/** What became of the branches. A text that was made of them is shown at once; else the branches say it all. */
+/** The outcome of the branches: a text made of them, if there is one; otherwise the branches show it. */
 function Recombined({ how, returned }) {
   return html`<details class="recombined" open=${how.startsWith("llm_")}>
     <summary>Recombined <span class="tool-state">${how}</span></summary>

@@ -1,4 +1,4 @@
-// The tree beside the conversation. Only the rows in view are drawn, so a long thread stays quick.
+// The tree next to the conversation. Only the rows in view are drawn, so a long thread stays quick.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor.mjs";
 import { branchesAround, described, isCall, pathTo, rows, textOf } from "./conversation.mjs";
 
@@ -9,7 +9,7 @@ const KIND = { user: "You", assistant: "Model", branch: "Branch", question: "Que
 
 /**
  * @param open the ids of open questions
- * @param acts what can be done with a node: {go, stay, label}; stay continues from it
+ * @param acts the functions that act on a node: {go, stay, label}; stay continues from it
  */
 export function Tree({ state, open, acts }) {
   const all = useMemo(() => rows(state), [state.nodes]);
@@ -92,7 +92,7 @@ export function Tree({ state, open, acts }) {
   </div>`;
 }
 
-/** The row of the place that is shown; results and answers have none, so the one before them. */
+/** The row of the shown place; results and answers have no row, so the one before them. */
 const lastShown = (all, onPath) => all.findLastIndex(({ node }) => onPath.has(node.id));
 
 function Row({ node, text, waits, index, count, depth, labels, selected, current, onPath, acts, onFocus }) {

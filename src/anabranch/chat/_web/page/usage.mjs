@@ -1,8 +1,8 @@
-// Tokens and costs, as they are shown: of one node, and of all nodes of a conversation.
+// Tokens and costs as text: of one node, and of all nodes of a conversation.
 import { html } from "./vendor.mjs";
 import { count, price, short } from "./formats.mjs";
 
-/** The sum over nodes: {input, output, cost}; no cost is known unless a node has one. */
+/** The sum over nodes: {input, output, cost}; the cost is unknown unless a node has one. */
 export function total(nodes) {
   const sum = { input: 0, output: 0, cost: null };
   for (const { usage, cost } of nodes) {
@@ -15,7 +15,7 @@ export function total(nodes) {
 
 const costs = (cost) => (typeof cost === "number" ? ` · cost ${price(cost)}` : "");
 
-/** What one node has used; nothing if that is not known. */
+/** The usage of one node; nothing if it is unknown. */
 export function NodeUsage({ node }) {
   const { usage, cost, model } = node;
   if (!usage && typeof cost !== "number") return null;
@@ -26,7 +26,7 @@ export function NodeUsage({ node }) {
   </span>`;
 }
 
-/** What a conversation has used in all. */
+/** The total usage of a conversation. */
 export function TotalUsage({ nodes }) {
   const { input, output, cost } = total(nodes);
   if (!input && !output && cost === null) return null;

@@ -1,9 +1,9 @@
-// Values as people read them: what tools returned, and what was answered to their questions.
+// Values in readable form: results of tools, and answers to their questions.
 import { html } from "./vendor.mjs";
 import { File } from "./files.mjs";
 import { Markdown } from "./markdown.mjs";
 
-/** A value with names, each with what it is. */
+/** A table of named values. */
 export const Fields = ({ fields }) => html`<dl>
   ${fields.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${shown(value)}</dd></div>`)}
 </dl>`;
@@ -11,7 +11,7 @@ export const Fields = ({ fields }) => html`<dl>
 const shown = (value) =>
   typeof value === "boolean" ? (value ? "yes" : "no") : String([value].flat().join(", ")) || "–";
 
-/** What a tool returned: to a person who called it, Markdown and fields; to a model, the text itself. */
+/** The result of a tool: Markdown and fields for a user who called the tool, the raw text for a model. */
 export const Returned = ({ blocks, forPerson = false }) => html`<div class="result" role="group" aria-label="Result">
   ${blocks.map((each, key) => html`<${Block} key=${key} ...${each} forPerson=${forPerson} />`)}
 </div>`;
@@ -26,7 +26,7 @@ function Block({ type, text, forPerson, ...file }) {
   return forPerson && isFlat ? html`<${Fields} fields=${fields} />` : html`<pre tabindex="0">${JSON.stringify(value, null, 1)}</pre>`;
 }
 
-/** The list or object that a text is as JSON; undefined for any other text. */
+/** The list or object that a text encodes as JSON; undefined for any other text. */
 function parsed(text) {
   if (!/^\s*[[{]/.test(text)) return undefined;
   try {

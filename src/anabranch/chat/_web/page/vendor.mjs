@@ -1,4 +1,4 @@
-// What the page uses of others, in one place. vendor/VENDORED.json says where each file is from.
+// The page's imports from other projects, in one place. vendor/VENDORED.json names each file's source.
 import { createContext, h, render, Fragment } from "./vendor/preact.mjs";
 import { useContext, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useReducer, useRef, useState } from "./vendor/hooks.mjs";
 import htm from "./vendor/htm.mjs";

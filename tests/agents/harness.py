@@ -80,7 +80,7 @@ async def set_up(
     store: TreeStore | None = None,
     person: Answerer | None = None,
     limits: TurnLimits | None = None,
-    branch_self: BranchSelf | None = None,
+    branch_self: AgentTool | None = None,
     listener: Listener = ignore_event,
     clock: Clock | None = None,
     calls: CallStore | Durability | None = None,

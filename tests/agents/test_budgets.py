@@ -24,7 +24,15 @@ from anabranch import BranchContext, Limits, tool
 from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account
 from anabranch._engine import current_scope
-from anabranch.agents import Agent, BranchSelf, Folding, Timeline, TurnLimitError, TurnLimits
+from anabranch.agents import (
+    Agent,
+    BranchSelf,
+    Folding,
+    Timeline,
+    TurnLimitError,
+    TurnLimits,
+    turn_of,
+)
 from anabranch.folding import Branch, BranchService, FoldingSettings
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.models import SampleStream
@@ -154,7 +162,7 @@ class Budgets(RuleBasedStateMachine):
     async def start(self) -> None:
         parent = await self.agent.head(self.thread.id)
         [message] = await self.agent.put(self.thread.id, [(parent, "Go on.")])
-        turn = await self.agent.turn(message)
+        turn = await turn_of(self.agent, message)
         self.timeline: Timeline = turn.timeline
         self.model.beyond, self.of_tools = 0, []
         self.before = {each.id for each in await self.branches.branches(self.thread.id)}

@@ -14,6 +14,7 @@ from anabranch.agents import (
     FrontEndResult,
     QuestionAnsweredError,
     ToolEnded,
+    end_of,
     question_of,
 )
 from anabranch.errors import ToolError
@@ -75,7 +76,7 @@ async def begun(*uses: tuple[str, str, dict[str, Any]], **options: Any) -> Setti
 
 async def waiting(here: Setting) -> dict[str, Node]:
     """The open questions at the head, by their texts."""
-    end = await here.agent.end(here.thread_id)
+    end = await end_of(here.agent, here.thread_id)
     assert end is not None
     assert not end.can_go_on
     return {node.text: node for node in end.questions}

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, Limits, ToolError, tool
-from anabranch.agents import QuestionExpiredError, RemoteLimits, RemoteTools, ToolNoticed
+from anabranch.agents import QuestionExpiredError, RemoteLimits, RemoteTools, ToolNoticed, end_of
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.testing import ManualClock
 from anabranch.tree import Node
@@ -236,7 +236,7 @@ async def asked(remote: RemoteTools, clock: ManualClock) -> tuple[Setting, Node]
     options: dict[str, Any] = {"clock": clock, "capabilities": Capabilities()}
     setting = await set_up(using("book"), tools=[remote], tool_limits=Limits(timeout=60), **options)
     [question] = await setting.agent.open_questions(await setting.say("go"))
-    end = await setting.agent.end(setting.thread_id)
+    end = await end_of(setting.agent, setting.thread_id)
     assert end is not None
     assert end.until == clock.now() + 60
     return setting, question

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Limits, ToolError, tool
-from anabranch.agents import Absent, Agent, TurnLimitError, TurnLimits
+from anabranch.agents import Absent, Agent, TurnLimitError, TurnLimits, turn_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up
@@ -172,7 +172,7 @@ async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
 
     here = await set_up(decide, limits=TurnLimits(max_tokens=9_000), person=Absent())
     start = await here.agent.put(here.thread_id, [(None, "hello")])
-    turn = await here.agent.turn(start[0])
+    turn = await turn_of(here.agent, start[0])
     with pytest.raises(RuntimeError):
         await turn.run(start[0])
     account = turn.timeline.meter.account

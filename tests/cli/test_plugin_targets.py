@@ -144,9 +144,9 @@ def test_a_tool_in_one_target_and_its_plugin_in_another_are_one(
 ) -> None:
     found = load(targets)
     assert [each.mcp for each in found.plugins] == found.tools
-    assert [type(each).__name__ for each in tools_of(targets)] == ["BranchSelf", "Plugin"]
+    assert [type(each).__name__ for each in tools_of(targets)] == ["BranchSelfTool", "Plugin"]
     chosen = tools_of(targets, choice=(["*"], ["nothing", "*"]))
-    assert [type(each).__name__ for each in chosen] == ["BranchSelf"]
+    assert [type(each).__name__ for each in chosen] == ["BranchSelfTool"]
 
 
 @pytest.mark.parametrize("target", ["one file"], indirect=True)

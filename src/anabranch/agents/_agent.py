@@ -234,7 +234,7 @@ class Agent:
         return await observed(around.thread.id, self._go_on(around))
 
     async def _go_on(self, around: Surroundings) -> Node:
-        node, turn = around.last, self._turn_in(around.thread, around.last)
+        node, turn = around.last, _turn_in(self, around.thread, around.last)
         if (fork := None if node.kind == "user" else open_fork(around)) is not None:
             return await self._go_on_in(fork)
         if BatchLine.read(around) is None:
@@ -247,14 +247,14 @@ class Agent:
     async def use_tools(self, node: Node | Surroundings) -> Node:
         """Go on with the tools of a line as :meth:`go_on` does, without the model."""
         around = await surroundings_of(self.store, node)
-        turn = self._turn_in(around.thread, around.last)
+        turn = _turn_in(self, around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
         return await observed(around.thread.id, use_line(turn, writer))
 
     async def _go_on_in(self, fork: OpenFork) -> Node:
         """Go on in these branches, and then with the tools that have opened them."""
         around = await line_of(self.store, fork.caller)
-        turn = self._turn_in(around.thread, around.last)
+        turn = _turn_in(self, around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
         writer = await LineWriter.at(turn.timeline, around)
         return await end_below(turn, writer) or await resume(turn, writer)
@@ -311,19 +311,9 @@ class Agent:
 
     def _turn_at(self, around: Surroundings) -> tuple[Turn, OpenFork | None]:
         """Return a turn at a question; in a branch, the thread's head stays on the main path."""
-        turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
+        turn, fork = _turn_in(self, around.thread, around.last), open_fork(around)
         turn.timeline.moves_head = fork is None
         return turn, fork
-
-    async def given_answer(self, question: Node, at: Surroundings | None = None) -> Given | None:
-        """Return the answer to a question, ``None`` while it has none.
-
-        ``at`` is the end of the question's line, where that was just read.
-        """
-        around = at or await line_of(self.store, question)
-        writer = await LineWriter.at(self._turn_in(around.thread, around.last).timeline, around)
-        answer = writer.line.answers.get(question.id)
-        return None if answer is None or not answer.data else reply_of(answer)
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.
@@ -336,7 +326,7 @@ class Agent:
             ToolError: no tool waits there.
         """
         around = await surroundings_of(self.store, node)
-        turn, fork = self._turn_in(around.thread, around.last), open_fork(around)
+        turn, fork = _turn_in(self, around.thread, around.last), open_fork(around)
         turn.continuation = Continuation(Cancelling(), is_left=True)
         if fork is not None:
             around = await line_of(self.store, fork.caller)
@@ -358,21 +348,8 @@ class Agent:
         have branches that wait for none; :meth:`go_on` continues them. The uses that are known to
         be ``asleep``, each after the id of its caller, are not among them.
         """
-        end = await self.end(thread_id, asleep=asleep)
+        end = await end_of(self, thread_id, asleep=asleep)
         return end.around.last if end is not None and end.can_go_on else None
-
-    async def end(
-        self,
-        thread_id: str,
-        node_id: str | None = None,
-        *,
-        asleep: Container[tuple[str, str]] = (),
-    ) -> PathEnd | None:
-        """Return the end of the path to a node, by default the head; ``None`` if there is none."""
-        around, now = await self.store.around(thread_id, node_id), self.dependencies.clock.now()
-        if around is None:
-            return None
-        return await PathEnd.read(self.store, around, asleep, now)
 
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo what tools at the head have done that sleep, or were cut off: they have ended.
@@ -380,9 +357,9 @@ class Agent:
         What waits for an answer goes on waiting; but where a tool has opened branches, and one of
         them is stopped, all of them are, and their questions are left. The model is not asked.
         """
-        end = await self.end(thread_id)
+        end = await end_of(self, thread_id)
         if end is not None and end.can_go_on:
-            turn = await self.turn(end.around.last)
+            turn = await turn_of(self, end.around.last)
             turn.continuation = Continuation(is_stopped=True)
             await use_line(turn, await LineWriter.at(turn.timeline, end.around))
 
@@ -393,23 +370,6 @@ class Agent:
         the model had said of an interrupted reply is stored.
         """
         self.dependencies.suspension.begin()
-
-    async def turn(self, node: Node) -> Turn:
-        """Return a turn in the thread of ``node``; nothing has happened in it yet.
-
-        Raises:
-            ToolError: the thread does not exist.
-        """
-        thread = await self.store.thread(node.thread_id)
-        if thread is None:
-            raise ToolError(f"There is no thread {node.thread_id!r}.")
-        return self._turn_in(thread, node)
-
-    def _turn_in(self, thread: Thread, node: Node) -> Turn:
-        continuation = Continuation(self.dependencies.person)
-        earlier = partial(spent_in_turn, self.store, node)
-        meter = Meter(self.dependencies.limits, None if node.kind == "user" else earlier)
-        return Turn(Timeline(self.dependencies, thread, meter), self.tools, continuation)
 
     async def expire_calls(self, engine: Engine | None = None) -> NoReturn:
         """Undo what tools have done whose questions are not answered in time, until cancelled.
@@ -428,6 +388,53 @@ class Agent:
         await reaper_of(self.dependencies, tools).run(
             engine or InProcessEngine(self.dependencies.clock)
         )
+
+
+async def given_answer(
+    agent: Agent, question: Node, at: Surroundings | None = None
+) -> Given | None:
+    """Return the answer to a question, ``None`` while it has none.
+
+    ``at`` is the end of the question's line, where that was just read.
+    """
+    around = at or await line_of(agent.store, question)
+    writer = await LineWriter.at(_turn_in(agent, around.thread, around.last).timeline, around)
+    answer = writer.line.answers.get(question.id)
+    return None if answer is None or not answer.data else reply_of(answer)
+
+
+async def end_of(
+    agent: Agent,
+    thread_id: str,
+    node_id: str | None = None,
+    *,
+    asleep: Container[tuple[str, str]] = (),
+) -> PathEnd | None:
+    """Return the end of the path to a node, by default the head; ``None`` if there is none."""
+    around, now = await agent.store.around(thread_id, node_id), agent.dependencies.clock.now()
+    if around is None:
+        return None
+    return await PathEnd.read(agent.store, around, asleep, now)
+
+
+async def turn_of(agent: Agent, node: Node) -> Turn:
+    """Return a turn in the thread of ``node``; nothing has happened in it yet.
+
+    Raises:
+        ToolError: the thread does not exist.
+    """
+    thread = await agent.store.thread(node.thread_id)
+    if thread is None:
+        raise ToolError(f"There is no thread {node.thread_id!r}.")
+    return _turn_in(agent, thread, node)
+
+
+def _turn_in(agent: Agent, thread: Thread, node: Node) -> Turn:
+    dependencies = agent.dependencies
+    earlier = partial(spent_in_turn, agent.store, node)
+    meter = Meter(dependencies.limits, None if node.kind == "user" else earlier)
+    continuation = Continuation(dependencies.person)
+    return Turn(Timeline(dependencies, thread, meter), agent.tools, continuation)
 
 
 def _blocks(content: str | Iterable[Block]) -> tuple[Block, ...]:

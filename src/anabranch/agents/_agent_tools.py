@@ -143,26 +143,34 @@ class Continuation:
         return replace(self, person=Absent(), is_left=True) if self.is_stopped else self
 
 
-@runtime_checkable
 class AgentTool(Protocol):
-    """A tool that a model can call.
-
-    If ``use`` raises an :class:`~anabranch.AnabranchError` other than a ``StoreError``, the model
-    reads its message; any other exception is logged, and the model reads only that the tool failed.
+    """A tool that a model can call: made by the library, and given to an agent.
 
     Attributes:
         spec: describes the tool to the model.
-        placeholder: shown as the result of every tool in the batch while they run, to branches
-            that see the unfinished turn; ``None`` if the tool opens no such branches.
     """
 
     spec: ToolSpec
-    placeholder: str | None
 
     @property
     def name(self) -> str:
         """The name by which the model calls it."""
         ...
+
+
+@runtime_checkable
+class UsableTool(AgentTool, Protocol):
+    """A tool that a turn can use.
+
+    If ``use`` raises an :class:`~anabranch.AnabranchError` other than a ``StoreError``, the model
+    reads its message; any other exception is logged, and the model reads only that the tool failed.
+
+    Attributes:
+        placeholder: shown as the result of every tool in the batch while they run, to branches
+            that see the unfinished turn; ``None`` if the tool opens no such branches.
+    """
+
+    placeholder: str | None
 
     async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep:
         """Run the tool for one tool use; return its outcome, or what it asks or waits for first."""
@@ -188,7 +196,7 @@ class ToolUse:
     block: ToolUseBlock
     caller: Node
     timeline: Timeline
-    tools: Mapping[str, AgentTool]
+    tools: Mapping[str, UsableTool]
     answered: AnsweredRound | None
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]

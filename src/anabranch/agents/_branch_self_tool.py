@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from anabranch._aio import run_shielded
-from anabranch.agents._agent_tools import AskedInBranches, Outcome, ToolUse
+from anabranch.agents._agent_tools import AgentTool, AskedInBranches, Outcome, ToolUse
 from anabranch.agents._branch_progress import (
     ALLOW_WORK,
     BEFORE,
@@ -42,18 +42,25 @@ PLACEHOLDER = "Branching In Progress..."
 SELF_PROMPT = "(self-prompt): "
 
 
-class BranchSelf:
-    """The tool ``branch_self``.
+def BranchSelf(  # noqa: N802 - an author gives it to an agent as Folding() and RemoteTools()
+    *, judge: Model | None = None, judges: int = JUDGES
+) -> AgentTool:
+    """Return the tool ``branch_self``.
 
     Args:
         judge: the model that merges, votes and judges; by default, the agent's own.
         judges: the number of votes that ``llm_vote`` takes.
     """
+    return BranchSelfTool(judge, judges)
+
+
+class BranchSelfTool:
+    """The tool ``branch_self``; see :func:`BranchSelf`."""
 
     spec: ToolSpec = SPEC
     placeholder: str | None = PLACEHOLDER
 
-    def __init__(self, *, judge: Model | None = None, judges: int = JUDGES) -> None:
+    def __init__(self, judge: Model | None, judges: int) -> None:
         self._judge = judge
         self._judges = judges
 

@@ -48,7 +48,7 @@ _OVER = (
 
 
 class CalledTool:
-    """An :class:`~anabranch.agents.AgentTool` that calls the anabranch tool ``tool``.
+    """A tool of an agent that calls the anabranch tool ``tool``.
 
     Args:
         tool: the tool.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from anabranch.agents._agent import Agent
+from anabranch.agents._agent import Agent, turn_of
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._branch_runs import BranchPath, run_branches
 from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
@@ -49,7 +49,7 @@ async def combine(
     """
     if not nodes:
         raise ToolError("There is nothing to combine.")
-    timeline = (await agent.turn(nodes[0])).timeline
+    timeline = (await turn_of(agent, nodes[0])).timeline
     navigator = Navigator(await agent.store.tree(timeline.thread.id))
     for node in nodes:
         if node.id not in navigator.nodes:
@@ -100,7 +100,7 @@ async def _say_at_each(
     if not prompts:
         return []
     starts = await agent.put(thread_id, prompts, head=False)
-    turn = await agent.turn(starts[0])
+    turn = await turn_of(agent, starts[0])
     outcomes: dict[str, BranchOutcome] = {}
     known = await turn.timeline.messages_at(starts)
     paths: list[BranchPath] = [

@@ -10,10 +10,10 @@ from functools import partial
 from anabranch._aio import run_shielded
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
-    AgentTool,
     AskedInBranches,
     Outcome,
     ToolUse,
+    UsableTool,
 )
 from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
 from anabranch.agents._branch_runs import BranchPath, run_branches
@@ -108,7 +108,7 @@ class BranchCreate(FoldingTool):
         return await (creating() if within is None else within.create(creating))
 
     async def _continued(
-        self, here: ToolUse, tools: Mapping[str, AgentTool], start: Node, progress: BranchProgress
+        self, here: ToolUse, tools: Mapping[str, UsableTool], start: Node, progress: BranchProgress
     ) -> Outcome | AskedInBranches:
         branches = self.branches_of(here)
         branch = await branches.time_out(str(start.data[BRANCH_ID]))
@@ -125,7 +125,7 @@ class BranchCreate(FoldingTool):
     async def _worked(
         self,
         here: ToolUse,
-        tools: Mapping[str, AgentTool],
+        tools: Mapping[str, UsableTool],
         working: WorkingBranch,
         path: BranchPath,
     ) -> Outcome | AskedInBranches:
@@ -183,7 +183,9 @@ async def _progress(here: ToolUse) -> BranchProgress:
     return await BranchProgress.below(dependencies.store, here.caller, now=now)
 
 
-def _chosen(tools: Mapping[str, AgentTool], names: Sequence[str] | None) -> Mapping[str, AgentTool]:
+def _chosen(
+    tools: Mapping[str, UsableTool], names: Sequence[str] | None
+) -> Mapping[str, UsableTool]:
     """Return the tools of a branch: those that were chosen, and the ones of branches themselves."""
     if names is None:
         return tools

@@ -25,7 +25,7 @@ NO_RESULT_IN_TIME = "The application has returned no result in time."
 
 
 class FrontEndTool:
-    """An :class:`~anabranch.agents.AgentTool` whose calls are left to the front end."""
+    """A tool of an agent whose calls are left to the front end."""
 
     placeholder: str | None = None
 

@@ -21,7 +21,14 @@ from anabranch._engine import Answer, Ask, Notice
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed
 from anabranch.agents._ports import Question
-from anabranch.agents._remote_state import CallState, RemoteLimits, reply_in, shown
+from anabranch.agents._remote_state import (
+    CallState,
+    RemoteLimits,
+    check_question,
+    checked_result,
+    reply_in,
+    shown,
+)
 from anabranch.agents._remote_values import outcome_of, without_foreign_nulls
 from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import ToolError
@@ -148,8 +155,8 @@ class RemoteCall(Absent):
                 answers=answers,
             )
             if isinstance(result, types.CallToolResult):
-                return self._limits.checked(
-                    self._tool, outcome_of(result, self._listed.output_schema)
+                return checked_result(
+                    self._limits, self._tool, outcome_of(result, self._listed.output_schema)
                 )
             self._check_asked(len(result.model_dump_json()), len(result.input_requests or ()))
             questions = questions_of(result)
@@ -167,7 +174,7 @@ class RemoteCall(Absent):
         return state.model_dump_json(by_alias=True, exclude_none=True)
 
     def _check_asked(self, size: int, number: int = 1) -> None:
-        self._limits.check_question(self._tool, size, number)
+        check_question(self._limits, self._tool, size, number)
 
     def _asks(
         self, questions: Mapping[str, Question], responses: dict[str, Response]

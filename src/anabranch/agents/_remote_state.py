@@ -90,41 +90,44 @@ class RemoteLimits:
     max_samples: int = 100
     max_notices: int = 1_000
 
-    def checked(self, tool: str, outcome: Outcome) -> Outcome:
-        """Return ``outcome``, or in its place that it is too large.
 
-        A sound or document that alone is too large becomes its name.
-        """
-        outcome = replace(outcome, blocks=tuple(map(self._named, outcome.blocks)))
-        sizes = [_size(block) for block in outcome.blocks]
-        if sum(sizes) <= self.max_result and len(sizes) <= BLOCKS:
-            return outcome
-        return Outcome(
-            f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
-            f" {len(sizes):,} parts; the limits are {self.max_result:,} and {BLOCKS:,}. Call it so"
-            " that it returns less.",
-            is_error=True,
+def checked_result(limits: RemoteLimits, tool: str, outcome: Outcome) -> Outcome:
+    """Return ``outcome``, or an error in its place if ``outcome`` is too large.
+
+    A sound or document that alone is too large becomes its name.
+    """
+    blocks = tuple(_named(limits, block) for block in outcome.blocks)
+    sizes = [_size(block) for block in blocks]
+    if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
+        return replace(outcome, blocks=blocks)
+    return Outcome(
+        f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
+        f" {len(sizes):,} parts; the limits are {limits.max_result:,} and {BLOCKS:,}. Call it so"
+        " that it returns less.",
+        is_error=True,
+    )
+
+
+def _named(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:
+    if not isinstance(block, AudioBlock | DocumentBlock) or _size(block) <= limits.max_result:
+        return block
+    name = block.name if isinstance(block, DocumentBlock) else ""
+    size = len(block.data) * 3 // 4
+    return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
+
+
+def check_question(limits: RemoteLimits, tool: str, size: int, number: int = 1) -> None:
+    """Check the size of a server's questions.
+
+    Raises:
+        ToolError: if the questions are too many or too long.
+    """
+    if size > limits.max_question or number > limits.max_questions:
+        raise ToolError(
+            f"The server of {tool!r} asks too much at once: {size:,} characters, and questions"
+            f" in number {number:,}; the limits are {limits.max_question:,} and"
+            f" {limits.max_questions:,}."
         )
-
-    def _named(self, block: ResultBlock) -> ResultBlock:
-        if not isinstance(block, AudioBlock | DocumentBlock) or _size(block) <= self.max_result:
-            return block
-        name = block.name if isinstance(block, DocumentBlock) else ""
-        size = len(block.data) * 3 // 4
-        return TextBlock(text=file_line(FileBlock(mime_type=block.mime_type, size=size, name=name)))
-
-    def check_question(self, tool: str, size: int, number: int = 1) -> None:
-        """Check what a server asks at once.
-
-        Raises:
-            ToolError: it is too much.
-        """
-        if size > self.max_question or number > self.max_questions:
-            raise ToolError(
-                f"The server of {tool!r} asks too much at once: {size:,} characters, and questions"
-                f" in number {number:,}; the limits are {self.max_question:,} and"
-                f" {self.max_questions:,}."
-            )
 
 
 def _size(block: ResultBlock) -> int:

@@ -30,7 +30,7 @@ _GONE = (
 
 
 class RemoteTool:
-    """An :class:`~anabranch.agents.AgentTool` that calls ``tool`` of ``server``.
+    """A tool of an agent that calls ``tool`` of ``server``.
 
     Args:
         server: runs it.

@@ -23,13 +23,13 @@ from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import Notice
 from anabranch.agents._agent_tools import (
     ELSEWHERE,
-    AgentTool,
     Asked,
     AskedInBranches,
     Asleep,
     Continuation,
     Outcome,
     ToolUse,
+    UsableTool,
     failed,
 )
 from anabranch.agents._batch_line import AskedRound, BatchLine
@@ -59,7 +59,7 @@ class ToolBatch:
     def __init__(
         self,
         timeline: Timeline,
-        tools: Mapping[str, AgentTool],
+        tools: Mapping[str, UsableTool],
         writer: LineWriter,
         continuation: Continuation,
     ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, cast, runtime_checkable
 
-from anabranch.agents._agent_tools import AgentTool
+from anabranch.agents._agent_tools import AgentTool, UsableTool
 from anabranch.agents._called_tool import CalledTool
 from anabranch.engines import Engine
 from anabranch.messages import ToolSpec
@@ -36,7 +36,7 @@ class TendedSource(ToolSource, Protocol):
         ...
 
 
-class ToolSet(Mapping[str, AgentTool]):
+class ToolSet(Mapping[str, UsableTool]):
     """The tools of an agent, as they are whenever one looks.
 
     Args:
@@ -44,13 +44,15 @@ class ToolSet(Mapping[str, AgentTool]):
     """
 
     def __init__(self, given: Iterable[Tool[Any] | AgentTool | ToolSource]) -> None:
-        self._own: dict[str, AgentTool] = {}
+        self._own: dict[str, UsableTool] = {}
         self._sources: list[ToolSource] = []
-        for each in require_tools("Agent()", given, ToolSource, AgentTool):
+        for each in require_tools("Agent()", given, ToolSource, UsableTool):
             if isinstance(each, ToolSource):
                 self._sources.append(each)
             else:
-                self._own[each.name] = CalledTool(each) if isinstance(each, Tool) else each
+                self._own[each.name] = (
+                    CalledTool(each) if isinstance(each, Tool) else cast("UsableTool", each)
+                )
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return what describes the tools to a model."""
@@ -92,7 +94,7 @@ class ToolSet(Mapping[str, AgentTool]):
         called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
         return code_version(called, given)
 
-    def __getitem__(self, name: str) -> AgentTool:
+    def __getitem__(self, name: str) -> UsableTool:
         return self._own[name] if name in self._own else self._now()[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -101,10 +103,11 @@ class ToolSet(Mapping[str, AgentTool]):
     def __len__(self) -> int:
         return len(self._now())
 
-    def _now(self) -> dict[str, AgentTool]:
+    def _now(self) -> dict[str, UsableTool]:
         found = dict(self._own)
         for source in self._sources:
-            found |= {tool.name: tool for tool in source.tools_beside(found.keys())}
+            beside = source.tools_beside(found.keys())
+            found |= {tool.name: cast("UsableTool", tool) for tool in beside}
         return found
 
 

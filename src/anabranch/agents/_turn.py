@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from anabranch._telemetry import observe_turn
-from anabranch.agents._agent_tools import AgentTool, Continuation
+from anabranch.agents._agent_tools import Continuation, UsableTool
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import LineWriter, surroundings_of
 from anabranch.agents._timeline import RequestMessages, Timeline
@@ -22,7 +22,7 @@ class Turn:
     """
 
     def __init__(
-        self, timeline: Timeline, tools: Mapping[str, AgentTool], continuation: Continuation
+        self, timeline: Timeline, tools: Mapping[str, UsableTool], continuation: Continuation
     ) -> None:
         self.timeline = timeline
         self.tools = tools

@@ -173,12 +173,13 @@ def _called(found: Found) -> list[AgentTool]:
         UsageError: two have the same name.
     """
     plugged = {id(plugin.mcp) for plugin in found.plugins}
-    tools = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
+    tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]
     tools += (tool for plugin in found.plugins for tool in plugin.server.tools)
     check_names(tools)
     for tool in tools:
-        tool.on_error = _shown_to_author
-    return [*tools]
+        if isinstance(tool, CalledTool):
+            tool.on_error = _shown_to_author
+    return tools
 
 
 def _shown_to_author(tool: str, error: Exception) -> Outcome:

@@ -16,7 +16,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 
 from anabranch._engine import is_async
-from anabranch.agents import CalledTool
+from anabranch.agents import AgentTool, CalledTool
 from anabranch.chat._bridge.page_module import PageModule, read_module
 from anabranch.chat._bridge.plugin_request import ElicitHandler, Exposure, PluginRequest
 from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
@@ -47,7 +47,7 @@ class PluginServer:
     def __init__(
         self, tool: CalledTool, exposure: Exposure, modules: Mapping[str, PageModule]
     ) -> None:
-        self.tools: tuple[CalledTool, ...] = (tool,)
+        self.tools: tuple[AgentTool, ...] = (tool,)
         self.exposure = exposure
         self.modules = modules
 

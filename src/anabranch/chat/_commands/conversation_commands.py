@@ -9,6 +9,7 @@ from anabranch.agents import (
     combine,
     question_of,
     result_at,
+    turn_of,
 )
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError, result_text
@@ -105,7 +106,7 @@ async def call(session: SessionState, name: str, values: str = "") -> Outputs:
     )
     await agent.add([caller])
     async with session.turn():
-        after = await (await agent.turn(caller)).use_tools(caller)
+        after = await (await turn_of(agent, caller)).use_tools(caller)
     result = result_at(await agent.store.path(after.id), use.id)
     if result is None:
         return _reply(after)

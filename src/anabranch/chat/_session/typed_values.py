@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from anabranch._schemas import read_pairs, split_pairs
 from anabranch._text import read_json
-from anabranch.agents import AgentTool, BranchSelf, CalledTool
+from anabranch.agents import AgentTool, BranchSelfTool, CalledTool
 from anabranch.chat._session.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
@@ -97,7 +97,7 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     schema = tool.spec.input_schema
     names = ", ".join(cast("dict[str, JsonValue]", schema.get("properties", {})))
     usage = f"Write /{tool.name} name=value …; names: {names or 'none'}."
-    typed = {} if isinstance(tool, BranchSelf) else schema
+    typed = {} if isinstance(tool, BranchSelfTool) else schema
     arguments = _read_values(text or "{}", typed, usage)
     if isinstance(tool, CalledTool):
         # Tools ignore arguments that hosts add, but a user who types a name means it.

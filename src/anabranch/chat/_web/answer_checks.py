@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.agents import Agent, FrontEndResult, Reply, TimeOver
+from anabranch.agents import Agent, FrontEndResult, Reply, TimeOver, given_answer
 from anabranch.agents._answers import line_at_head
 from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions
@@ -67,7 +67,7 @@ class AnswerChecks:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
         read = await self._read(question_id, given)
-        before = await self._agent.given_answer(read.question, read.around)
+        before = await given_answer(self._agent, read.question, read.around)
         if isinstance(before, TimeOver):
             raise AnswerRefusedError("expired", TOO_LATE)
         if before is not None:
@@ -84,7 +84,7 @@ class AnswerChecks:
             AnswerRefusedError: it cannot be answered, or not like this.
         """
         read = await self._read(question_id, given)
-        if await self._agent.given_answer(read.question, read.around) is None:
+        if await given_answer(self._agent, read.question, read.around) is None:
             await self._check_time(read)
             raise AnswerRefusedError("open", OPEN)
         await self._check(read, is_answered=True)

@@ -13,7 +13,7 @@ from itertools import takewhile
 from ag_ui.core import Message, ToolMessage
 from starlette.exceptions import HTTPException
 
-from anabranch.agents import Agent, FrontEndResult, PathEnd
+from anabranch.agents import Agent, FrontEndResult, PathEnd, end_of
 from anabranch.agents._batch_line import result_at
 from anabranch.agents._tool_questions import is_in_front_end, stored_with
 from anabranch.chat._web.answer_checks import AnswerRefusedError
@@ -40,7 +40,7 @@ async def new_results(
     """
     if not (given := _given(messages)):
         return {}
-    end = await agent.end(thread_id)
+    end = await end_of(agent, thread_id)
     calls = {} if end is None else _open_calls(end)
     return {
         calls[each.tool_call_id].id: _result(each) for each in given if each.tool_call_id in calls
@@ -59,7 +59,7 @@ async def all_results(
         AnswerRefusedError: one is for no call, or for one of the server's tools; or two are for one.
         HTTPException: a result has more than text.
     """
-    end = await agent.end(thread_id)
+    end = await end_of(agent, thread_id)
     if end is None:
         raise AnswerRefusedError("unknown", NONE_WAITS)
     open_calls, found = _open_calls(end), dict[str, FrontEndResult]()

@@ -21,6 +21,7 @@ from anabranch.agents import (
     FrontEndResult,
     QuestionAnsweredError,
     QuestionExpiredError,
+    end_of,
 )
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
@@ -261,7 +262,7 @@ class Conversation:
         If no worker had it, one is called for what its tools had done.
         """
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
-        end = await self._agent.end(self.thread_id) if is_stopped else None
+        end = await end_of(self._agent, self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
             await self._wake(OpenRun("", until=self._agent.dependencies.clock.now()))
         return is_stopped

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch.agents import Agent
+from anabranch.agents import Agent, end_of
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
@@ -143,7 +143,7 @@ class RunWork:
         alarm = held if held is not None and held.until <= now else None
         if not is_sure and alarm is None:
             return None
-        end = await self._agent.end(self._thread_id, asleep=asleep)
+        end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_go_on:
             if alarm is not None:
                 await self._move(alarm, math.inf if end is None else end.until)
@@ -202,18 +202,18 @@ class RunWork:
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
         """Whether what this turn would go on with was stopped while no worker had it."""
-        end = await self._agent.end(self._thread_id) if turn.is_resumed else None
+        end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _goes_on_below(self, last: Node) -> bool:
         """Whether a process that had the run before has stored more, and did not go on with it."""
-        end = await self._agent.end(self._thread_id)
+        end = await end_of(self._agent, self._thread_id)
         return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
 
     async def _can_go_on(self) -> bool:
         """Whether no effect is repeated by a run that was cut off."""
         is_stored = self._agent.dependencies.calls is not None
-        end = None if is_stored else await self._agent.end(self._thread_id)
+        end = None if is_stored else await end_of(self._agent, self._thread_id)
         return end is None or not end.can_go_on
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
@@ -227,10 +227,10 @@ class RunWork:
         await self._show_missed(turn, last)
         while last.kind in ASIDE or last.tool_uses:
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
-            end = await self._agent.end(self._thread_id, asleep=asleep)
+            end = await end_of(self._agent, self._thread_id, asleep=asleep)
             if end is None or not (end.can_go_on or end.is_unread):
                 is_there = end is not None and end.around.last.id == last.id
-                end = end if is_there else await self._agent.end(self._thread_id, last.id)
+                end = end if is_there else await end_of(self._agent, self._thread_id, last.id)
                 if end is not None:
                     asked, until = await self._questions.asked_at(end), end.until
                     is_open = bool(end.questions)
@@ -266,7 +266,7 @@ class RunWork:
         So do tools end that the stop has kept from beginning: else another run began with them.
         """
         try:
-            end = await self._agent.end(self._thread_id)
+            end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):
                 await self._agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:

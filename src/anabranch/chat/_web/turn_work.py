@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 
-from anabranch.agents import Agent
+from anabranch.agents import Agent, end_of, turn_of
 from anabranch.agents._batch_line import result_at
 from anabranch.agents._path_end import PathEnd
 from anabranch.chat._session.typed_values import read_arguments
@@ -141,7 +141,7 @@ class TurnWork:
         """
         name, agent = node_id(self._thread_id, run_id), self._agent
         if await agent.store.node(name) is None:
-            end = await agent.end(self._thread_id)
+            end = await end_of(agent, self._thread_id)
             if end is not None and _must_be_left(end):
                 return False
             head = None if end is None else end.around.last.id
@@ -168,7 +168,7 @@ class TurnWork:
 
     async def _end(self) -> PathEnd | None:
         """Return the end of the path to the head; what is on it has been reported."""
-        end = await self._agent.end(self._thread_id)
+        end = await end_of(self._agent, self._thread_id)
         if end is not None and self._report is not None:
             await self._report(end.around.nodes)
         return end
@@ -191,7 +191,7 @@ class TurnWork:
             node = agent.dependencies.node
             caller = node(self._thread_id, message.id, "assistant", (use,), data={"by": "person"})
             [caller] = await agent.add([caller])
-            return await (await agent.turn(caller)).use_tools(caller)
+            return await (await turn_of(agent, caller)).use_tools(caller)
 
         return work
 

@@ -1,25 +1,31 @@
 """The engine: one call as a machine without transport. Asks go out, answers come in.
 
-It runs a body and knows neither tools nor contexts nor where answers come from. It opens no
-socket, reads no clock and draws no randomness but through what it is given. A :class:`Call` holds
-its parts; each can be read and tested without the others:
+The engine runs a *body*, the coroutine of a tool or an agent. An *edge* (an MCP server, a chat, a
+test) drives the engine and brings the answers. The clock, the secret behind randomness and the
+recorder are arguments. The words of this package:
 
-    journal         what has happened, as data; ``journal_text`` its form between rounds
-    cursor          ids, what is recorded, ``drift``; the one that reads and writes entries
-    wordings        questions that a deployment has changed, and answers to their old words
-    budgets         what branches have spent and reserved, and which requests are admitted
-    scheduler       which strands run, and when a round is over (``strands``, ``quiescence``,
-                    ``needed``, ``waits``; ``progress`` of rounds that are cut off)
-    effects         steps run once (``functions``), recorded before they are seen (``recorder``)
-    compensations   the undos of a call that fails (``ending``)
-    markers         which way a call takes where its code was changed
-    branch          limits; ``deadline``, and ``folding`` of what is finished
-    operations      what else a body does: ask (``open_asks``), sleep (``sleeping``), race
-                    (``combine``), notify, time
-    call            holds them all, and is driven by an edge; ``outcomes`` is how it ends
+    round       one run of the body, from its start until the body ends or waits for answers
+    strand      a task of the call: the body's own, or a task that another strand has started
+    entry       the recorded outcome of one step, question, branch, race or reading of the clock
+    drift       the difference between a replay and the record: the code or its input has changed
+    fold        to replace all entries inside a finished branch by one entry
 
-``scope`` is a place in the program, which names what is made there; ``codec`` turns values into
-entries and back; ``exits`` makes errors of what an author's code raises that is no ``Exception``.
+A :class:`Call` holds these parts. Each part can be read and tested without the others:
+
+    journal         the record of a call as data; ``journal_text`` writes it between rounds
+    cursor          names steps, reads and writes entries, finds drift
+    wordings        asks a question again if a deployment has changed its words
+    branch          limits, budgets and deadlines; ``folding`` runs branches and folds them
+    scheduler       runs the strands (``strands``) and ends the round (``quiescence``, ``needed``,
+                    ``waits``); ``canary`` checks that this Python shows its waits
+    effects         runs a step once (``functions``) and has it written first (``recorder``)
+    compensations   runs the undos of a call that fails (``ending``)
+    markers         decides which way a call takes where its code was changed
+    operations      asks (``open_asks``), sleeps, races, notifies and reads the clock
+    call            holds all parts and runs one round, or the whole body
+
+``scope`` names the steps of one place in the program. ``codec`` turns values into entries and back,
+and ``pinning`` gives each argument list its fingerprint.
 """
 
 from anabranch._aio import all_of, none_of

@@ -1,8 +1,8 @@
-"""A branch: a timeline inside a call, with limits that only narrow.
+"""Branches of a call, with the limits, the token budgets and the deadlines that hold in them.
 
-Its account counts tokens against its own budget and those of all branches around it; when a request
-is admitted is decided by the replay cursor. Running a branch is in ``folding.py``; its messages are
-the author's view and live in ``context.py``.
+A branch is a timeline inside a call. Its limits may only narrow those of the branches around it. Its
+account counts tokens against every enclosing budget. ``folding.py`` runs a branch. ``context.py``
+keeps the messages that an author sees in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.errors import BranchDepthError, BranchTimeoutError, BranchTokenEr
 
 
 class Budgets:
-    """The budgets of one run of ``journal``."""
+    """The token budgets of one run of ``journal``, and the reservations of its open requests."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -31,8 +31,8 @@ class Budgets:
     def branch(
         self, parent: Branch | None, path: str, own: Limits, *, is_tool: bool = False
     ) -> Branch:
-        """Return the branch at ``path``, with what earlier rounds have spent and reserved in it."""
-        # The root's keys do not name it, so what it has spent is the sum of all.
+        """Return the branch at ``path``, with the tokens that earlier rounds spent and reserved."""
+        # The root's keys do not contain its path, so the root has spent the sum of all.
         inside = "" if parent is None else f"{path}/"
         branch = Branch(parent, path, own, self._spent.get(inside[:-1], 0), is_tool=is_tool)
         for step_id in self._reserved_in(inside):
@@ -43,7 +43,7 @@ class Budgets:
         """Reserve tokens for a request; return how many its reply may have, at most ``reply``.
 
         Raises:
-            BranchTokenError: a budget does not hold the prompt.
+            BranchTokenError: if a budget does not hold the prompt.
         """
         journal = self._journal
         if step_id in journal.reserved:  # in an earlier round, for this same request
@@ -60,11 +60,11 @@ class Budgets:
         return granted
 
     def settle(self, step_id: str, entry: Entry, branch: Branch, tokens: int) -> None:
-        """Charge what ``entry`` has cost to ``branch`` and every ancestor, once.
+        """Charge the tokens of ``entry`` to ``branch`` and every ancestor, once.
 
         Raises:
-            BranchTokenError: a budget is exceeded. The tokens stay charged and the error is the
-                entry's outcome from now on, so that every replay ends the same way.
+            BranchTokenError: if a budget is exceeded. The tokens stay charged and the error becomes
+                the entry's outcome, so that every replay ends the same way.
         """
         if entry.tokens is not None:
             return
@@ -79,13 +79,13 @@ class Budgets:
             raise error from None
 
     def release(self, step_id: str) -> None:
-        """Give back what is reserved for ``step_id``, if anything is: no reply will settle it."""
+        """Give back the tokens reserved for ``step_id``, if any: no reply will settle them."""
         self._journal.reserved.pop(step_id, None)
         if (reservation := self._reserved.pop(step_id, None)) is not None:
             reservation.release()
 
     def release_in(self, path: str) -> None:
-        """Give back what is reserved below ``path``, which has ended."""
+        """Give back the tokens reserved below ``path``, whose branch has ended."""
         for step_id in self._reserved_in(f"{path}/"):
             self.release(step_id)
 
@@ -105,12 +105,12 @@ class Deadline:
     """The time until which the body of the branch at ``path`` may run.
 
     Args:
-        path: of the branch.
-        timeout: seconds that the branch has, for the error.
-        is_replaying: whether something recorded below a path has not been replayed yet.
+        path: path of the branch.
+        timeout: seconds that the branch has; the error names them.
+        is_replaying: returns whether an entry below a path has not been replayed yet.
 
     Attributes:
-        expired: the deadline has passed while the body ran.
+        expired: whether the deadline has passed while the body ran.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
 
     async def run(self, body: Awaitable[T], when: float) -> T:
-        """Return what ``body`` returns, if it ends before ``when``.
+        """Await ``body`` and return its value if it ends before ``when``.
 
         Raises:
-            BranchTimeoutError: it has not; its own error, if there was one, is the cause.
+            BranchTimeoutError: if the body ends later. An error of the body becomes the cause.
         """
         self._task = asyncio.current_task()
         try:
@@ -167,12 +167,12 @@ class Deadline:
         return self._timeout is not None and self._timeout.expired()
 
     async def stop(self) -> NoReturn:
-        """End the body, and with it the running strand: the deadline has passed.
+        """End the body, and with it the running strand (a task of the call): the time is over.
 
         Raises:
-            asyncio.CancelledError: the strand is the body's own, or ends together with it.
-            BranchTimeoutError: the strand outlives the body (nothing awaits it), or the body has
-                swallowed its cancellation.
+            asyncio.CancelledError: if the strand runs the body, or ends together with it.
+            BranchTimeoutError: if the strand outlives the body (nothing awaits it), or if the body
+                has swallowed its cancellation.
         """
         swallowed = self._is_fired() and asyncio.current_task() is self._task
         self._fire()
@@ -185,14 +185,14 @@ class Branch:
     """One branch of a running call.
 
     Attributes:
-        parent: the branch that it is in; ``None`` for the call's root.
-        path: its name within the call.
-        depth: how many branches are around it.
-        tool_depth: the depth of the tool that it is in, from which its sites count ``max_depth``.
-        limits: the tightest of all that enclose it; ``timeout`` is its own.
-        account: what it has spent, its sub-branches included, within its own budget.
-        deadline: what enforces its timeout, while its body runs.
-        ids: what is recorded inside: steps, and sub-branches that were folded.
+        parent: the enclosing branch; ``None`` for the call's root.
+        path: name of the branch within the call.
+        depth: number of enclosing branches.
+        tool_depth: depth of the enclosing tool, from which its code counts ``max_depth``.
+        limits: the tightest of all enclosing limits; ``timeout`` is the branch's own.
+        account: tokens spent here and in sub-branches, within the branch's own budget.
+        deadline: enforces the timeout while the body runs.
+        ids: ids of the entries inside: steps, and sub-branches that were folded into one entry.
         noticed: scope paths inside from which notices were sent.
     """
 
@@ -226,14 +226,14 @@ class Branch:
 
     @property
     def is_expired(self) -> bool:
-        """Whether its own deadline has passed."""
+        """Whether the deadline of this branch has passed."""
         return self.deadline is not None and self.deadline.expired
 
     def check_depth(self) -> None:
         """Refuse to run deeper than the limits allow.
 
         Raises:
-            BranchDepthError: naming depth and limit.
+            BranchDepthError: if this branch is deeper; the error names depth and limit.
         """
         allowed = self.limits.max_depth
         if allowed is not None and self.depth > allowed:
@@ -243,7 +243,8 @@ class Branch:
         """Return if no deadline around this branch has passed; else end the running strand.
 
         Raises:
-            asyncio.CancelledError, BranchTimeoutError: as :meth:`Deadline.stop`.
+            asyncio.CancelledError, BranchTimeoutError: if a deadline has passed, as
+                :meth:`Deadline.stop` says.
         """
         branch: Branch | None = self
         while branch is not None:
@@ -252,6 +253,6 @@ class Branch:
             branch = branch.parent
 
     def absorb(self, branch: Branch) -> None:
-        """Take over what is recorded inside ``branch``, which has ended and is not folded."""
+        """Take over the entries of ``branch``, which has ended and keeps them."""
         self.ids += branch.ids
         self.noticed += (branch.path, *branch.noticed)

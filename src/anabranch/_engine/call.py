@@ -1,9 +1,10 @@
-"""A call: it runs a body over a journal until the body has ended or waits for answers.
+"""A call: runs a body over a journal until the body has ended or waits for answers.
 
-It holds the parts of the engine, starts the body and ends rounds; how the call itself ends is in
-``ending.py``. An edge drives it, in one of two ways:
+A :class:`Call` holds the parts of the engine, starts the body and ends its rounds. A *round* is one
+run of the body, from the top until it ends or waits. ``ending.py`` ends the call. An edge (a server,
+a chat, a test) drives a call in one of two ways:
 
-    outcome = await call.round()        a cold edge: one round, to be continued from the journal
+    outcome = await call.round()        a cold edge: one round; the next continues from the journal
     async for ask in call.asks(): ...   a hot edge: the body stays alive while answers come in
 """
 
@@ -40,33 +41,34 @@ T = TypeVar("T")
 class Call(Generic[T]):
     """One run of ``body`` over ``journal``. Use as an async context manager, on one loop.
 
-    Leaving the context cancels a body that still runs and undoes what it did: everything for a
-    hot run; what this round did for a cold one (whose earlier rounds may be continued); nothing
-    for a cold one that is recorded (for that round itself may be taken up again): there, effects
-    that have begun are awaited and recorded first.
+    Leaving the context cancels a body that still runs and runs its undos. The edge decides which:
+
+        hot run                every undo of the call
+        cold run               the undos of this round; earlier rounds may be continued elsewhere
+        cold run, recorded     none, since this round may be tried again; running steps finish first
 
     Args:
         body: called once with the root branch.
-        journal: what has happened before; it is extended in place.
+        journal: record of the earlier rounds; the run extends it in place.
         name: path of the root branch, the tool's name.
-        limits: enclose the whole call; a timeout counts from ``journal.started``.
-        clock: time; the system's by default.
+        limits: limits of the whole call; a timeout counts from ``journal.started``.
+        clock: source of the time; the system's by default.
         sink: receives log lines and progress, each once over all rounds.
-        recorder: has what happens written down before the body sees it.
+        recorder: writes each entry before the body sees it.
         perform: runs an effect.
-        step_threads: how many synchronous steps run at once.
-        on_fault: called with what ends the call whatever its body does, at once.
+        step_threads: maximum synchronous steps that run at the same time.
+        on_fault: called immediately with an error that ends the call whatever its body does.
         patience: seconds that work outside of steps may hold back an open ask in a cold run.
-        observe: surrounds what is run: steps, undos, asks and branches.
+        observe: surrounds each step, undo, ask and branch that runs.
 
     Attributes:
-        cursor: ids, and what is recorded.
-        scheduler: the strands.
-        effects: run a step.
-        operations: ask, sleep, race, notify, read the clock.
-        markers: which way the call takes where its code was changed.
-        branches: run a sub-branch.
-        compensations: what is undone if the call fails.
+        cursor: names steps, and reads and writes entries.
+        scheduler: runs the strands, which are the tasks of the call.
+        effects: runs steps.
+        operations: asks, sleeps, races, notifies, and reads the clock.
+        markers: decides which way the call takes where its code was changed.
+        branches: runs sub-branches.
+        compensations: undos that run if the call fails.
     """
 
     def __init__(  # noqa: PLR0913 - what surrounds a run, all by keyword
@@ -147,18 +149,17 @@ class Call(Generic[T]):
             self.scheduler.changed.set()  # one pass of the loop sooner than the task reports it
 
     async def round(self) -> Finished[T] | Waiting:
-        """Run until the body has ended or what leads to its end waits for an answer.
+        """Run until the body has ended, or until its result waits for an answer.
 
         Returns:
             ``Finished``, or ``Waiting`` with every open question; then ``journal`` holds all that
             the next round needs, and this object is spent. Without a question, the call sleeps.
 
         Raises:
-            Exception: what the body raised, after its undos have been run.
-            NonDeterminismError: the replay took another way than the recorded run.
-            SuspensionError: the body went on after it had been cancelled at the round's end.
-            NoProgressError: again this round was cut off, and has brought nothing new.
-            Exception: what the recorder raised; then nothing has been undone.
+            Exception: if the body raises; its undos have run. If the recorder raises, no undo runs.
+            NonDeterminismError: if the replay takes another way than the recorded run.
+            SuspensionError: if the body continues after the round's end has cancelled it.
+            NoProgressError: if several rounds in a row were cut off and brought nothing new.
         """
         scheduler = self.scheduler
         self._late = take_late(self.journal, self._clock.now())
@@ -183,11 +184,13 @@ class Call(Generic[T]):
         return Waiting(self._ended.asks)
 
     async def replay(self, *, asks_all: bool = True) -> Finished[T] | Stopped:
-        """Run the body over what is recorded: nothing is done, asked, delivered or undone.
+        """Run the body over the record: no effect, question, notice or undo happens.
 
         With ``asks_all``, the body must come to every open question, in whatever words.
 
-        Raises: as :meth:`round`.
+        Raises:
+            Exception: if the body raises, as in :meth:`round`.
+            NonDeterminismError: if the replay takes another way than the recorded run.
         """
         task, scheduler = self._begin_replay(), self.scheduler
         await scheduler.changed.wait()
@@ -206,12 +209,12 @@ class Call(Generic[T]):
     async def unwind(self, error: BaseException) -> NoReturn:
         """End the call with ``error``: do nothing new, run every undo that the journal knows.
 
-        The body is run over what is recorded, so that its undos are bound to their steps; what it
-        would do beyond that waits until it is cancelled. Nothing ends a body that waits for
-        something of its own there (a device, another task), so that is not waited for.
+        The body runs over the record, which binds the undos to their steps. A new operation of the
+        body waits until the body is cancelled. A body may also wait for a device or another task
+        there. Nothing would end that wait, so this method does not wait for the body's end.
 
         Raises:
-            BaseException: ``error``, with a note for each undo that has failed.
+            BaseException: if all undos have run: ``error``, with a note for each failed undo.
         """
         self._begin_replay()
         while not self.scheduler.changed.is_set():
@@ -228,9 +231,9 @@ class Call(Generic[T]):
         return self._start(cold=True)
 
     async def asks(self) -> AsyncIterator[Ask]:
-        """Yield each ask as it is made, while the body runs; ends when the body does.
+        """Yield each ask when the body makes it, until the body ends.
 
-        Answer with :meth:`answer`, in any order, while iterating. Afterwards :meth:`result` has
+        Answer with :meth:`answer`, in any order, while iterating. Afterwards :meth:`result` returns
         the outcome.
         """
         task = self._start(cold=False)
@@ -244,7 +247,7 @@ class Call(Generic[T]):
             await changed.wait()
 
     def answer(self, step_id: str, answer: Answer) -> bool:
-        """Answer an open ask of a hot run; false if it is not open (any more)."""
+        """Answer an open ask of a hot run; return whether the ask was open."""
         return self.operations.answer(step_id, answer)
 
     def is_open(self, step_id: str) -> bool:
@@ -252,11 +255,11 @@ class Call(Generic[T]):
         return self._open.is_open(step_id)
 
     async def result(self) -> T:
-        """Return what the body of a hot run returned, once :meth:`asks` has ended.
+        """Return the value of a hot run's body, once :meth:`asks` has ended.
 
         Raises:
-            Exception: as :meth:`round`.
-            RuntimeError: it has not ended.
+            Exception: if the body raised, as in :meth:`round`.
+            RuntimeError: if :meth:`asks` has not ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -265,12 +268,13 @@ class Call(Generic[T]):
         return await self._ending.conclude(self._task)
 
     async def drive(self, answerer: Callable[[Ask], Awaitable[Answer]]) -> T:
-        """Run hot until the body has ended: ``answerer`` is called for each ask, concurrently.
+        """Run hot until the body has ended; call ``answerer`` for each ask, concurrently.
 
-        Its task is cancelled when the ask is withdrawn (a lost race, a timeout).
+        A withdrawn ask (a lost race, a timeout) cancels the task of its ``answerer``.
 
         Raises:
-            Exception: as :meth:`round`; or what ``answerer`` raised, which ends the call.
+            Exception: if the body raises, as in :meth:`round`, or if ``answerer`` raises, which ends
+                the call.
         """
 
         async def answer_one(ask: Ask) -> None:
@@ -293,14 +297,14 @@ class Call(Generic[T]):
 
     @property
     def _failure(self) -> Exception | None:
-        """What has ended the run from outside of the body: the first such error."""
+        """The first error that has ended the run from outside of the body."""
         return self._answering_failed or self.scheduler.failure
 
     # -- what the scheduler reports ----------------------------------------------------------
 
     @property
     def fault(self) -> AnabranchError | None:
-        """What ends the call whatever its body does: a replay that differs, a bad value."""
+        """The error that ends the call whatever its body does: a replay that differs, a bad value."""
         return self.cursor.fault
 
     def parked(self) -> Iterator[asyncio.Future[None]]:
@@ -309,15 +313,15 @@ class Call(Generic[T]):
         yield from self.markers.futures()
 
     def seconds_asleep(self) -> float | None:
-        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
+        """Return the seconds until the first sleep ends; ``None`` while a question is open."""
         sleeps = is_asleep(self.journal) and not (self.scheduler.replaying or self.journal.held)
         when = wakes_at(self.journal) if sleeps else None
         return None if when is None else when - self._clock.now()
 
     def answer_late(self) -> bool:
-        """Give the answers that were later than the clock, and decide markers.
+        """Give the body the answers that were held back for a sleep, and let markers decide.
 
-        Returns whether the body goes on from them.
+        Return whether a strand continues.
         """
         late, self._late = self._late, {}
         return self.operations.answer_late(late) or self.markers.go_on()
@@ -328,7 +332,7 @@ class Call(Generic[T]):
         self.scheduler.suspend()
 
     def on_strand_ended(self, strand: Strand) -> None:
-        """Take note of how a strand has ended."""
+        """Record that ``strand`` has ended, and whether the program has cancelled it."""
         scheduler = self.scheduler
         if strand.task is self._task:
             scheduler.stop_watching()
@@ -340,7 +344,7 @@ class Call(Generic[T]):
             strand.task.exception()  # looked at: the call's own outcome says what happened
 
     def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
-        """Fail the call: its body went on after the round had ended."""
+        """Fail the call, whose body has continued after the round's end."""
         if self.fault is None and self._ended is not None:
             asked = self._ended.asked_by.get(task) or [ask.step_id for ask in self._ended.asks]
             self.cursor.fail(SuspensionError(asked, found))
@@ -350,7 +354,7 @@ def current_call() -> Call[Any]:
     """Return the call whose strand is running.
 
     Raises:
-        NonDeterminismError: no strand is running.
+        NonDeterminismError: if no strand (no task of a call) is running.
     """
     # Only schedulers own strands, and only calls own schedulers.
     return cast("Call[Any]", cast("Scheduler", current_strand().owner).owner)

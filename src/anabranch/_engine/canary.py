@@ -1,9 +1,10 @@
-"""A check, before the first call runs, that this runtime's waits are read correctly.
+"""The canary: checks, before the first call runs, that the engine reads this runtime's waits correctly.
 
-:func:`check_support` runs the waits of ``known_waits.py`` on the running loop, classifies them as
-``quiescence.py`` does, and refuses the runtime if one is misread: there, a round would end too
-early or never. That takes a few milliseconds, once per process and kind of event loop. No task,
-thread or socket of it remains.
+A round (one run of a body) ends when every task waits for answers. The engine reads that from private
+state of asyncio. :func:`check_support` runs the waits of ``known_waits.py`` on the running loop and
+classifies them as ``quiescence.py`` does. It refuses the runtime if one is misread, because a round
+would end too early or never. The check takes a few milliseconds, once per process and kind of event
+loop, and leaves no task, thread or socket behind.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from anabranch._engine.waits import AnyTask
 from anabranch.errors import UnsupportedRuntimeError
 
 _PASSES = 20
-"""Passes of the loop in which every wait has begun; they need four."""
+"""Passes of the loop after which every wait has begun; four are needed."""
 
 _supported: set[type[asyncio.AbstractEventLoop]] = set()
 """The kinds of event loop on which this process has read every wait correctly."""
 
 _checking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""For each loop, what calls that start together wait at while the first one checks."""
+"""For each loop, the lock at which the other calls wait while the first one checks."""
 
 
 async def check_support() -> None:
@@ -43,7 +44,7 @@ async def check_support() -> None:
     A caller that is cancelled meanwhile leaves nothing behind; the next one checks again.
 
     Raises:
-        UnsupportedRuntimeError: no asyncio task runs this code, or a known wait was misread.
+        UnsupportedRuntimeError: if no asyncio task runs this code, or if a known wait is misread.
     """
     try:
         task = asyncio.current_task()
@@ -83,7 +84,7 @@ async def _check(loop: asyncio.AbstractEventLoop) -> None:
 
 @asynccontextmanager
 async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
-    """Open what the waits wait for; close it on leaving."""
+    """Open the futures, locks, thread and sockets of the waits; close them on leaving."""
     gate = threading.Event()
     lock = anyio.Lock()
     lock.acquire_nowait()
@@ -111,7 +112,7 @@ async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
 
 @asynccontextmanager
 async def _running_waits(props: Props) -> AsyncGenerator[dict[str, AnyTask]]:
-    """Begin every known wait; on leaving, cancel all and wait for their end."""
+    """Start a task for every known wait; on leaving, cancel all tasks and wait for their end."""
     running = {name: begin(wait, props) for name, (_, wait) in KNOWN_WAITS.items()}
     try:
         yield running
@@ -129,13 +130,13 @@ async def _shielded(function: Callable[..., Awaitable[object]], *args: object) -
 
 
 def _call_graph(task: AnyTask) -> str:
-    """Return asyncio's own account of ``task``, to help mend the reader (Python 3.14)."""
+    """Return asyncio's call graph of ``task``, which helps to mend ``waits.py`` (Python 3.14)."""
     describe: Callable[[AnyTask], str] | None = getattr(asyncio, "format_call_graph", None)
     return describe(task) if describe is not None else ""
 
 
 def _runtime(loop: asyncio.AbstractEventLoop | None) -> str:
-    """Return what the waits depend on, with versions."""
+    """Return the names and versions of Python, the event loop and anyio."""
     found = [f"{platform.python_implementation()} {platform.python_version()}"]
     if loop is not None:
         found.append(f"{type(loop).__module__}.{type(loop).__qualname__}")

@@ -1,8 +1,8 @@
-"""Codecs: how values become the JSON of journal entries, and come back.
+"""Codecs: turn the values of functions into the JSON of journal entries, and back.
 
-A value can be recorded if it round-trips through its function's return annotation (pydantic), or is
-plain JSON. Every value takes the round trip, also in the round that made it, so that a tool sees
-the same thing in its first run and in each replay. Bytes are base64 in JSON, in models too.
+A codec can record a value that is plain JSON, or that round-trips through its function's return
+annotation (pydantic). Every value takes the round trip, even in the run that made it, so that a tool
+sees the same value in its first run and in each replay. Bytes are base64 in JSON, even in models.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Codec:
     """Writes and reads the values of one function.
 
     Args:
-        adapter: the pydantic view of the return annotation; without one, values must be plain JSON.
-        exact: the annotation, where values of just that type are plain JSON themselves.
-        refused: the name of an annotation whose values no JSON can hold; empty for all others.
+        adapter: pydantic view of the return annotation; without one, values must be plain JSON.
+        exact: the annotation, if values of exactly that type are plain JSON.
+        refused: name of an annotation whose values no JSON can hold; empty for all others.
     """
 
     __slots__ = ("_exact", "_name", "_reader", "_refused", "_writer")
@@ -60,17 +60,17 @@ class Codec:
         """Refuse a function whose values can never be recorded, before it has an effect.
 
         Raises:
-            SerializationError: naming ``step_id`` and the annotation.
+            SerializationError: if no JSON can hold such values; it names the annotation.
         """
         if self._refused:
             raise SerializationError(step_id, self._refused, "the return annotation says so")
 
     def record(self, step_id: str, value: object) -> JsonValue:
-        """Return the JSON of ``value``, which reads back as a value equal to it.
+        """Return the JSON of ``value``, which reads back as an equal value.
 
         Raises:
-            SerializationError: naming ``step_id`` and the type that cannot cross, or that comes
-                back as another value: a subclass of what the annotation says, for instance.
+            SerializationError: if the type cannot become JSON, or if the value reads back as
+                another one, for instance a subclass of the annotated class.
         """
         written = self.encode(step_id, value)
         if self._reader is not None and type(value) is not self._exact:
@@ -83,10 +83,10 @@ class Codec:
         return written
 
     def encode(self, step_id: str, value: object) -> JsonValue:
-        """Return the JSON of ``value``; shares nothing mutable with it.
+        """Return the JSON of ``value``, which shares no mutable object with ``value``.
 
         Raises:
-            SerializationError: naming ``step_id`` and the type that cannot cross.
+            SerializationError: if a type cannot become JSON; it names ``step_id`` and the type.
         """
         if self._writer is not None and type(value) is not self._exact:
             try:
@@ -98,10 +98,10 @@ class Codec:
         return plain(step_id, value)
 
     def decode(self, step_id: str, value: JsonValue) -> Any:  # noqa: ANN401 - the type is the function's
-        """Return the value that ``value`` is the JSON of: a new one each time.
+        """Return a new object from its JSON, ``value``.
 
         Raises:
-            SerializationError: the annotation does not accept its own JSON.
+            SerializationError: if the annotation does not accept its own JSON.
         """
         if self._reader is None or type(value) is self._exact:
             return value if type(value) in _ATOMS else copied(value)
@@ -119,7 +119,7 @@ class Codec:
 
 
 def same(value: object, again: object) -> bool:
-    """Return whether a value equals what was read back, by its class or by its fields."""
+    """Return whether ``value`` equals ``again``, by its class or by its fields."""
     try:
         if again == value:
             return True
@@ -129,10 +129,10 @@ def same(value: object, again: object) -> bool:
 
 
 def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidator]:
-    """Return what writes and what reads the values of an annotation.
+    """Return the serializer and the validator of an annotation.
 
-    By themselves, models write bytes as text, which fails for most bytes. The methods of an adapter
-    would look at each of their options again for every value.
+    Models write bytes as text by default, which fails for most bytes. The methods of an adapter
+    would check each of their options again for every value.
     """
     binary = _as_base64(adapter.core_schema)
     if binary is adapter.core_schema:
@@ -170,7 +170,7 @@ def plain(step_id: str, value: object) -> JsonValue:
     """Return a copy of ``value`` made of JSON's own types; tuples become lists.
 
     Raises:
-        SerializationError: something in it is not JSON: another type, a key that is no text, a
+        SerializationError: if a part of it is not JSON: another type, a key that is no text, a
             number that is not finite, or a nesting too deep to be written.
     """
     try:
@@ -180,7 +180,7 @@ def plain(step_id: str, value: object) -> JsonValue:
 
 
 def copied(value: JsonValue) -> JsonValue:
-    """Return a copy of what is known to be JSON."""
+    """Return a copy of ``value``, which is known to be JSON."""
     if isinstance(value, dict):
         made: dict[str, JsonValue] = {}
         for key, item in value.items():  # no deeper on the stack than what wrote it (_plain)
@@ -212,7 +212,7 @@ def _plain(step_id: str, value: object) -> JsonValue:
 
 
 def _hint(kind: type[Any]) -> str:
-    """Return the annotation that would carry values of ``kind``; nothing if none does."""
+    """Return a hint at the annotation that carries values of ``kind``; empty if none does."""
     try:
         TypeAdapter(kind)
     except (PydanticUserError, TypeError):
@@ -225,7 +225,7 @@ def _first_line(problem: Exception) -> str:
 
 
 def codec_of(function: Callable[..., object]) -> Codec:
-    """Return the codec for what ``function`` returns, by its annotation."""
+    """Return the codec for the values of ``function``, by its return annotation."""
     if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_NESTED:
         return _codec_of(function)  # nearly always
     inner = function if isinstance(function, FunctionType) else _innermost(function)
@@ -235,7 +235,7 @@ def codec_of(function: Callable[..., object]) -> Codec:
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:
-    """The function behind partials, bound methods and callable objects: what can be cached."""
+    """Return the function behind partials, bound methods and callable objects, as a cache key."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[object]", function).func
     if not inspect.isroutine(function) and not inspect.isclass(function):
@@ -266,9 +266,10 @@ _local_codecs: WeakKeyDictionary[CodeType, tuple[object, Codec]] = WeakKeyDictio
 
 
 def _codec_of_local(function: FunctionType) -> Codec:
-    """A function inside another is made again each time; its code and its annotation are not.
+    """Return the codec of a function that is defined inside another, cached by its code object.
 
-    It must not be cached: all that it closes over would stay alive with it.
+    A cached function would keep alive all that it closes over:
+    test_a_function_made_anew_is_not_kept_with_all_that_it_holds.
     """
     annotation = function.__annotations__.get("return")
     known = _local_codecs.get(function.__code__)
@@ -292,10 +293,10 @@ def reference_to(function: Callable[..., Any]) -> str | None:
 
 
 def resolve(reference: str) -> Callable[..., Any]:
-    """Find the function of a reference, among the modules that are loaded: none is imported.
+    """Find the function of a reference in a module that is loaded; import nothing.
 
     Raises:
-        LookupError: it is not there.
+        LookupError: if no loaded module has such a function.
     """
     module, _, name = reference.partition(":")
     found: Any = sys.modules.get(module)

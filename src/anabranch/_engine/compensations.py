@@ -1,7 +1,8 @@
-"""Compensations: the undos that are run, in reverse order, when a call fails.
+"""Compensations: the undos that run, in reverse order, when a call fails.
 
-The journal has them by step; their functions are bound each time the body reaches the step, in its
-first run and in replays. A folded step is not reached again: its undo is found by name.
+The journal lists them by step. The body binds an undo's function each time it reaches the step, in
+the first run and in replays. No replay reaches a folded step, whose branch has become one entry. Such
+an undo is found by name.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from anabranch.errors import SerializationError
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 RETRY_AFTER = (0.2, 1.0)
-"""Seconds until an undo that has failed is tried again, each time."""
+"""Seconds before each repetition of an undo that has failed."""
 
 
 class Compensations:
-    """What must be undone if the call fails, and the functions that do it.
+    """The undos of one call, and the functions that run them.
 
     Args:
-        journal: its ``compensations`` are those that are due.
-        clock: for the pauses between attempts.
-        records: asked before each undo, and informed after each that has not failed.
+        journal: record whose ``compensations`` are due.
+        clock: measures the pauses between attempts.
+        records: checked before each undo, and informed after each success.
         observe: surrounds each undo, with its repetitions.
     """
 
@@ -54,18 +55,18 @@ class Compensations:
         self._begun_with: int | None = None
 
     def bind(self, step_id: str, function: Callable[..., Any], undo: Callable[..., Any]) -> None:
-        """Remember how to undo ``step_id``, which ``function`` has done."""
+        """Bind ``undo`` to the step ``step_id``, which ``function`` has run."""
         self._bound[step_id] = (undo, codec_of(function))
 
     def add(self, step_id: str, effect: Effect) -> None:
-        """Have ``step_id``, whose effect has just been run, undone if the call fails."""
+        """Have ``step_id``, whose effect has just run, undone if the call fails."""
         if effect.undo is not None:
             self.bind(step_id, effect.function, effect.undo)
             undo, step = reference_to(effect.undo), reference_to(effect.function)
             self._journal.compensations.append(Compensation(step_id, undo, step))
 
     def correct(self, step_id: str, effect: Effect, *, done: bool) -> None:
-        """Drop or add the compensation: another run was first, with another outcome."""
+        """Drop or add the undo of ``step_id``: another run recorded another outcome first."""
         due = self._journal.compensations
         due[:] = [one for one in due if one.step_id != step_id]
         if done:
@@ -80,28 +81,28 @@ class Compensations:
         )
 
     async def run(self, *, this_round_only: bool = False) -> list[BaseException]:
-        """Run the undos in reverse order and return what went wrong with them.
+        """Run the undos in reverse order and return the errors of those that fail.
 
-        One that fails is tried again, a little later each time. If it still fails, the others are
-        run all the same, and it stays in ``journal.compensations``.
-        ``this_round_only`` leaves alone those of earlier rounds: for a round whose outcome never
-        left the server, so that the same round may be tried again.
+        An undo that fails is tried again, a little later each time. If it still fails, it stays in
+        ``journal.compensations``, and the others run. With ``this_round_only``, the undos of earlier
+        rounds do not run: the outcome of this round never left the server, so that the round may be
+        tried again.
 
         Raises:
-            Exception: what the recorder raises; the rest stays in ``journal.compensations``.
+            Exception: if the recorder raises; the rest stays in ``journal.compensations``.
         """
         self._begun_with = self._known_before if this_round_only else 0
         return await self._run_down_to(self._begun_with)
 
     async def run_late(self) -> None:
-        """Run what was added since :meth:`run`, if that was called: by a thread that ended late."""
+        """Run the undos that a late thread has added since :meth:`run`, if that was called."""
         if self._begun_with is not None:
             await self._run_down_to(self._begun_with)
 
     async def undo_now(self, step_id: str, effect: Effect, value: object) -> None:
         """Undo an effect whose ``value`` cannot be recorded.
 
-        No journal can hold this compensation, so one that fails is logged.
+        No journal can hold this undo, so a failure of the undo is logged.
         """
         if effect.undo is None:
             return
@@ -190,13 +191,13 @@ async def _run_guarded(undo: Callable[..., Any], value: object) -> None:
 
 
 def require_references(step_id: str, effect: Effect) -> None:
-    """Refuse an undo that could not be found again by name.
+    """Refuse an undo that a replay could not find by name.
 
-    A step of a race's loser is not run again in a replay, so that its undo is not bound there;
-    the step's function says how to read the value that the undo gets.
+    A replay does not run the steps of a race's loser, so nothing binds their undos there. The
+    annotation of the step's function says how to read the value for the undo.
 
     Raises:
-        SerializationError: naming ``step_id``.
+        SerializationError: if a function has no name in its module; it names ``step_id``.
     """
     for what, function in (("undo", effect.undo), ("step", effect.function)):
         if function is not None and reference_to(function) is None:

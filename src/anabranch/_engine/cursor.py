@@ -1,8 +1,8 @@
-"""The replay cursor: where one run of a call stands in its journal.
+"""The replay cursor: names steps, reads and writes journal entries, and finds drift.
 
-It gives steps their ids, looks up and writes what is recorded, and finds out when a replay takes
-another way than the recorded run. While a call runs, nothing else reads or writes the journal's
-entries and open questions. It runs and cancels nothing: the call acts on ``fault``.
+Drift is a difference between a replay and the record: the code, or its input, has changed. While a
+call runs, only its cursor reads and writes the journal's entries and open questions. The cursor runs
+and cancels nothing. It sets ``fault``, and the call acts on that.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _FIRST = re.compile(r"[.#]\d+$")
 
 
 class Reached:
-    """What one run has reached of ``entries``, which may grow and shrink meanwhile.
+    """The entries that one run has passed, and those still ahead of it.
 
     Args:
-        entries: what is recorded.
+        entries: entries of the journal, which may grow and shrink meanwhile.
         name: path of the root branch.
 
     Attributes:
         ids: ids and paths that the run has come to.
         cancelled: paths of tasks and branches that the program itself has cancelled.
         unentered: paths of branches that were made and not (yet) entered.
-        on_passed: called when the run has come to another id or path, if it is set.
+        on_passed: called, if set, when the run comes to another id or path.
     """
 
     def __init__(self, entries: Mapping[str, Entry], name: str) -> None:
@@ -44,18 +44,18 @@ class Reached:
         self._name = name
 
     def come_to(self, step_id: str) -> None:
-        """Take note that the run has come to an id, or to a path."""
+        """Record that the run has come to ``step_id``, an id or a path."""
         self.ids.add(step_id)
         if self.on_passed is not None:
             self.on_passed()
 
     def expect(self, step_id: str) -> None:
-        """Take note of an entry that was recorded before the run has come to it."""
+        """Record that an entry was written before the run has come to ``step_id``."""
         self._ahead.append(step_id)
 
     def ahead(self, path: str) -> list[str]:
-        """Return what is recorded below ``path`` (everywhere, if it is empty) and not yet passed."""
-        # Among those that the run began with, less at each call: every branch that fails asks.
+        """Return the ids of entries below ``path`` (all, if it is empty) that are still ahead."""
+        # The list shrinks at each call: a search through all entries would make failing branches slow.
         self._ahead = [known for known in self._ahead if known not in self.ids]
         below = f"{path}/" if path else ""
         return [
@@ -63,19 +63,19 @@ class Reached:
         ]
 
     def is_replaying(self, path: str) -> bool:
-        """Whether something recorded below ``path`` is still to be passed."""
+        """Whether the run still has to pass an entry below ``path``."""
         inside = "" if path == self._name else path  # the root's keys do not name it
         return any(not self.is_excused(known) for known in self.ahead(inside))
 
     def missing(self, pending: Iterable[str]) -> list[str]:
-        """Return what the run has not passed: entries, then those of ``pending``."""
+        """Return the ids that the run has not passed: entries first, then those of ``pending``."""
         return [*self.ahead(""), *(known for known in pending if known not in self.ids)]
 
     def comes_later(self, path: str, pending: Iterable[str]) -> bool:
-        """Whether something recorded, or ``pending``, comes later in the scope at ``path``.
+        """Whether an entry, or an id of ``pending``, comes later in the scope at ``path``.
 
-        Left out is what another task may come to: what is inside of tasks, branches and questions that
-        were made before, and what an author's key names.
+        Ids that another task may come to do not count: those inside of tasks, branches and questions
+        that were made before, and those that are an author's key.
         """
         inside = f"{path}/"
         for known in self.missing(pending):
@@ -87,7 +87,7 @@ class Reached:
         return False
 
     def is_excused(self, step_id: str) -> bool:
-        """Whether it lies in what the program has cancelled, or has not entered."""
+        """Whether ``step_id`` lies in a task or branch that was cancelled, or never entered."""
         path = step_id
         while path:
             if path in self.cancelled or path in self.unentered:
@@ -105,15 +105,15 @@ class ReplayCursor:
     """The position of one run in ``journal``.
 
     Args:
-        journal: what has happened before; it is extended in place.
+        journal: record of the earlier rounds; the cursor extends it in place.
         name: path of the root branch.
-        recording: collect what is added, for :meth:`take_added`.
+        recording: whether to collect new entries for :meth:`take_added`.
         on_fault: called with each fault.
 
     Attributes:
-        reached: what of the record the run has come to, and what it need not come to.
-        budgets: what is spent and reserved, and which requests are admitted.
-        fault: what ends the call whatever its body does.
+        reached: ids that the run has come to, and those that it need not come to.
+        budgets: tokens that are spent and reserved; admits requests.
+        fault: error that ends the call whatever its body does.
     """
 
     def __init__(
@@ -147,9 +147,9 @@ class ReplayCursor:
         """Name the next step here: ``key`` in the enclosing branch, or the next ``name``.
 
         Raises:
-            ValueError: the key has been used in this branch before.
-            NonDeterminismError: the task was started from a set, so that its steps' names would
-                differ from run to run.
+            ValueError: if the key has been used in this branch before.
+            NonDeterminismError: if the task was started from a set, so that the names of its steps
+                would differ from run to run.
         """
         if key is not None:
             branch = scope.branch
@@ -176,7 +176,7 @@ class ReplayCursor:
         """Name the next sub-branch here.
 
         Raises:
-            NonDeterminismError: as :meth:`new_id`.
+            NonDeterminismError: if the task was started from a set, as in :meth:`new_id`.
         """
         if scope.unordered:
             scope.check_order(name)
@@ -188,14 +188,14 @@ class ReplayCursor:
     # -- what is recorded --------------------------------------------------------------------
 
     def recall(self, step_id: str, kind: str, asked: str, branch: Branch) -> Entry | None:
-        """Return what is recorded at ``step_id`` in ``branch``, ``None`` if nothing is.
+        """Return the entry at ``step_id`` in ``branch``; ``None`` if there is none.
 
-        An open question that reads differently is withdrawn, to be asked again. An answer to other
-        words is returned as ``REFUSED``.
+        An open question that reads differently is withdrawn, so that the body asks again. An answer
+        to other words is returned as ``REFUSED``.
 
         Raises:
-            NonDeterminismError: something else is recorded there. The call ends with this error
-                even if the body catches it.
+            NonDeterminismError: if another kind or fingerprint is recorded there. The call ends with
+                this error even if the body catches it.
         """
         if self.fault is not None:
             raise self.fault
@@ -216,13 +216,13 @@ class ReplayCursor:
         return entry
 
     def record(self, step_id: str, entry: Entry, branch: Branch) -> None:
-        """Write ``entry``; from here on it is part of every replay."""
+        """Write ``entry``, which becomes part of every replay."""
         self._entries[step_id] = entry
         branch.ids.append(step_id)
         self._note(step_id, entry)
 
     def mark(self, step_id: str, value: bool) -> None:  # noqa: FBT001 - it is what is recorded
-        """Record the answer of a marker for the whole call, unless there is one."""
+        """Record the decision of a marker for the whole call, unless there is one."""
         if step_id not in self._entries:
             entry = self._entries[step_id] = Entry(MARKER, "", value)
             self._note(step_id, entry)
@@ -232,7 +232,7 @@ class ReplayCursor:
         return self._entries.get(step_id)
 
     def replace(self, step_id: str, entry: Entry) -> None:
-        """Put ``entry``, which another run has recorded first, in the place of ours."""
+        """Replace our entry by ``entry``, which another run has recorded first."""
         if step_id in self._entries:
             self._entries[step_id] = entry
 
@@ -241,7 +241,7 @@ class ReplayCursor:
         entry.error = error_to_json(error)
 
     def cancel(self, path: str) -> None:
-        """Take note that the program has cancelled the task or branch at ``path``."""
+        """Record that the program has cancelled the task or branch at ``path``."""
         self.reached.cancelled.add(path)
         self.budgets.release_in(path)
 
@@ -251,11 +251,11 @@ class ReplayCursor:
 
     @property
     def has_added(self) -> bool:
-        """Whether something was added and not taken."""
+        """Whether :meth:`take_added` would return an entry."""
         return bool(self._added)
 
     def take_added(self) -> dict[str, Entry]:
-        """Return what was added since this was last called."""
+        """Return the entries added since the last call."""
         if not self._added:
             return {}
         added, self._added = self._added, {}
@@ -264,11 +264,11 @@ class ReplayCursor:
     # -- open questions ----------------------------------------------------------------------
 
     def is_pending(self, step_id: str) -> bool:
-        """Whether it was asked, in this round or an earlier one, and not answered."""
+        """Whether ``step_id`` was asked, in this round or an earlier one, and is not answered."""
         return step_id in self.journal.pending
 
     def ask(self, ask: Ask) -> None:
-        """Take note that ``ask`` is open."""
+        """Record that ``ask`` is open."""
         self.journal.pending[ask.step_id] = (ask.kind, ask.fingerprint)
 
     def answer(self, step_id: str, answer: Answer) -> None:
@@ -283,7 +283,7 @@ class ReplayCursor:
         self.record(ask.step_id, entry, branch)
 
     def answer_late(self, step_id: str, entry: Entry) -> None:
-        """Record an answer that was held back (``open_asks.py``), unless the question is withdrawn."""
+        """Record an answer held back by ``open_asks.py``, unless the question is withdrawn."""
         if (asked := self.journal.pending.pop(step_id, None)) is not None:
             if asked != (entry.kind, entry.fingerprint):
                 self._wordings.refuse(step_id, entry)
@@ -298,25 +298,25 @@ class ReplayCursor:
         self._note(ask.step_id, entry)
 
     def answered(self, step_id: str) -> Entry:
-        """Return the answer to what was asked, which the body reads now."""
+        """Return the answer to a question; from now on the body has read it."""
         self.journal.unread.discard(step_id)
         return self._entries[step_id]
 
     def withdraw(self, step_id: str) -> None:
-        """Take note that the question is no longer open: nothing awaits its answer."""
+        """Close a question whose answer nothing awaits."""
         self.journal.pending.pop(step_id, None)
 
     # -- folding -----------------------------------------------------------------------------
 
     def inside(self, branch: Branch, *, failed: bool) -> set[str]:
-        """Return the ids of what is recorded inside ``branch``, which has ended."""
+        """Return the ids of the entries inside ``branch``, which has ended."""
         inner = set(branch.ids)
         if self.reached.cancelled or failed:
             inner.update(self.reached.ahead(branch.path))
         return inner
 
     def fold(self, branch: Branch, inner: set[str], entry: Entry, into: Branch) -> None:
-        """Replace ``inner`` by ``entry``, which becomes part of the branch around it."""
+        """Fold: replace the entries ``inner`` by ``entry``, a part of the enclosing branch."""
         journal = self.journal
         if inner:
             journal.fold(inner)
@@ -328,7 +328,7 @@ class ReplayCursor:
         self.record(branch.path, entry, into)
 
     def merge(self, branch: Branch, into: Branch) -> None:
-        """Leave the entries of ``branch``, which has ended, to the branch around it."""
+        """Move the entries of ``branch``, which has ended, into the branch around it."""
         self.budgets.release_in(branch.path)
         into.absorb(branch)
         if branch.path in self.journal.deadlines and not branch.is_expired:
@@ -337,15 +337,16 @@ class ReplayCursor:
     # -- drift -------------------------------------------------------------------------------
 
     def has_reached_all(self) -> bool:
-        """Whether every recorded step has been passed, or lies in what was cancelled."""
+        """Whether every recorded step has been passed, or lies in a cancelled task or branch."""
         missing = self.reached.missing(self.journal.pending)
         return all(map(self.reached.is_excused, missing))
 
     def check_all_reached(self, error: BaseException | None, *, asks_all: bool = False) -> None:
-        """Find fault unless every recorded step has been passed, or lies in what was cancelled.
+        """Set a fault if a recorded step was neither passed nor cancelled: that is drift.
 
-        ``error`` is how the body has ended, if it has failed: then, or if it ``asks_all``, it must
-        have come to the open questions, too. Otherwise those are withdrawn that it no longer asks.
+        ``error`` is the body's, if the body has failed. With an ``error`` or ``asks_all``, the body must
+        have come to the open questions as well. Otherwise, questions that it no longer asks are
+        withdrawn.
         """
         pending = self.journal.pending
         asks_all = asks_all or error is not None

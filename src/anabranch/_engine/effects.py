@@ -1,7 +1,7 @@
-"""Effects: a step's function runs once per call, and is recorded before its value is seen.
+"""Effects: run a step's function once per call, and record its outcome before the body sees it.
 
-An effect asks the cursor whether it has happened before, and the scheduler whether something new
-may happen now.
+An effect asks the cursor whether it has happened before, and the scheduler whether a new operation
+may start now.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from anabranch._engine.strands import Strand
 from anabranch.errors import AnabranchError, error_from_json
 
 STEP_THREADS = 8
-"""Threads in which the synchronous steps of one call run, unless its edge says otherwise."""
+"""Threads for the synchronous steps of one call, unless its edge says otherwise."""
 
 
 class Effects:
@@ -66,13 +66,13 @@ class Effects:
     ) -> Any:  # noqa: ANN401 - the type is the effect's
         """Run an :class:`Effect` once per call and return its value, now and in every replay.
 
-        ``asked`` pins what is done (:func:`pin`). The effect comes in pieces, because
-        most steps are replayed and need none.
+        ``asked`` is the fingerprint of the function and its arguments (:func:`pin`). The parts of the
+        effect are separate arguments, because most steps are replayed and need no ``Effect``.
 
         Raises:
-            StepFailed: it raised (or the ``AnabranchError`` that it raised).
-            SerializationError: its value cannot be recorded; the call fails. Nothing has been done
-                where the annotation says so; otherwise the undo has been run.
+            StepFailed: if the function raises. An ``AnabranchError`` keeps its type.
+            SerializationError: if its value cannot be recorded; the call fails. The function has not
+                run if its annotation already shows that; otherwise its undo has run.
         """
         if (fault := self._cursor.fault) is not None:
             await self._scheduler.raise_fault(step_id, fault)
@@ -127,13 +127,14 @@ class Effects:
 
     @asynccontextmanager
     async def running(self, strand: Strand) -> AsyncGenerator[None]:
-        """Mark ``strand`` as busy; have what has happened written, before and after.
+        """Mark ``strand``, a task of the call, as busy; write new entries before and after.
 
-        Before, because what the effect depends on must not be another in a second attempt under
-        the same key.
+        Entries are written before the effect, because a second attempt under the same idempotency
+        key must depend on the same values.
 
         Raises:
-            asyncio.CancelledError: nothing can be written; the run ends.
+            asyncio.CancelledError: if the entries cannot be written, which ends the run; or if the
+                round has ended meanwhile.
         """
         await self._scheduler.may_begin()
         self._scheduler.begin_effect(strand)

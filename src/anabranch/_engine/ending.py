@@ -1,4 +1,7 @@
-"""The ends of a run and of its call: outcomes, undos after a failure, and progress of rounds that are cut off."""
+"""The ends of a run and of its call: outcomes, undos after a failure, and rounds without progress.
+
+A round is one run of the body. A round is cut off if work outside of steps holds up an open question.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,20 @@ class Finished(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The round is over; all open asks are here, in the order in which they were asked."""
+    """The round is over and waits for ``asks``, all open ones in the order of asking."""
 
     asks: tuple[Ask, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The record is used up; ``at`` has the ids of the steps that come next, open asks among them."""
+    """A replay has reached the end of the record; ``at`` lists the next steps and open asks."""
 
     at: tuple[str, ...]
 
 
 class Ended(NamedTuple):
-    """How a round has ended: with which open asks, who asked what, and why then."""
+    """The end of a round: the open asks, the task of each, and the reason."""
 
     asks: tuple[Ask, ...]
     asked_by: dict[asyncio.Task[Any], list[str]]
@@ -51,13 +54,13 @@ class Ended(NamedTuple):
 
 
 STALLED = 3
-"""How many rounds in a row may be cut off without a new answer, question or entry."""
+"""Rounds in a row that are cut off without a new answer, question or entry, until the call fails."""
 
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 class Progress:
-    """What one round of the call of ``tool`` adds to ``journal``."""
+    """Finds whether a round of ``tool`` has added an entry or a question to ``journal``."""
 
     def __init__(self, journal: Journal, tool: str) -> None:
         self._journal = journal
@@ -68,7 +71,7 @@ class Progress:
         return list(self._journal.entries), list(self._journal.pending)
 
     def check(self, quiet: Quiet) -> NoProgressError | None:
-        """Report a round that was cut off; return the error if there were too many."""
+        """Log a round that was cut off; return the error if too many brought nothing new."""
         journal = self._journal
         if quiet.cut_off is None:
             journal.stalled = 0
@@ -95,13 +98,13 @@ class Ending:
     """Ends one call.
 
     Args:
-        cursor: what was recorded, and whether the run has passed it.
-        scheduler: the strands, which are cancelled first.
-        records: where a failure is written.
-        compensations: what is undone.
+        cursor: knows the record and which entries the run has passed.
+        scheduler: cancels the strands (the tasks of the call) first.
+        records: writes that the call has failed.
+        compensations: runs the undos.
 
     Attributes:
-        is_settled: nothing is left to be ended, or this object is at it.
+        is_settled: whether the end is complete, or under way in this object.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class Ending:
         self._compensations = compensations
 
     async def conclude(self, task: asyncio.Task[T]) -> T:
-        """Turn the ended root task into its value or its error."""
+        """Return the value of the ended root task, or fail the call with its error."""
         error = await self.error_of(task)
         if error is not None:
             self._log(error)
@@ -127,7 +130,7 @@ class Ending:
         return task.result()
 
     def _log(self, error: BaseException) -> None:
-        """Log why a step has failed, if the body has not handled it: callers do not learn that."""
+        """Log the cause of a failed step that the body has not handled; callers do not see it."""
         if isinstance(error, StepFailed) and not error.from_client and error.__cause__ is not None:
             what = "step %r has failed, and call %r with it"
             logger.error(what, error.step_id, self._cursor.journal.line, exc_info=error.__cause__)
@@ -135,7 +138,7 @@ class Ending:
     async def error_of(
         self, task: asyncio.Task[T], *, asks_all: bool = False
     ) -> BaseException | None:
-        """Return with what the ended root task has failed, if it has; ``asks_all`` as the cursor's."""
+        """Return the error of the ended root task, if any; ``asks_all`` as for the cursor."""
         scheduler, cursor = self._scheduler, self._cursor
         scheduler.forget_ended()
         # Tasks that the body has left running are cancelled like those that it cancels itself.
@@ -152,10 +155,10 @@ class Ending:
         return error
 
     async def fail(self, error: BaseException) -> NoReturn:
-        """Undo what the call has done.
+        """Run every undo of the call, then raise ``error``.
 
         Raises:
-            BaseException: ``error``, with a note for each undo that has failed.
+            BaseException: if the undos have run: ``error``, with a note for each failed undo.
         """
         self.is_settled = True
         for problem in await run_shielded(self._undo_all(error)):
@@ -163,7 +166,7 @@ class Ending:
         raise error
 
     async def leave(self, *, cold: bool) -> None:
-        """End a call whose body still runs, as :class:`Call` says of leaving its context."""
+        """End a call whose body still runs, as the docstring of :class:`Call` describes."""
         if self._records.recorder is not None and cold:  # this round will be taken up again
             await self._scheduler.finish_effects()
             await self._scheduler.cancel_and_wait()
@@ -183,9 +186,9 @@ class Ending:
         return await self._compensate()
 
     async def _compensate(self, *, this_round_only: bool = False) -> list[BaseException]:
-        """Run the compensations; of a refused replay, only those of what this run has done.
+        """Run the undos; after a refused replay, only those of this run's own effects.
 
-        A journal that does not fit the tool does not say what the tool has done.
+        The journal of a refused replay does not fit the tool, so its steps may be another tool's.
         """
         if not isinstance(self._cursor.fault, NonDeterminismError):
             return await self._compensations.run(this_round_only=this_round_only)

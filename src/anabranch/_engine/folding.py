@@ -1,8 +1,8 @@
-"""Sub-branches: run one in the current strand, and fold it into its value when it has ended.
+"""Sub-branches: run in the current strand, and fold into one entry when they have ended.
 
-Folding replaces all that was recorded inside by one entry, so that a journal grows with what is
-open and not with what has happened. A value folds if it reads back as it was; otherwise, or where
-an undo would be lost, the inner entries stay.
+A strand is a task of the call. Folding replaces all entries inside a branch by one, which holds the
+branch's value. So a journal grows with open branches, and not with finished ones. A branch folds if its
+value reads back as an equal one. Otherwise, or if an undo would be lost, the inner entries stay.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from anabranch.errors import SerializationError, error_from_json, error_to_json
 T = TypeVar("T")
 
 Watch: TypeAlias = Callable[[str, bool], Awaitable[None]]
-"""Is given the path of a branch, and whether it has opened or has ended."""
+"""Receives the path of a branch, and whether the branch has opened (else it has ended)."""
 
 
 class Branches:
     """Runs the branches of one call.
 
     Attributes:
-        watch: reports each branch that is run, again in each round; not of one that is folded.
+        watch: receives each branch that runs, again in each round; a folded branch does not run.
     """
 
     def __init__(
@@ -61,17 +61,18 @@ class Branches:
         asked: str = "",
         is_tool: bool = False,
     ) -> T:
-        """Run ``body`` in a sub-branch at ``path``, or return what it was folded to.
+        """Run ``body`` in a sub-branch at ``path``, or return the value of its folded entry.
 
-        ``asked`` pins what the body is given (:func:`pin`).
+        ``asked`` is the fingerprint of the body's arguments (:func:`pin`).
 
-        The enclosing branch is the one that this is awaited in: its limits hold, whichever branch
-        of the call has made the operation. The ``max_depth`` of ``own`` counts from the tool that
-        the sub-branch is in, which is the sub-branch itself if it ``is_tool``.
+        The branch that awaits this operation encloses the sub-branch, and its limits hold, even if
+        another branch has made the operation. The ``max_depth`` of ``own`` counts from the enclosing
+        tool, or from the sub-branch itself if it ``is_tool``.
 
         Raises:
-            BranchDepthError, BranchTimeoutError: before or while the body runs.
-            Exception: whatever the body raises.
+            BranchDepthError: if the limits allow no branch of this depth.
+            BranchTimeoutError: if the deadline passes.
+            Exception: if the body raises.
         """
         cursor, scheduler = self._cursor, self._scheduler
         strand = scheduler.strand()
@@ -89,7 +90,7 @@ class Branches:
         branch = cursor.budgets.branch(enclosing, path, own, is_tool=is_tool)
         branch.check_depth()
         await self._report(path, is_open=True)
-        # Its memory ends with the branch: of a folded one there would be none, either.
+        # A memory that outlived the branch would be missing in a replay that finds the branch folded.
         strand.scope = Scope(branch, path, scope.memory)
         try:
             try:
@@ -118,7 +119,7 @@ class Branches:
         return again  # what every replay will see
 
     async def _report(self, path: str, *, is_open: bool) -> None:
-        """Report that a branch has opened, or has ended; work that no round ends in."""
+        """Report that a branch has opened, or has ended; the round waits for the report."""
         if self.watch is None or self._scheduler.closing:
             return
         strand = self._scheduler.strand()
@@ -130,8 +131,8 @@ class Branches:
             self._scheduler.stir()
 
     def start(self, branch: Branch, body: Callable[[Branch], Awaitable[T]]) -> Awaitable[T]:
-        """Return what runs ``body`` as ``branch``, in the current strand, until its deadline."""
-        # No coroutine around the body unless it is of use: each stays for as long as the branch.
+        """Return an awaitable that runs ``body`` as ``branch`` in this strand, until the deadline."""
+        # A coroutine around the body would take memory for as long as the branch runs.
         if branch.timeout is None:
             return body(branch)
         deadlines = self._cursor.journal.deadlines
@@ -144,7 +145,7 @@ class Branches:
         return branch.deadline.run(body(branch), when)
 
     def _fold(self, branch: Branch, entry: Entry, into: Branch) -> bool:
-        """Replace all that was recorded inside by ``entry``; false if that would lose an undo."""
+        """Fold ``branch`` into ``entry``; return ``False`` if that would lose an undo."""
         if self._scheduler.closing:  # the round has ended: what a body does now is not part of it
             return False
         inner = self._cursor.inside(branch, failed=entry.error is not None)
@@ -154,13 +155,13 @@ class Branches:
         return True
 
     def _leave(self, branch: Branch, into: Branch) -> None:
-        """Leave what was recorded inside ``branch`` as it is."""
+        """Keep the entries of ``branch``, as a part of ``into``."""
         if not self._scheduler.closing:
             self._cursor.merge(branch, into)
 
 
 def _read_back(path: str, asked: str, value: T, codec: Codec) -> tuple[Entry | None, T]:
-    """Return the entry of ``value`` and what it reads back as; no entry if that is not the same."""
+    """Return the entry of ``value`` and the value read back; no entry if the two differ."""
     try:
         encoded = codec.encode(path, value)
         again: T = codec.decode(path, encoded)

@@ -1,4 +1,8 @@
-"""An author's function as an effect: run on the loop or in a thread, its outcome as an entry."""
+"""Functions of authors: run one on the loop or in a thread, and make an entry of its outcome.
+
+An author's code may raise ``SystemExit`` and other exits that are no ``Exception``. They become errors
+here, or else one call would end the server's event loop.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +34,11 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 _NOT_CARRIED = (SystemExit, KeyboardInterrupt, GeneratorExit)
 
 runs_authors_code: ContextVar[bool] = ContextVar("runs_authors_code", default=False)
-"""Whether tasks that are started here are to be :class:`Guarded`; set where a task is an author's."""
+"""Whether tasks started here are :class:`Guarded`; set in a task that runs an author's code."""
 
 
 class _ExitAsError(ContextDecorator):
-    """Raises ``RuntimeError`` where what runs inside raises no ``Exception``; also a decorator."""
+    """Raises ``RuntimeError`` in place of an exit raised inside; usable as a decorator."""
 
     def __enter__(self) -> None:
         pass
@@ -45,15 +49,16 @@ class _ExitAsError(ContextDecorator):
 
 
 EXIT_AS_ERROR: _ExitAsError = _ExitAsError()
-"""One for all: thousands of branches run inside of it."""
+"""The one instance, because thousands of branches may run inside of it."""
 
 
 class Guarded(Coroutine[Any, Any, Any]):
-    """The coroutine of a task, which raises no exit but an error instead.
+    """The coroutine of a task, which raises an error in place of an exit.
 
-    Two would end the loop; a ``GeneratorExit`` would close the coroutines that await the task.
-    It shows the attributes of the coroutine itself. Another coroutine around that one would stay for
-    as long, and a task that is cancelled before it starts would not end the inner one.
+    ``SystemExit`` and ``KeyboardInterrupt`` would end the loop. ``GeneratorExit`` would close the
+    coroutines that await the task. This object shows the attributes of the inner coroutine. An
+    ``async def`` wrapper would take more memory, and a task that is cancelled before it starts would
+    never close the inner coroutine.
     """
 
     __slots__ = ("_inner",)
@@ -92,7 +97,7 @@ class Guarded(Coroutine[Any, Any, Any]):
 
 
 def error_instead(error: BaseException | None) -> Exception | None:
-    """Return what is raised in place of ``error``; ``None`` if that stays as it is."""
+    """Return the error to raise in place of ``error``; ``None`` to raise ``error`` itself."""
     match error:
         case None | Exception() | asyncio.CancelledError():
             return None
@@ -103,7 +108,7 @@ def error_instead(error: BaseException | None) -> Exception | None:
 
 
 def as_error(raised: BaseException) -> Exception:
-    """Return what stands for ``raised`` where the code that raised it has ended."""
+    """Return ``raised``, or the error that stands for it if it is no ``Exception``."""
     match raised:
         case Exception():
             return raised
@@ -131,7 +136,7 @@ def _is_by_a_statement(error: BaseException) -> bool:
 
 
 def _is_by_a_signal(error: BaseException) -> bool:
-    """Whether ``error`` was raised in the handler of a signal, that of ``asyncio.run`` for one."""
+    """Whether a signal handler raised ``error``, for instance the handler of ``asyncio.run``."""
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
     return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
 
@@ -145,17 +150,17 @@ def _code_of(handler: object) -> CodeType | None:
 logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 current_idempotency_key: ContextVar[str | None] = ContextVar("idempotency_key", default=None)
-"""While a step's function, or an undo, runs: the name of its effect for the services that it calls."""
+"""Name of the running step or undo, for the services that its function calls."""
 
 
 def idempotency_key() -> str:
-    """Return the idempotency key of the step's function, or of the undo, that is running.
+    """Return the idempotency key of the running step or undo.
 
-    It is the same each time that this effect is tried, in whatever process. A function that has no
-    ``ctx``, as most undos, passes it on to services that accept one.
+    The key is the same each time that the effect is tried, in every process. A function without a
+    ``ctx``, such as most undos, passes the key on to services that accept one.
 
     Raises:
-        RuntimeError: neither is running here.
+        RuntimeError: if no step and no undo is running here.
     """
     key = current_idempotency_key.get()
     if key is None:
@@ -164,9 +169,9 @@ def idempotency_key() -> str:
 
 
 class Effect(NamedTuple):
-    """What a step does: ``function(*args)``, maybe with an undo.
+    """The work of a step: ``function(*args)``, maybe with an undo.
 
-    ``place`` names it in its scope, for its idempotency key: which step it is there, or a phase.
+    ``place`` is a part of the idempotency key: the step's number in its scope, or a phase.
     """
 
     function: Callable[..., Any]
@@ -176,7 +181,7 @@ class Effect(NamedTuple):
 
 
 class Interrupted(asyncio.CancelledError):
-    """The strand was cancelled while a thread ran; the thread has ended, see ``worker``."""
+    """The cancellation of a task while a thread ran; ``worker`` has the thread's outcome."""
 
     def __init__(self, worker: asyncio.Future[object]) -> None:
         super().__init__()
@@ -184,7 +189,7 @@ class Interrupted(asyncio.CancelledError):
 
 
 class UnrecordedError(Exception):
-    """An effect has happened, and its ``value`` cannot be recorded; ``error`` says why."""
+    """The ``value`` of an effect that has happened cannot be recorded; ``error`` says why."""
 
     def __init__(self, error: SerializationError, value: object) -> None:
         super().__init__(str(error))
@@ -200,7 +205,7 @@ def is_async(function: Callable[..., object]) -> bool:
 
 @cache
 def _every_call() -> anyio.CapacityLimiter:
-    """No limit of the process: a call limits its own threads, and does not wait for another's."""
+    """Return a limiter without a limit: a call limits its own threads, and waits for no other call."""
     return anyio.CapacityLimiter(math.inf)
 
 
@@ -208,8 +213,8 @@ async def run_function(function: Callable[..., object], *args: object) -> object
     """Call ``function``: on the loop if it is ``async``, else in a thread.
 
     Raises:
-        Interrupted: the caller was cancelled while the thread ran. A thread cannot be interrupted,
-            so its end is awaited first, and the error carries what came of it.
+        Interrupted: if the caller is cancelled while the thread runs. A thread cannot be interrupted,
+            so this function awaits its end first, and the error carries the outcome.
     """
     if is_async(function):
         with EXIT_AS_ERROR:
@@ -237,12 +242,12 @@ async def perform(
     """Run one effect under an idempotency ``key``.
 
     Returns:
-        its entry, and the exception that came with it, if any: what its function raised; or
-        :class:`Interrupted`, next to the entry of what a thread has completed. An ``async`` effect
-        is cancelled as usual, and leaves no entry.
+        The entry, and the exception that came with it, if any: an error of the function, or
+        :class:`Interrupted` if a thread has completed the effect. A cancelled ``async`` effect leaves
+        no entry.
 
     Raises:
-        UnrecordedError: the value cannot be recorded. The effect has happened all the same.
+        UnrecordedError: if the value cannot be recorded. The effect has happened nevertheless.
     """
     codec = codec_of(effect.function)
     outer = current_idempotency_key.set(key)
@@ -274,7 +279,7 @@ async def perform(
 
 
 def _log(step_id: str, error: Exception) -> None:
-    """Log that a step has failed, in one line: its body may handle that (see ``ending.py``)."""
+    """Log a failed step in one line; ``ending.py`` logs the cause if the body does not handle it."""
     place = author_line(error)
     text = printable_line(f"{type(error).__name__}: {error}{place and f' ({place})'}")
     logger.warning("step %r failed with %s", step_id, text)

@@ -1,7 +1,7 @@
-"""The journal of a call: all that has happened in it, enough to replay it elsewhere.
+"""The journal of a call: a record from which any server can replay the call.
 
-It is data: entries, open questions, compensations, deadlines. It runs nothing, and does not decide
-whether an entry fits a replay; ``cursor.py`` does. Its text form is in ``journal_text.py``.
+A journal is data: entries, open questions, compensations (undos) and deadlines. ``cursor.py`` decides
+whether an entry fits a replay. ``journal_text.py`` has the text form.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from anabranch.messages import LogLevel
 FORMAT = 2
 
 MARKER = "patched"
-"""The kind of an entry that says which way a call takes at a change of its code (``markers.py``)."""
+"""The kind of an entry that records the way of a call at a code change (``markers.py``)."""
 
 AskKind = Literal["sample", "elicit", "url", "sleep", "call"]
-"""Who answers: a model, the user (two ways), the clock, or the application that runs a tool of its own.
+"""The kinds of asks, by the one that answers.
 
-``open_asks.py`` has the rules of the clock. No body asks the last: the agent does, for its model.
+A model answers ``sample``. The user answers ``elicit`` and ``url``. The clock ends ``sleep``
+(``open_asks.py``). An application runs its own tool for ``call``, which an agent asks for its model.
 """
 
 
@@ -33,9 +34,9 @@ class Entry:
     """One recorded outcome.
 
     ``error`` is the JSON of an error (``errors.error_to_json``), or ``None`` for a ``value``.
-    ``tokens`` is what the entry cost; ``None`` says that it has not been charged yet.
-    ``public`` says that the client has seen the value. ``key`` is the idempotency key under which a
-    step has just been run; it is not recorded.
+    ``tokens`` is the cost of the entry; ``None`` until it is charged. ``public`` says whether the
+    client has seen the value. ``key`` is the idempotency key of a step that has just run; it is not
+    recorded.
     """
 
     kind: str
@@ -49,14 +50,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back for an ask: a ``value``, or an ``error`` in the journal's form."""
+    """An answer to an ask: a ``value``, or an ``error`` in the journal's form."""
 
     value: JsonValue = None
     error: dict[str, Any] | None = None
 
 
 class Ask(NamedTuple):
-    """What the call waits for: a request that is answered from outside, or a sleep, by the clock.
+    """A request that waits for an answer from outside, or a sleep that waits for the clock.
 
     ``request`` is one of the request shapes of ``messages.py``; the engine only carries it.
     """
@@ -68,7 +69,7 @@ class Ask(NamedTuple):
 
     @property
     def is_question(self) -> bool:
-        """Whether it is answered from outside."""
+        """Whether the answer comes from outside."""
         return self.kind != "sleep"
 
 
@@ -76,8 +77,8 @@ class Ask(NamedTuple):
 class Notice:
     """A log line (``level`` set) or a progress message, to be delivered once.
 
-    A round that a crash has interrupted delivers its notices again: under the same ``id``, which no
-    other notice has. It is empty where a notice comes from a server that gives it none.
+    A round (one run of the body) delivers its notices again after a crash, under the same ``id``, which
+    no other notice has. The ``id`` is empty if the notice comes from a server that gives it none.
     """
 
     message: str
@@ -89,11 +90,11 @@ class Notice:
 
 @dataclass(slots=True)
 class Compensation:
-    """An undo that must run if the call fails: by name, since a folded step is not run again.
+    """An undo that must run if the call fails, stored by name: no replay runs a folded step.
 
-    ``undo`` and ``step`` are the functions' ``module:qualname`` where they can be found that way
-    (the step's says how to read its value). Once the step's own entry has been folded away,
-    ``folded`` is set and its ``value`` is stored here.
+    ``undo`` and ``step`` are the functions' ``module:qualname``, if a module has them under it. The
+    step's annotation says how to read its value. Folding replaces the entries of a finished branch by
+    one. Afterwards ``folded`` is set, and the step's ``value`` is stored here.
     """
 
     step_id: str
@@ -106,35 +107,36 @@ class Compensation:
 _DICT = cast("Callable[[], Any]", dict)
 _LIST = cast("Callable[[], Any]", list)
 _SET = cast("Callable[[], Any]", set)
-"""Not ``list[Compensation]``, which type checkers like better: calling that takes far longer."""
+"""Factories of fields. A call of ``list[Compensation]`` would take far longer."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """All that is recorded of one call.
+    """The record of one call.
+
+    A *line* is one history of the call. Another line begins if a client answers a round a second time
+    and differently.
 
     Attributes:
-        call_id: the call's name.
-        started: when the call began, seconds since the epoch.
-        rounds: how many rounds have ended with open questions.
+        call_id: name of the call.
+        started: start of the call, seconds since the epoch.
+        rounds: number of rounds that have ended with open questions.
         entries: step id to outcome.
-        pending: step id to (kind, fingerprint) of the asks that are open.
-        latest: the steps that were answered since the last round; not part of the text.
-        held: the sleeps that do not end in the next round; not part of the text.
-        unread: the answers that no body has read (``wordings.py``); not part of the text.
-        reserved: step id to the tokens that are reserved for it and not settled yet, and to how
-            many of them its reply may have.
-        delivered: scope path to how many of its notices have been delivered.
-        progressed: how many progress messages have been delivered in all.
-        deadlines: branch path to when the branch must be done; ``None`` once it was done in time
-            but could not be folded.
-        compensations: undos, in the order in which their steps were done.
-        fork: which line of this call it is; empty for the first. Another begins where a round
-            that had been answered was answered differently.
-        secret: what the call's randomness follows from; no client has it.
-        stalled: how many rounds in a row were cut off, and brought nothing new.
-        forks: for each fork, the line before it, and how many steps each scope had done by then.
-        trace: what a tracer of the call has to know in the next round; empty if there is none.
+        pending: step id to (kind, fingerprint) of each open ask.
+        latest: steps answered since the last round; not part of the text.
+        held: sleeps that do not end in the next round; not part of the text.
+        unread: answers that no body has read (``wordings.py``); not part of the text.
+        reserved: step id to the tokens reserved and not settled yet, and to the maximum for its reply.
+        delivered: scope path to the number of its notices that have been delivered.
+        progressed: number of progress messages delivered in the whole call.
+        deadlines: branch path to the time by which the branch must end; ``None`` if the branch ended
+            in time but could not be folded.
+        compensations: undos, in the order of their steps.
+        fork: name of this line; empty for the first.
+        secret: seed of the call's randomness; no client has it.
+        stalled: number of rounds in a row that were cut off and brought nothing new.
+        forks: for each fork, the line before it, and the number of steps of each scope by then.
+        trace: state of the call's tracer for the next round; empty without a tracer.
     """
 
     call_id: str
@@ -158,18 +160,18 @@ class Journal:
 
     @property
     def questions(self) -> dict[str, tuple[str, str]]:
-        """Those of ``pending`` that are answered from outside: all but the sleeps."""
+        """The asks of ``pending`` that are answered from outside: all but the sleeps."""
         return {step_id: asked for step_id, asked in self.pending.items() if asked[0] != "sleep"}
 
     @property
     def line(self) -> str:
-        """The name of this line of the call: effects are done, and stored, under it."""
+        """The name of this line of the call, under which effects run and are stored."""
         return self.call_id + self.fork
 
     def begin_line(self, suffix: str) -> None:
         """Become the journal of another line of the call, which continues from here.
 
-        What was done before the fork is the first line's to undo.
+        The first line keeps the undos of all steps before the fork.
         """
         steps = (each for each, entry in self.entries.items() if entry.kind == "step")
         done = Counter(step_id.rpartition("/")[0] for step_id in steps)
@@ -178,24 +180,24 @@ class Journal:
         self.compensations.clear()
 
     def line_of(self, path: str, number: int) -> str:
-        """Return the line that does, or has done, step ``number`` of the scope at ``path``."""
+        """Return the line that runs, or has run, step ``number`` of the scope at ``path``."""
         before = (fork for fork, done in self.forks if number <= done.get(path, 0))
         return self.call_id + next(before, self.fork)
 
     def to_open(self, answers: Mapping[str, Answer]) -> dict[str, Answer]:
-        """Return those of ``answers`` that answer an open question."""
+        """Return the items of ``answers`` that answer an open question."""
         questions = self.questions
         return {step_id: answers[step_id] for step_id in answers if step_id in questions}
 
     def size_with(self, answers: Mapping[str, Answer]) -> int:
-        """Return how long, as JSON, all answers are that would be recorded with ``answers``."""
+        """Return the length, as JSON, of all answers recorded so far together with ``answers``."""
         held = [entry.value for entry in self.entries.values() if entry.public]
         return journal_text.size([*held, *(answer.value for answer in answers.values())])
 
     def answer(self, answers: Mapping[str, Answer]) -> None:
-        """Record answers to open questions; anything else in ``answers`` is ignored.
+        """Record answers to open questions; ignore all other items of ``answers``.
 
-        Whether an answer fits its question is found out when the body takes it.
+        The body checks later, when it takes an answer, whether the answer fits its question.
         """
         for step_id, answer in self.to_open(answers).items():
             self.stalled = 0
@@ -207,7 +209,7 @@ class Journal:
             )
 
     def fold(self, step_ids: Collection[str]) -> None:
-        """Drop these entries; their compensations take over the values that they need."""
+        """Drop the entries ``step_ids``; their compensations take over the values that they need."""
         for due in self.compensations:
             if due.step_id in step_ids and not due.folded:
                 due.value = self.entries[due.step_id].value
@@ -216,7 +218,7 @@ class Journal:
             self.entries.pop(step_id, None)
 
     def spent(self) -> dict[str, int]:
-        """Return tokens by path: each entry counts for every path that encloses it.
+        """Return the spent tokens by path; each entry counts for every path that encloses it.
 
         The empty path encloses all.
         """
@@ -257,10 +259,10 @@ class Journal:
 
     @classmethod
     def loads(cls, text: str, limit: int = 0) -> Journal:
-        """Read the text form. The caller vouches that it is one (states are sealed).
+        """Read the text form, which the caller has authenticated (states are sealed).
 
         Raises:
-            ValueError: it is not, was written by another version of the format, or inflates to
+            ValueError: if ``text`` is no journal, has another version of the format, or inflates to
                 more than ``limit`` bytes (0: any number).
         """
         fields, visible = journal_text.parse(text, FORMAT, limit)
@@ -302,4 +304,4 @@ class Journal:
 
 
 _EMPTY: list[Any] = ["", 0, 0, "", "", (), (), (), (), 0, "", 0, (), (), ""]
-"""What a journal's fields are when they are left out at the end."""
+"""The values of fields that the text leaves out at its end."""

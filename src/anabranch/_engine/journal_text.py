@@ -1,9 +1,9 @@
-"""The text form of a journal, as it travels between rounds: JSON in two parts, one compressed.
+"""The text form of a journal, which travels between rounds: JSON in two parts, one compressed.
 
-What the client itself sent or was shown (the names of its questions and its answers) is deflated;
-what only the server knows (values of steps and of folded branches) is not. Compressing both
-together would let a client learn the server's secrets from the length of the sealed state, by
-answering with guesses (the CRIME attack).
+The public part holds the client's questions and answers, and is compressed. The private part holds the
+values of steps and of folded branches, and is not. Compressing both together would let a client answer
+with guesses, and learn the server's secrets from the length of the sealed state (the CRIME attack):
+test_the_length_does_not_depend_on_whether_an_answer_repeats_a_secret.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]
     """Return the two parts of ``text``; the private one without its version.
 
     Raises:
-        ValueError: it is no such text, was written in another version of the format, or inflates
-            to more than ``limit`` bytes (0: any number).
+        ValueError: if ``text`` has another form or another version of the format, or inflates to
+            more than ``limit`` bytes (0: any number).
     """
     packed, _, private = text.partition(" ")
     try:
@@ -46,7 +46,7 @@ def parse(text: str, version: int, limit: int = 0) -> tuple[list[Any], list[Any]
 
 
 def joined(prints: list[str]) -> str | list[str]:
-    """Return fingerprints as one text, which is shorter. They are noise and do not compress."""
+    """Return the fingerprints as one text if all have the usual length, else the list."""
     return "".join(prints) if _ONE_LENGTH.issuperset(map(len, prints)) else prints
 
 
@@ -58,7 +58,7 @@ def split(prints: str | list[str]) -> list[str]:
 
 
 def shorten_ids(rows: list[list[Any]]) -> None:
-    """Replace the id that each row begins with by 0, where it counts on from the one before."""
+    """Replace the id of each row by 0 if its number follows that of the row before."""
     name, number = "", 0
     for row in rows:
         if row[0] == f"{name}{number + 1}":
@@ -80,7 +80,7 @@ def restore_ids(rows: list[list[Any]]) -> None:
 
 
 def _counted(step_id: str) -> tuple[str, int]:
-    """Return an id without the number that it ends in, and that number, if it has one."""
+    """Return ``step_id`` without its final number, and that number (0 without one)."""
     name = step_id.rstrip("0123456789")
     return name, int(step_id[len(name) : len(name) + 9] or 0)  # a key may be a long number
 
@@ -89,7 +89,7 @@ _DICTIONARY = (
     b'"cancel""decline""sample"{"role":"assistant","content":[{"type":"text","text":""}],"model":""'
     b',"stop_reason":"endTurn"}]]["/elicit.1","elicit",{"action":"accept","content":{"'
 )
-"""What most journals contain: deflate's preset dictionary, and so part of the format."""
+"""Deflate's preset dictionary: text of most journals, and so a part of the format."""
 
 _SMALL = 4096
 _ONE_LENGTH = frozenset({LENGTH})
@@ -106,8 +106,8 @@ def inflated(packed: str, limit: int = 0) -> bytes:
     """Return the JSON of the public part.
 
     Raises:
-        zlib.error: it is not deflated.
-        ValueError: it is longer than ``limit``; no more than that is inflated.
+        zlib.error: if ``packed`` is not deflated.
+        ValueError: if the JSON is longer than ``limit``; no more than that is inflated.
     """
     inflate = zlib.decompressobj(-15, zdict=_DICTIONARY)
     text = inflate.decompress(base64.b64decode(packed), limit)

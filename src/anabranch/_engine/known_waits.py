@@ -1,8 +1,8 @@
-"""Waits of which it is known what state a strand is in meanwhile; the canary runs all of them.
+"""Waits with the state that the engine must read from each; the canary runs all of them.
 
-Each wait lasts until it is cancelled. Together they need every reader of ``waits.py`` and every
-name in ``waits.py`` that this Python and this anyio use. The code here stands for an author's:
-``waits.py`` does not count it as part of the engine.
+Each wait lasts until it is cancelled. Together the waits use every function and every name of
+``waits.py`` that this Python and this anyio need. The code here stands for an author's, so ``waits.py``
+does not count it as part of the engine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from anabranch._engine.waits import AnyFuture, AnyTask
 
 @dataclass(frozen=True, slots=True)
 class Props:
-    """What the waits wait for; none of it completes.
+    """The futures, locks and sockets of the waits; none of them ever completes.
 
-    ``asked`` is the future of an open ask, ``bare`` one of unknown origin, ``thread`` that of
-    a function in a thread. Another task holds ``lock``; ``receive`` reads a silent socket, and
-    ``stream`` is one whose other end neither reads nor writes. ``strands`` are the tasks that count as
-    strands of a call; a wait adds those it starts.
+    Attributes:
+        asked: future of an open ask.
+        bare: future of unknown origin.
+        thread: future of a function in a thread.
+        lock: held by another task.
+        receive: reads a silent socket.
+        stream: socket whose other end neither reads nor writes.
+        strands: tasks that count as strands, which are tasks of a call; a wait adds its own.
     """
 
     asked: AnyFuture
@@ -44,9 +48,9 @@ Wait: TypeAlias = Callable[[Props], Awaitable[object]]
 
 
 def begin(wait: Wait, props: Props) -> AnyTask:
-    """Start ``wait`` in a task of its own.
+    """Start ``wait`` in a new task, without the loop's task factory.
 
-    The loop's task factory is not used: it could run the task at once, or make a strand of it.
+    The factory could run the task immediately, or make a strand of it.
     """
 
     async def waiting() -> None:
@@ -230,4 +234,4 @@ KNOWN_WAITS: dict[str, tuple[StrandState, Wait]] = {
     }.items()
     for name, wait in waits.items()
 }
-"""The state that each wait is in, by a name for the error's text, and how to begin the wait."""
+"""For each wait, by its name in errors: the state to be read, and the function that starts it."""

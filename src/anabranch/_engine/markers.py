@@ -1,16 +1,17 @@
-"""The markers of one run: which way a call takes where its code was changed.
+"""Markers: decide which way a call takes at a place where its code was changed.
 
-A call that comes to a marker for the first time takes the new way. A call that passed the place before the
-marker was there takes the old way. Nothing is recorded of a place that has no marker, so the rest of the
-record tells: a run that has not passed all of it yet is at a place where the call has been before.
+A call that comes to a marker for the first time takes the new way. A call that passed the place before
+the marker existed takes the old way. The record holds no entry for a place without a marker, so the
+other entries decide. A run that still has entries ahead is at a place that the call passed before.
 
-    something recorded comes after the place, in the same branch or task       old way
-    all that is recorded has been passed                                       new way
-    other branches or tasks are on their way through the record                wait for them
-    they cannot go on, or take longer than the round's patience                old way
+    an entry comes after the place, in the same branch or task          old way
+    the run has passed every entry                                      new way
+    other branches or tasks are still replaying entries                 wait for them
+    these cannot continue, or take longer than the round's patience     old way
 
-The last two make the answer the same in whatever order branches and tasks run. The answer is recorded before
-the body sees it, for the whole call: nothing folds it, and a body need not ask for it again.
+The last two rows make the decision independent of the order in which branches and tasks run. The
+decision is recorded before the body sees it, for the whole call. Folding (one entry in place of a
+finished branch) keeps it, and a body need not ask for it again.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Markers:
     """Decides the markers of one run.
 
     Args:
-        cursor: what is recorded, and how much of it the run has passed.
-        scheduler: whether the run has rounds, which end when nothing goes on.
-        asked: the futures of its open asks.
+        cursor: knows the record, and which entries the run has passed.
+        scheduler: runs the strands (tasks of the call), and ends a round when all of them wait.
+        asked: returns the futures of the open asks.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Markers:
         """Return whether the call takes the new way at the marker ``name``.
 
         Raises:
-            NonDeterminismError: the replay has failed before.
+            NonDeterminismError: if the replay has failed before.
         """
         cursor, scheduler, step_id = self._cursor, self._scheduler, f"{MARKER}#{name}"
         if cursor.fault is not None:
@@ -63,7 +64,7 @@ class Markers:
         return known is not None and bool(known.value)
 
     async def _wait(self) -> None:
-        """Wait until all that is recorded has been passed, or no strand can pass more of it."""
+        """Wait until the run has passed every entry, or no strand can pass another one."""
         if not self._scheduler.has_rounds:
             await self._barrier.wait()
             return
@@ -81,11 +82,11 @@ class Markers:
             self.go_on()
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
-        """Yield what the strands at markers wait for."""
+        """Return the futures of the strands that wait at a marker."""
         return iter(self._waiting)
 
     def go_on(self) -> bool:
-        """Let strands that wait at a marker decide now; return whether there are any."""
+        """Let strands that wait at a marker decide now; return whether any strand waits."""
         waiting, self._waiting = self._waiting, []
         self._cursor.reached.on_passed = None
         awaited = [future for future in waiting if not future.done()]  # else it was cancelled

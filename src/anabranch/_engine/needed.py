@@ -1,4 +1,8 @@
-"""Which strands lead to the result of a call, their state together, and a barrier that opens once none is about to run."""
+"""Surveys the strands that a call's result needs, and holds strands until no other is about to run.
+
+A strand is a task of the call. The result needs the first strand, and every strand that a needed one
+waits for. All others are in the background.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ from anabranch._engine.strands import Strand, StrandState, Survey
 from anabranch._engine.waits import AnyFuture, AnyTask
 
 PASSES = 100
-"""Passes of the loop: strands that begin together come to their requests within a few."""
+"""Maximum passes of the loop; strands that start together make their requests within a few."""
 
 
 class Barrier:
-    """Where strands of one call wait for the others.
+    """A barrier at which strands of one call wait for the others.
 
     Args:
-        strands: the tasks of the call; those inside of an effect are not waited for.
-        asked: the futures of its open asks.
+        strands: tasks of the call; the barrier does not wait for those inside of an effect.
+        asked: returns the futures of the open asks.
     """
 
     def __init__(
@@ -61,11 +65,11 @@ class Barrier:
 
 
 ACTIVE = {StrandState.READY, StrandState.BUSY}
-"""The states of a strand that goes on without the others."""
+"""The states of a strand that continues without the others."""
 
 
 class Seen(NamedTuple):
-    """The state that decides, the strands that are in it, and whether they are not needed."""
+    """The state that decides, the strands in it, and whether they are in the background."""
 
     state: StrandState
     strands: list[AnyTask]
@@ -75,8 +79,8 @@ class Seen(NamedTuple):
 class StrandSurvey:
     """Surveys ``strands``, of which the first one returns the call's result.
 
-    It begins with the needed strand that was going on last time, the witness: so the cost does not
-    grow with the number of blocked strands while another one works.
+    A survey begins with the witness, the needed strand that was running last time. So the cost does
+    not grow with the number of blocked strands while another one works.
     """
 
     def __init__(self, strands: dict[AnyTask, Strand]) -> None:
@@ -93,9 +97,9 @@ class StrandSurvey:
         return waiter is None or waiter.done()
 
     def take(self, asked: AbstractSet[AnyFuture]) -> Seen:
-        """Return what decides, of the strands that are needed, or else of the others.
+        """Return the state that decides, of the needed strands, or else of the background.
 
-        ``asked`` are the futures that will not be completed.
+        ``asked`` are futures that nothing completes in this round.
         """
         survey = Survey(self._strands.keys(), asked)
         witness = self._witness
@@ -115,7 +119,7 @@ class StrandSurvey:
     def _walk(
         self, survey: Survey, start: Iterable[AnyTask], passed: set[AnyTask]
     ) -> tuple[StrandState, list[AnyTask]]:
-        """Follow what strands wait for; return the state that decides, and who is in it."""
+        """Follow the waits of strands; return the state that decides, and the strands in it."""
         decides = StrandState.BLOCKED
         found: list[AnyTask] = []
         ahead = list(start)

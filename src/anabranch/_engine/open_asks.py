@@ -1,7 +1,7 @@
-"""The asks of one run that wait for an answer: which they are, in what order, and which task waits.
+"""Open asks: the questions and sleeps of one run that wait for an answer, and the task of each.
 
-Sleeps are among them; they are answered by the clock, and never shown to those who answer the
-questions. Whether waiting ends a round, and where answers come from, is decided elsewhere.
+Clients answer questions, and the clock ends sleeps, which no client sees. The order is that of asking.
+``quiescence.py`` decides whether waiting ends a round, which is one run of the body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch._engine.journal import Ask, AskKind, Entry, Journal
 
 
 class _Open(NamedTuple):
-    """An ask that waits: for ``future``, in ``task``."""
+    """An open ask, the ``future`` of its answer, and the ``task`` that waits."""
 
     ask: Ask
     future: asyncio.Future[None]
@@ -25,7 +25,7 @@ class _Open(NamedTuple):
 
 
 class OpenAsks:
-    """What is asked and not answered."""
+    """The asks of one run that are not answered yet."""
 
     def __init__(self) -> None:
         self._unseen: deque[Ask] = deque()
@@ -41,17 +41,17 @@ class OpenAsks:
         return future
 
     def close(self, step_id: str) -> None:
-        """Remove an ask whose answer is no longer awaited; cancel what is still answering it."""
+        """Remove an ask whose answer nothing awaits; cancel the task that is answering it."""
         del self._open[step_id]
         if (answering := self._answering.pop(step_id, None)) is not None:
             answering.cancel()
 
     def is_open(self, step_id: str) -> bool:
-        """Whether the answer to ``step_id`` is still awaited from outside."""
+        """Whether the body still waits for a client's answer to ``step_id``."""
         return self.is_awaited(step_id) and self._open[step_id].ask.is_question
 
     def is_awaited(self, step_id: str) -> bool:
-        """Whether the answer to ``step_id`` is still awaited, from outside or of the clock."""
+        """Whether the body still waits for ``step_id``, a question or a sleep."""
         opened = self._open.get(step_id)
         return opened is not None and not opened.future.done()
 
@@ -68,7 +68,7 @@ class OpenAsks:
         return None
 
     def answer_with(self, step_id: str, task: asyncio.Task[None]) -> None:
-        """Have ``task``, which is answering an open ask, cancelled when the ask is closed."""
+        """Cancel ``task``, which is answering an open ask, when the ask is closed."""
         self._answering[step_id] = task
 
     def answering(self) -> list[asyncio.Task[None]]:
@@ -80,16 +80,16 @@ class OpenAsks:
         return [step_id for step_id, opened in self._open.items() if opened.ask.kind in kinds]
 
     def asks(self) -> tuple[Ask, ...]:
-        """Return all that is answered from outside, in the order in which it was asked."""
+        """Return the open questions, in the order of asking."""
         asks = (opened.ask for opened in self._open.values())
         return tuple(ask for ask in asks if ask.is_question)
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
-        """Yield what is waited for."""
+        """Return the futures of all open asks."""
         return (opened.future for opened in self._open.values())
 
     def by_task(self) -> dict[asyncio.Task[Any], list[str]]:
-        """Return the ids by the task that has asked."""
+        """Return the ids of the open asks, by the task that has asked."""
         asked: dict[asyncio.Task[Any], list[str]] = {}
         for step_id, opened in self._open.items():
             asked.setdefault(opened.task, []).append(step_id)
@@ -97,19 +97,19 @@ class OpenAsks:
 
 
 def asked_time(until: float) -> str:
-    """Return what a sleep until then asks, which stands for its fingerprint."""
+    """Return the fingerprint of a sleep until ``until``."""
     return repr(until)
 
 
 def is_asleep(journal: Journal) -> bool:
-    """Whether the call has an open sleep and no open question: no one but the clock continues it."""
+    """Whether the call has an open sleep and no open question, so that only the clock resumes it."""
     return bool(journal.pending) and not journal.questions
 
 
 def wakes_at(journal: Journal) -> float | None:
-    """Return when the first open sleep ends, ``None`` if there is none.
+    """Return the time at which the first open sleep ends; ``None`` without a sleep.
 
-    A branch around a sleep that must be done sooner ends it sooner.
+    An earlier deadline of an enclosing branch ends a sleep earlier.
     """
     sleeps = _sleeps(journal)
     ends = [until for _, until in sleeps]
@@ -120,9 +120,9 @@ def wakes_at(journal: Journal) -> float | None:
 
 
 def take_late(journal: Journal, now: float) -> dict[str, Entry]:
-    """Take the answers that a round begins with out of ``journal`` if an open sleep has ended.
+    """Take the newest answers out of ``journal`` if an open sleep has ended; return them.
 
-    The body goes on from the sleep first, as it would have done if it were still alive then.
+    The body resumes from the sleep first, as it would have done in a process that stayed alive.
     """
     latest, journal.latest = journal.latest, []
     if not any(until <= now for _, until in _sleeps(journal)):
@@ -133,7 +133,7 @@ def take_late(journal: Journal, now: float) -> dict[str, Entry]:
 
 
 def hold_sleeps(journal: Journal) -> None:
-    """Have the answers that a round begins with, if any, come before its sleeps end."""
+    """Let the newest answers of ``journal``, if any, come before its sleeps end."""
     if journal.latest:
         journal.latest.clear()
         journal.held = [step_id for step_id, _ in _sleeps(journal)]
@@ -145,7 +145,7 @@ def _sleeps(journal: Journal) -> list[tuple[str, float]]:
 
 
 class Alarm:
-    """Calls ``wake`` once ``clock`` has reached the time of the sleep ``ask``; at once if it has."""
+    """Calls ``wake`` as soon as ``clock`` has reached the time of the sleep ``ask``."""
 
     def __init__(self, clock: Clock, ask: Ask, wake: Callable[[Ask], object]) -> None:
         self._clock = clock
@@ -160,6 +160,6 @@ class Alarm:
             self._timer = self._clock.call_at(ask.request, self._ring)
 
     def cancel(self) -> None:
-        """Make sure that it does not call any more."""
+        """Stop the timer: ``wake`` is not called any more."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""The operations of a running body besides effects and branches: ask, sleep, race, notify, read the clock.
+"""Operations of a running body: ask, sleep, race, notify, read the clock, draw random numbers.
 
-Every operation first looks its record up; only then may anything happen, and what has happened is
-recorded before the body sees it.
+Every operation first looks for its entry in the record. Without an entry it runs, and records its
+outcome before the body sees it. ``effects.py`` runs steps, and ``folding.py`` runs branches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger: logging.Logger = logging.getLogger("anabranch.engine")
 
 
 async def discard(notice: Notice) -> None:
-    """Deliver ``notice`` to the log alone: the sink of a call whose notices no one reads."""
+    """Deliver ``notice`` to the log alone: the sink of a call whose notices nothing else reads."""
     logger.debug("notice without a reader: %s", notice)
 
 
@@ -40,11 +40,11 @@ class Operations:
     """The operations of one run, as contexts use them.
 
     Args:
-        cursor: what is recorded.
-        scheduler: whether something new may happen.
-        effects: for asks that are answered on the server.
-        asks: those that wait for an answer.
-        clock: time.
+        cursor: knows the record.
+        scheduler: decides whether a new operation may start.
+        effects: runs the asks that are answered on the server.
+        asks: open asks of the run.
+        clock: source of the time.
         sink: receives notices.
         observe: surrounds each ask.
     """
@@ -69,12 +69,13 @@ class Operations:
         self._barrier = Barrier(scheduler.strands, asks.futures)
 
     def recorded(self, scope: Scope, step_id: str, kind: AskKind, asked: str) -> Entry | None:
-        """Return the answer's entry if it is recorded and nothing is wrong.
+        """Return the answer's entry if it is recorded and the run has no fault.
 
         An entry of the kind ``REFUSED`` holds an answer to other words: ask again, as another attempt.
 
         Raises:
-            StepFailed, NonDeterminismError: as :meth:`ask`.
+            StepFailed: if the answer was an error.
+            NonDeterminismError: if another question was asked here before.
         """
         if self._cursor.fault is not None:  # ask() raises it
             return None
@@ -92,18 +93,17 @@ class Operations:
         make_request: Callable[[], Any],
         responder: Callable[[Any], Awaitable[Answer]] | None = None,
     ) -> Entry:
-        """Return the answer's entry, as :meth:`recorded`; waits for it if it is not recorded.
+        """Return the answer's entry, as :meth:`recorded`; wait for it if it is not recorded.
 
-        ``make_request`` is called only if the question must really be asked. An ``AnabranchError``
-        that it raises is recorded: why a question is refused (what is spent, what is open) may
-        differ in a replay.
-        ``responder`` answers it here, on the server, as an effect; without one it goes out. Under a
-        budget it begins when no strand is about to run, so that all requests made at the same time
-        have been admitted, or refused, by then.
+        ``make_request`` is called only if no answer is recorded. An ``AnabranchError`` that it raises
+        is recorded, because the reasons of a refusal (spent tokens, open asks) may differ in a replay.
+        ``responder`` answers on the server, as an effect; without one the question goes out. Under a
+        budget, ``responder`` starts when no strand (task of the call) is about to run. By then, all
+        requests made at the same time have been admitted or refused.
 
         Raises:
-            StepFailed: the answer was an error.
-            NonDeterminismError: something else was asked here before.
+            StepFailed: if the answer was an error.
+            NonDeterminismError: if another question was asked here before.
         """
         cursor = self._cursor
         if cursor.fault is not None:
@@ -150,7 +150,7 @@ class Operations:
                 self._scheduler.stir()
 
     async def sleep(self, scope: Scope, step_id: str, until: float) -> None:
-        """Return once the clock has reached ``until``: an ask that nothing else answers."""
+        """Wait until the clock has reached ``until``: an ask that only the clock answers."""
         await self.ask(scope, step_id, "sleep", asked_time(until), lambda: until)
 
     def _wake(self, ask: Ask) -> None:
@@ -159,7 +159,7 @@ class Operations:
             self._asks.wake(ask.step_id)
 
     def answer_late(self, late: Mapping[str, Entry]) -> bool:
-        """Give the body answers that were held back; whether it was waiting for one of them."""
+        """Give the body answers that were held back; return whether a strand waited for one."""
         for step_id, entry in late.items():
             self._cursor.answer_late(step_id, entry)
         awaited = [step_id for step_id in late if self._asks.is_open(step_id)]
@@ -168,7 +168,7 @@ class Operations:
         return bool(awaited)
 
     def answer(self, step_id: str, answer: Answer) -> bool:
-        """Answer an ask of a running body; false if it is not open (any more)."""
+        """Answer an ask of a running body; return whether the ask was open."""
         if not self._asks.is_open(step_id):
             return False
         self._cursor.answer(step_id, answer)
@@ -180,7 +180,7 @@ class Operations:
         return self._asks.ids(*kinds)
 
     async def race(self, scope: Scope, step_id: str, operations: Sequence[Awaitable[T]]) -> T:
-        """Return the value of the operation that ends first; replays go straight to it."""
+        """Return the value of the operation that ends first; a replay runs only the winner."""
         entry = self._cursor.recall(step_id, "race", "", scope.branch)
         if entry is not None:
             return await replay_race(operations, int(cast("int", entry.value)))
@@ -231,7 +231,7 @@ class Operations:
         """Return randomness that is the same in every replay.
 
         Raises:
-            NonDeterminismError: the scope's path is not the same in every replay.
+            NonDeterminismError: if the scope's path is not the same in every replay.
         """
         scope.check_order("random")
         if scope.randomness is None:
@@ -245,9 +245,9 @@ class Operations:
         return uuid.UUID(bytes=blake2b(place.encode(), digest_size=16).digest(), version=4)
 
     def _seed(self, scope: Scope) -> str:
-        """Return what ``scope`` draws from: it follows from a secret of the call, and is recorded.
+        """Return the seed of ``scope``, made from a secret of the call, and record it.
 
-        Recorded, because a store has no state of a call whose first round was interrupted.
+        A store has no state of a call whose first round was interrupted, so the secret may change.
         """
         if scope.seed is None:
             step_id = self._cursor.new_id(scope, "seed")

@@ -1,9 +1,9 @@
 """Pins: the fingerprint of a function's arguments, by their content.
 
-A replay that calls a step or a branch with other arguments must not receive the recorded value. JSON
-arguments are pinned as they are. Other values have one canonical form each, in which equal values are
-equal in every process: a model by its fields, a set in order, a path by its text, bytes by their digest.
-An object without content of its own (a connection, a client, a function) is pinned by its type.
+A replay that calls a step or a branch with other arguments must not receive the recorded value. A pin
+takes JSON arguments unchanged. It brings each other value into one canonical form, which is equal for
+equal values in every process: the fields of a model, a sorted set, the text of a path, the digest of
+bytes. The pin of an object without content (a connection, a client, a function) is its type.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def content(value: object) -> JsonValue:
 
 @lru_cache(maxsize=1024)
 def _reader_of(kind: Any) -> Callable[[Any], JsonValue] | None:  # noqa: ANN401 - a class
-    """Return what reads the content of the objects of a class; ``None`` if they have none."""
+    """Return the reader of the content of a class's objects; ``None`` if they have no content."""
     for kinds, read in _READERS:
         if issubclass(kind, kinds):
             return read
@@ -163,4 +163,4 @@ _READERS: tuple[tuple[Any, Callable[[Any], JsonValue]], ...] = (
     ((SecretStr, SecretBytes, Secret), lambda value: content(value.get_secret_value())),
     ((bytes, bytearray, memoryview), _buffer),
 )
-"""How to read the content of a value, by its class; the first class that fits decides."""
+"""Readers of a value's content, by its class; the first class that fits decides."""

@@ -1,21 +1,22 @@
-"""The end of a round: what leads to the call's result waits for open asks.
+"""Quiescence: finds the end of a round, when the call's result waits for open asks.
 
-It only observes; the call cancels and collects. ``strands.py`` says what state a strand is
-in, ``needed.py`` which strands lead to the result; the others are in the background.
+A round is one run of the body, and a strand is a task of the call. ``strands.py`` reads the state of a
+strand. ``needed.py`` finds the strands that the result needs; all others are in the background. This
+module only observes. The call cancels the strands and collects the asks.
 
-With an ask open, the round is over
+While an ask is open, the round ends
 
-- at once, if every strand is blocked; but if the call only sleeps, and not for longer than
-  ``PATIENCE``, the sleep is waited for;
-- if only needed strands at locks or futures are left: after ``SETTLE`` or ``UNSEEN`` seconds
-  without an event;
-- if only strands in the background are left: ``GRACE`` seconds after the last ask, because they
-  may be about to ask, and questions travel together;
-- in any case: ``PATIENCE`` seconds after the first ask, whatever is busy.
+- immediately, if every strand is blocked; but if the call only sleeps, and for no longer than
+  ``PATIENCE``, the round waits for the end of the sleep;
+- after ``SETTLE`` or ``UNSEEN`` seconds without an event, if all needed strands that are not blocked
+  wait at locks or futures;
+- ``GRACE`` seconds after the last ask, if only strands in the background run: they may be about to
+  ask, and questions travel together;
+- ``PATIENCE`` seconds after the first ask, whatever is busy.
 
-A strand inside a step is never cut off: the last two wait for it, and no other step begins then.
-Ending a round too early costs another round, in which work that is not recorded is done again;
-not ending it would hang the call.
+No round cuts off a strand inside a step: the last two cases wait for the step, and no other step
+starts meanwhile. A round that ends too early costs another round, which repeats unrecorded work. A round
+that never ends would hang the call.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ __all__ = [
 ]
 
 SETTLE = 0.05
-"""Seconds: strands that hand something to each other do it within a few passes of the loop."""
+"""Seconds for strands at a lock or a queue: one strand wakes another within a few passes of the loop."""
 
 UNSEEN = 1.0
-"""Seconds: a bare future is mostly completed by the driver of some device or service."""
+"""Seconds for a bare future, which the driver of a device or a service usually completes."""
 
 GRACE = 0.1
-"""Seconds that strands in the background have to ask something, too."""
+"""Seconds in which strands in the background may still ask."""
 
 PATIENCE = 2.0
 """Seconds that work outside of steps may hold back an open ask, unless a tool or edge says less."""
@@ -63,7 +64,7 @@ def checked_patience(patience: float | None) -> float | None:
     """Return ``patience``, which replaces ``PATIENCE`` unless it is ``None``.
 
     Raises:
-        ValueError: it is no positive, finite number of seconds.
+        ValueError: if ``patience`` is no positive, finite number of seconds.
     """
     if patience is not None and not 0 < patience < math.inf:
         raise ValueError(f"patience must be a positive number of seconds, got {patience!r}")
@@ -71,10 +72,11 @@ def checked_patience(patience: float | None) -> float | None:
 
 
 class Quiet(NamedTuple):
-    """How a round has ended.
+    """The end of a round.
 
-    ``certain``: no strand could have gone on. ``cut_off``: where in the source a strand was busy
-    that leads to the result, if the round was ended nevertheless.
+    Attributes:
+        certain: whether no strand could have continued.
+        cut_off: place in the source at which a needed strand was busy, if the round was cut off.
     """
 
     certain: bool
@@ -82,30 +84,31 @@ class Quiet(NamedTuple):
 
 
 class RoundOwner(Protocol):
-    """What a round belongs to."""
+    """The call that a round belongs to."""
 
     def seconds_asleep(self) -> float | None:
-        """In how many seconds the clock answers a sleep, if there is nothing else to wait for."""
+        """Return the seconds until the first sleep ends; ``None`` while a question is open."""
         ...
 
     def answer_late(self) -> bool:
-        """Give what was held back, such as answers; whether strands go on from that."""
+        """Give answers that were held back; return whether a strand continues."""
         ...
 
     def on_quiet(self, quiet: Quiet) -> None:
-        """What leads to the result waits for open asks, or has taken too long: the round is over."""
+        """End the round: the result waits for open asks, or has taken too long."""
         ...
 
 
 class Quiescence:
     """Watches the strands of one call during one round and calls its owner's ``on_quiet`` once.
 
-    Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks
-    are open, and begins with the needed strand that prolonged the round last time, so that its
-    cost does not grow with the number of blocked strands while another one works.
+    Report every event to :meth:`stir`. The check runs at the loop's next pass, only while asks are open.
 
-    ``strands`` begins with the one that returns the call's result. ``patience`` replaces
-    ``PATIENCE``.
+    Args:
+        strands: strands of the call; the first one returns the call's result.
+        parked: returns the futures of the open asks.
+        owner: the call.
+        patience: replaces ``PATIENCE``.
     """
 
     def __init__(
@@ -132,7 +135,7 @@ class Quiescence:
         self._stopped = False
 
     def stir(self, _: object = None) -> None:
-        """Report an event: an ask parked, a strand began or ended, a future completed."""
+        """Report an event: an ask was made, a strand started or ended, or a future completed."""
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
@@ -141,7 +144,7 @@ class Quiescence:
             self._loop.call_soon(self._check)
 
     async def may_begin(self) -> None:
-        """Wait before a new step, if the round only waits for the end of others."""
+        """Wait before a new step while the round only waits for the end of running steps."""
         while self._ending:
             future = self._loop.create_future()
             self._held.append(future)
@@ -187,7 +190,7 @@ class Quiescence:
             self._survey()
 
     def _survey(self, *, waited: bool = False) -> None:
-        """Look at the strands and decide; ``waited`` if the time to settle, or the grace, is over."""
+        """Survey the strands and decide; ``waited`` after ``SETTLE``, ``UNSEEN`` or ``GRACE``."""
         asked = {future for future in self._parked() if not future.done()}
         if not asked:
             self._begin_again()
@@ -204,7 +207,7 @@ class Quiescence:
             self._go_on(seen, asked)
 
     def _sleeps_shortly(self) -> bool:
-        """Whether the clock is about to answer, which is waited for from now on."""
+        """Whether the first sleep ends within the patience; if so, bound the wait for it."""
         seconds = self._owner.seconds_asleep()
         is_short = seconds is not None and 0 < seconds <= self._patience
         if is_short and self._bound is None:
@@ -212,7 +215,7 @@ class Quiescence:
         return is_short
 
     def _begin_again(self) -> None:
-        """Nothing is asked (any more): the round may last as long as it likes."""
+        """Drop all limits: no ask is open (any more), so nothing ends the round."""
         self._stop_timers()
         self._ending = False
         for future in self._held:
@@ -221,7 +224,7 @@ class Quiescence:
         self._held.clear()
 
     def _go_on(self, seen: Seen, asked: set[AnyFuture]) -> None:
-        """Be called again when the round may be over."""
+        """Prolong the round; set the timers and watch the futures that may end it."""
         if self._bound is None:
             self._bound = self._loop.call_later(self._patience, self._out_of_patience)
         if not seen.in_background or asked != self._graced:

@@ -1,6 +1,6 @@
-"""The port of recorders: they write what has happened, in a store say, before the body sees it.
+"""Recorders: the port through which a store gets each entry before the body sees it.
 
-Without a recorder the journal is all there is, and it travels with the client.
+Without a recorder, the journal is the only record, and travels with the client.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from anabranch._engine.journal import Compensation, Entry
 
 
 class Recorder(Protocol):
-    """Where a call writes what it has done. Whatever a method raises aborts the run.
+    """Writes the entries of a call. An error of any method aborts the run.
 
-    Then nothing is undone: what is written is taken up when the round is tried again.
+    An aborted run runs no undo, because the round is tried again with the entries that are written.
     """
 
     def check(self) -> None:
-        """Return if this run may still do something new; raise if another one has taken over."""
+        """Return if this run may start a new operation; raise if another run has taken over."""
         ...
 
     async def record(
         self, entries: Mapping[str, Entry], compensations: Mapping[str, Compensation]
     ) -> Mapping[str, Entry]:
-        """Write ``entries``, and the compensations of some of them; all or none.
+        """Write all of ``entries`` and ``compensations``, or none; return the entries now stored.
 
-        It is called before an effect with what that may depend on, which can be nothing (but what
-        the recorder itself knows of the round), and after it with what came of it. Return what is
-        written now for their ids: the first entry for an id stays.
+        The call before an effect has the entries that the effect may depend on. It may be empty, for
+        the recorder's own facts about the round. The call after an effect has its outcome. The first
+        entry for an id stays, and is returned in place of a later one.
         """
         ...
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed, with an error of its own or one to be masked.
+        """Write that the call has failed, with ``error``, or with one to be masked if it is ``None``.
 
-        From now on compensations are run, so that the body must not be continued.
+        From now on undos run, so that no later round may continue the body.
         """
         ...
 
     async def undone(self, step_id: str) -> None:
-        """Write that the undo of ``step_id`` has been run."""
+        """Write that the undo of ``step_id`` has run."""
         ...
 
 
 class Records:
-    """What one run has added to its journal, on its way to the recorder, if there is one."""
+    """Sends the new entries of one run to its recorder, if there is one."""
 
     def __init__(self, cursor: ReplayCursor, recorder: Recorder | None) -> None:
         self.recorder: Recorder | None = recorder
@@ -57,38 +57,38 @@ class Records:
         self._begun = False
 
     def check(self) -> None:
-        """Return if this run may still do something new; raises as :meth:`write` does."""
+        """Return if this run may start a new operation; raise as :meth:`write` does."""
         if self.recorder is not None:
             self.recorder.check()
 
     async def failing(self, error: dict[str, Any] | None) -> None:
-        """Write that the call has failed, unless there is nothing to undo."""
+        """Write that the call has failed, if it has undos."""
         if self.recorder is not None and self._cursor.journal.compensations:
             await self.recorder.failing(error)
 
     async def undone(self, step_id: str) -> None:
-        """Write that an undo has been run."""
+        """Write that the undo of ``step_id`` has run."""
         if self.recorder is not None:
             await self.recorder.undone(step_id)
 
     async def write(self) -> None:
-        """Write all that was added; runs to completion if the caller is cancelled meanwhile.
+        """Write all new entries, to the end even if the caller is cancelled meanwhile.
 
-        Where another run was first, its entry takes the place of ours.
+        If another run has written an entry first, that entry replaces ours.
 
         Raises:
-            Exception: what the recorder raises, also to a caller that is being cancelled: nothing
-                may happen that depends on what could not be written.
+            Exception: if the recorder raises, even to a caller that is being cancelled: no effect may
+                depend on an entry that could not be written.
         """
         if self.recorder is None or not (self._cursor.has_added or self._writing.locked()):
             return
         await self._write_now(self.recorder)
 
     async def write_ahead(self) -> None:
-        """Write what the next effect may depend on, and check that it may still happen.
+        """Write the entries that the next effect may depend on; check that it may still run.
 
         Raises:
-            Exception: as :meth:`write`.
+            Exception: if the recorder raises, as in :meth:`write`.
         """
         if self.recorder is None:
             return

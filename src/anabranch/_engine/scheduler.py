@@ -1,8 +1,8 @@
-"""The scheduler: it runs the strands of one call, and ends them when the round is over.
+"""The scheduler: runs the strands of one call, and cancels them when the round is over.
 
-To suspend, nothing is raised in the author's code: an ask waits for a future, and when the round is
-over (``quiescence.py``), all strands are cancelled. What strands do is unknown here; the call is known as
-an :class:`Owner`.
+A strand is a task of the call, and a round is one run of the body. A suspension raises no error in the
+author's code. An ask waits for a future, and the end of the round (``quiescence.py``) cancels all strands.
+The scheduler does not know the work of its strands, and knows the call as an :class:`Owner`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from anabranch.errors import NonDeterminismError
 T = TypeVar("T")
 
 CANCEL_TIMEOUT = 5.0
-"""Seconds that a body's ``finally`` blocks have to end when its round is over."""
+"""Seconds in which a body's ``finally`` blocks must end when the round is over."""
 
 REFUSALS = 100
-"""How often a run that is over cancels strands again before it leaves them parked."""
+"""Cancellations of strands after the end of a run, until the scheduler leaves them parked."""
 
 
 class Owner(RoundOwner, Protocol):
@@ -42,19 +42,19 @@ class Owner(RoundOwner, Protocol):
 
     @property
     def fault(self) -> Exception | None:
-        """What ends the call whatever its body does."""
+        """The error that ends the call whatever its body does."""
         ...
 
     def parked(self) -> Iterable[asyncio.Future[None]]:
-        """Return the futures of open asks, which are not completed in this round."""
+        """Return the futures of open asks, which nothing completes in this round."""
         ...
 
     def on_strand_ended(self, strand: Strand) -> None:
-        """Take note that ``strand`` has ended."""
+        """Record that ``strand`` has ended."""
         ...
 
     def on_not_suspended(self, task: asyncio.Task[Any], found: str) -> None:
-        """Take note that a strand went on after it was suspended; ``found`` says how."""
+        """Fail the call: a strand continued after its suspension; ``found`` says how."""
         ...
 
 
@@ -62,13 +62,14 @@ class Scheduler:
     """Runs the strands of one call.
 
     Attributes:
-        strands: the tasks of the run; ``in_effect`` those that are inside of an effect.
-        changed: set when the owner should look at what has become of the run.
-        closing: the run is over; nothing new may happen.
-        suspending: it is over because all strands wait.
-        failure: what the run was aborted with: nothing can be written any more.
-        replaying: only what is recorded is run: what is new waits for ever.
-        stalled: the ids of the steps that wait for this reason.
+        strands: tasks of the run.
+        in_effect: tasks that are inside of an effect.
+        changed: set when the owner must check the state of the run.
+        closing: whether the run is over, so that no new operation may start.
+        suspending: whether the run is over because all strands wait.
+        failure: error that aborted the run: nothing can be written any more.
+        replaying: whether only recorded operations run; a new one waits for ever.
+        stalled: ids of the steps that wait for that reason.
     """
 
     def __init__(self, owner: Owner, call_id: str) -> None:
@@ -112,7 +113,7 @@ class Scheduler:
         """Return the running strand, which must be one of this run.
 
         Raises:
-            NonDeterminismError: no strand is running, or another call's.
+            NonDeterminismError: if no strand, or another call's strand, is running.
         """
         # The usual case first: unlike current_strand() this makes no system call (for the process
         # id, with which asyncio finds the running loop in Python 3.11).
@@ -127,7 +128,7 @@ class Scheduler:
         return strand
 
     def scope(self) -> Scope:
-        """Return where the running strand is; raises as :meth:`strand`."""
+        """Return the scope of the running strand; raise as :meth:`strand` does."""
         return self.strand().scope
 
     def made(
@@ -135,7 +136,7 @@ class Scheduler:
     ) -> Coroutine[Any, Any, T]:
         """Return ``operation``; remember it, in case the round ends before the body awaits it.
 
-        ``refusal`` is the error with which it will end, if that is known already.
+        ``refusal`` is the error with which the operation will end, if that is known already.
         """
         if refusal is not None:
             if self._refusals is None:  # hardly any call needs it
@@ -149,7 +150,7 @@ class Scheduler:
         return operation
 
     def refusal_of(self, operations: Iterable[Awaitable[Any]]) -> Exception | None:
-        """Return the first error with which one of ``operations`` is known to end."""
+        """Return the first error with which a member of ``operations`` is known to end."""
         if self._refusals is None:
             return None
         known = (self._refusals.get(each) for each in operations if iscoroutine(each))
@@ -157,16 +158,16 @@ class Scheduler:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the run ends when nothing goes on in it, and is continued later."""
+        """Whether the run ends when all strands wait, and another round continues the call."""
         return self._watch is not None
 
     def stir(self) -> None:
-        """Take note that a strand's state may have changed."""
+        """Report that a strand's state may have changed."""
         if self._watch is not None:
             self._watch.stir()
 
     def strand_parked(self) -> None:
-        """Take note that a strand has begun to wait for an answer."""
+        """Report that a strand has begun to wait for an answer."""
         if self._watch is not None:
             self._watch.stir()
         else:
@@ -184,12 +185,12 @@ class Scheduler:
         self.stir()
 
     def begin_effect(self, strand: Strand) -> None:
-        """Take note that ``strand`` is busy, whatever it waits for."""
+        """Mark ``strand`` as busy, whatever it waits for."""
         strand.effects += 1
         self.in_effect.add(strand.task)
 
     def end_effect(self, strand: Strand) -> None:
-        """Take note that it no longer is."""
+        """Take the mark of :meth:`begin_effect` back."""
         self.in_effect.discard(strand.task)
         strand.effects -= 1
         self.stir()
@@ -199,12 +200,12 @@ class Scheduler:
     # -- what may happen ---------------------------------------------------------------------
 
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
-        """Return the running strand if something new may happen in it; end it otherwise.
+        """Return the running strand if a new operation may start in it; end it otherwise.
 
         Raises:
-            NonDeterminismError: no strand is running; or the replay has failed before.
-            BranchTimeoutError: the deadline of a branch around it has passed.
-            asyncio.CancelledError: so it has, or the round has ended.
+            NonDeterminismError: if no strand is running, or if the replay has failed before.
+            BranchTimeoutError: if the deadline of an enclosing branch has passed.
+            asyncio.CancelledError: if that deadline ends the strand, or if the round has ended.
         """
         strand = current_strand()
         if (fault := self.owner.fault) is not None:
@@ -217,25 +218,25 @@ class Scheduler:
         return strand
 
     async def may_begin(self) -> None:
-        """Wait before a new effect, if the round only waits for the end of others."""
+        """Wait before a new effect while the round only waits for the end of running effects."""
         if self._watch is not None:
             await self._watch.may_begin()
 
     async def _stall(self, step_id: str) -> None:
-        """Wait as if for an answer that does not come."""
+        """Wait for ever, as if for an answer."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stalled[step_id] = future
         self.stir()
         await future
 
     async def refuse(self, step_id: str) -> NoReturn:
-        """Cancel the strand again. One that swallows this for ever is left parked for ever.
+        """Cancel the running strand again; after ``REFUSALS`` of them, park it for ever.
 
-        A step in a ``finally`` block belongs to a later round. But a strand that was suspended
-        and handles no exception any more has swallowed its cancellation.
+        A step in a ``finally`` block belongs to a later round. But a suspended strand that handles no
+        exception any more has swallowed its cancellation.
 
         Raises:
-            asyncio.CancelledError: always.
+            asyncio.CancelledError: if the strand is not parked.
         """
         task = current_strand().task
         if task in self._suspended and sys.exception() is None:
@@ -247,7 +248,7 @@ class Scheduler:
         raise asyncio.CancelledError
 
     async def raise_fault(self, step_id: str, fault: Exception) -> NoReturn:
-        """Raise ``fault``; but yield first: a body may catch it, and try for ever."""
+        """Yield to the loop, then raise ``fault``."""
         if self.closing:
             await self.refuse(step_id)
         await asyncio.sleep(0)
@@ -256,31 +257,31 @@ class Scheduler:
     # -- ending ------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """End the round, here and now: no strand may do anything more in between."""
+        """End the round in this pass of the loop, so that no strand can run in between."""
         self._suspended = tuple(task for task in self.strands if not task.done())
         self.suspending = True
         self.cancel_strands()
         self.changed.set()
 
     def abort(self, error: Exception) -> None:
-        """End the run here, as a crash would: nothing is undone, for nothing could be written."""
+        """End the run here, as a crash would; run no undo, because nothing can be written."""
         self.failure = self.failure or error
         self.cancel_strands()
         self.changed.set()
 
     def stop_watching(self) -> None:
-        """The round will not end because all is quiet: it ends in another way."""
+        """Stop the search for the round's end: the round ends in another way."""
         if self._watch is not None:
             self._watch.stop()
 
     def cancel_strands(self) -> None:
-        """Cancel all strands; from now on nothing new happens."""
+        """Cancel all strands; from now on no new operation starts."""
         self._close()
         for task in self.strands:
             task.cancel()
 
     def _close(self) -> None:
-        """From now on nothing new happens."""
+        """Close the run: from now on no new operation starts."""
         self.closing = True
         self.stop_watching()
         if all(task.done() for task in self.strands):
@@ -291,7 +292,7 @@ class Scheduler:
         self._made.clear()
 
     async def cancel_and_wait(self) -> None:
-        """Cancel what still runs, and wait for its ``finally`` blocks; nothing new happens."""
+        """Cancel the strands that still run, and wait for their ``finally`` blocks."""
         if not self.suspending:
             self.cancel_strands()
         self.forget_ended()
@@ -311,9 +312,9 @@ class Scheduler:
                     await self.changed.wait()
 
     async def finish_effects(self) -> None:
-        """Cancel all strands but those in effects, which are awaited and recorded.
+        """Wait until running effects have ended and are recorded; cancel all other strands.
 
-        Else they would be half done, and done again.
+        A cancelled effect may be half complete, and the next attempt would run it again.
         """
         self._close()
         while self.strands:
@@ -325,14 +326,14 @@ class Scheduler:
             await self.changed.wait()
 
     def forget_ended(self) -> None:
-        """Take note of the strands that have ended and that the loop has not reported yet."""
+        """Unregister the strands that have ended and that the loop has not reported yet."""
         for task in [task for task in self.strands if task.done()]:
             forget(task)
 
     def check_suspended(self, waiting: Collection[asyncio.Task[Any]]) -> None:
-        """Report each strand that was suspended and still runs.
+        """Report each strand that has continued after its suspension.
 
-        Those in ``waiting`` must have ended by their cancellation; any other may end as it likes.
+        A strand in ``waiting`` must have ended by its cancellation; any other may end in any way.
         """
         for task in self._suspended:
             if not task.done():
@@ -347,7 +348,7 @@ class Scheduler:
 
 
 def _unstarted(operations: list[Coroutine[Any, Any, Any]]) -> list[Coroutine[Any, Any, Any]]:
-    """Return those that were not awaited yet (``inspect.getcoroutinestate``, but quicker)."""
+    """Return the operations not awaited yet: a quicker ``inspect.getcoroutinestate``."""
     made = cast("list[CoroutineType[Any, Any, Any]]", operations)
     return [
         one for one in made if not (one.cr_suspended or one.cr_running) and one.cr_frame is not None

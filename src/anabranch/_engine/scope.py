@@ -1,8 +1,8 @@
-"""A place in a call's program: a branch, a path that names it, and counters of what is made there.
+"""Scopes: name each step of a call by its place in the program, and not by its timing.
 
-Identity must not depend on timing. A scope counts its own steps, in the order in which its code
-makes them; a task started inside a scope gets a scope of its own, named after its coroutine and
-counted within the one that started it. So two tasks that run at once never share a counter:
+A scope is a place in a call's program, with a branch, a path and counters. It counts its steps in the
+order in which its code makes them. A task that starts inside a scope gets a new scope, named after its
+coroutine and counted within the first. So two tasks that run concurrently never share a counter:
 
     book_flight/elicit.1                 the tool's first unnamed question
     book_flight/analyze#2/sample.1       in the second sub-branch named ``analyze``
@@ -20,15 +20,17 @@ from anabranch._engine.branch import Branch
 from anabranch.errors import NonDeterminismError
 
 Observe: TypeAlias = Callable[[str, str], AbstractContextManager[object]]
-"""Is given the kind of an operation and its id: a step, an undo, an ask or a branch that is really
-run, and not replayed. What it returns surrounds that, and sees the exception that ends it; one that
-is cancelled may be run again in a later round."""
+"""Receives the kind and the id of each step, undo, ask and branch that runs and is not replayed.
+
+The returned context manager surrounds the operation, and sees the exception that ends it. A cancelled
+operation may run again in a later round.
+"""
 
 _UNOBSERVED: AbstractContextManager[None] = nullcontext()
 
 
 def unobserved(kind: str, step_id: str) -> AbstractContextManager[object]:
-    """Look at nothing."""
+    """Return a context manager that observes nothing."""
     del kind, step_id
     return _UNOBSERVED
 
@@ -37,17 +39,16 @@ _NOTHING: Mapping[object, Any] = {}
 
 
 class Scope:
-    """Where one strand is in its call.
+    """The place of one strand (a task of the call) in the call's program.
 
     Attributes:
-        branch: whose limits hold here.
-        path: names the place.
-        memory: what the author's view of a branch stores per scope; a new strand starts with its
-            parent's, as with context variables. So it is replaced and never changed.
-        unordered: ``path`` is an accident, because the task was started from a set: nothing can
-            be named here.
-        steps: how many steps were made here.
-        steps: how many steps were made here.
+        branch: branch whose limits hold here.
+        path: name of the place.
+        memory: values that the author's view of a branch stores per scope. A new strand starts with
+            its parent's, as with context variables, so a mapping is replaced and never changed.
+        unordered: whether the task was started from a set, so that ``path`` is an accident and no
+            step can be named here.
+        steps: number of steps made here.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class Scope:
         self.randomness: random.Random | None = None
 
     def child(self, name: str, *, unordered: bool) -> Scope:
-        """Return the scope of a task that is started here and runs a coroutine of that name."""
+        """Return the scope of a new task, started here, that runs the coroutine ``name``."""
         made = Scope(self.branch, f"{self.path}/~{name}#{self.count('~' + name)}", self.memory)
         made.unordered = unordered or self.unordered
         return made
@@ -81,7 +82,7 @@ class Scope:
         """Refuse to name anything in a task whose own name differs from run to run.
 
         Raises:
-            NonDeterminismError: the task was started from a set.
+            NonDeterminismError: if the task was started from a set.
         """
         if self.unordered:
             raise NonDeterminismError(

@@ -1,8 +1,9 @@
-"""Strands: the tasks of a call, and the loop-wide task factory that learns of every new one.
+"""Strands: the tasks of a call, and the loop-wide task factory that registers every new one.
 
-A task that a strand starts is a strand of the same call, with a scope of its own. What is started
-within a call, or closes a generator that was dropped, ends no loop (``functions.py``); every other task
-is left alone. A strand refers to what schedules it through :class:`StrandOwner` only.
+A task that a strand starts is a strand of the same call, with a new scope. The factory guards tasks
+that a call starts, or that close a dropped generator, so that no exit in them ends the loop
+(``functions.py``). It leaves every other task alone. A strand knows its scheduler as a
+:class:`StrandOwner`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from anabranch.errors import NonDeterminismError
 
 
 class StrandState(Enum):
-    """What a strand waits for; of several states, the one with the largest value decides."""
+    """The state of a strand, by its wait; of several states, the largest value decides."""
 
     READY = auto()
     BLOCKED = auto()
@@ -34,14 +35,14 @@ class StrandState(Enum):
 
 
 class Survey:
-    """One look at the strands of a call; it is out of date as soon as the loop runs anything.
+    """One look at the strands of a call; the loop's next callback makes it out of date.
 
     Args:
-        strands: the tasks of the call.
-        asked: the futures of its open asks.
+        strands: tasks of the call.
+        asked: futures of the open asks.
 
     Attributes:
-        waited_for: the strands that the last one looked at waits for.
+        waited_for: strands for which the strand of the last :meth:`state_of` waits.
     """
 
     def __init__(self, strands: AbstractSet[AnyTask], asked: AbstractSet[AnyFuture]) -> None:
@@ -51,7 +52,7 @@ class Survey:
         self.waited_for: set[AnyTask] = set()
 
     def state_of(self, task: AnyTask) -> StrandState:
-        """Return the state of the strand that ``task`` is."""
+        """Return the state of the strand whose task is ``task``."""
         self.waited_for.clear()
         waiter = waits.waiter_of(task)
         if waiter is None or waiter.done():
@@ -68,11 +69,7 @@ class Survey:
         return self._future_state(waiter)
 
     def _awaited(self, futures: Iterable[AnyFuture]) -> StrandState:
-        """Return the state of a wait for ``futures``, all of them or any.
-
-        When all have finished, the strand is about to run: not blocked, which would end the round
-        early.
-        """
+        """Return the state of a wait for all or any of ``futures``."""
         live = [future for future in futures if not future.done()]
         if not live:
             return StrandState.READY
@@ -106,16 +103,18 @@ _Coro: TypeAlias = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 
 class StrandOwner(Protocol):
-    """What schedules the strands of one call: ``strands`` are those that have not ended.
+    """The scheduler of one call's strands.
 
-    ``context`` is what callbacks run in, or asyncio would copy the current one for every task.
+    Attributes:
+        strands: strands that have not ended.
+        context: context of done callbacks; without it, asyncio would copy one for every task.
     """
 
     strands: dict[asyncio.Task[Any], Strand]
     context: Context
 
     def strand_ended(self, strand: Strand) -> None:
-        """Take note that ``strand`` has ended; it is no longer in ``strands``."""
+        """Record that ``strand`` has ended, after its removal from ``strands``."""
         ...
 
 
@@ -123,11 +122,12 @@ class Strand:
     """One task of a call.
 
     Attributes:
-        owner: what schedules it.
-        scope: where it is now; ``path`` where it started.
-        effects: how many steps it is inside of: while one runs, the strand is busy whatever it
-            waits for, and tasks started there are not strands.
-        racing: it may be dropped in favour of a winner.
+        owner: scheduler of the call.
+        scope: current place in the program.
+        path: path of the scope in which the strand started.
+        effects: number of steps around the running code. Inside a step, the strand is busy whatever
+            it waits for, and tasks started there are no strands.
+        racing: whether a race may drop the strand in favour of a winner.
     """
 
     __slots__ = ("effects", "owner", "path", "racing", "scope", "task")
@@ -147,7 +147,7 @@ _strands: dict[object, Strand] = {}
 
 
 def strand_of(task: object) -> Strand | None:
-    """Return the strand that ``task`` is, if it is one that has not ended."""
+    """Return the strand whose task is ``task``; ``None`` if it is no strand or has ended."""
     return _strands.get(task)
 
 
@@ -155,8 +155,8 @@ def current_strand() -> Strand:
     """Return the strand that is running.
 
     Raises:
-        NonDeterminismError: the code does not run in a task of a call, so that nothing it does
-            could be named: a thread, a bare loop callback, or a task made outside the call.
+        NonDeterminismError: if the code runs in no task of a call (but in a thread, a loop callback
+            or a foreign task), so that its steps cannot be named.
     """
     try:
         task = asyncio.current_task()
@@ -169,10 +169,10 @@ def current_strand() -> Strand:
 
 
 def current_scope() -> Scope:
-    """Return where the running strand is.
+    """Return the scope of the running strand.
 
     Raises:
-        NonDeterminismError: as :func:`current_strand`.
+        NonDeterminismError: if no strand is running, as in :func:`current_strand`.
     """
     return current_strand().scope
 
@@ -204,7 +204,7 @@ def _register(strand: Strand) -> None:
 
 
 def forget(task: asyncio.Task[Any]) -> None:
-    """Unregister a strand that has ended: called by the loop, or by an owner that cannot wait."""
+    """Unregister a strand that has ended, for the loop or for an owner that cannot wait."""
     strand = _strands.pop(task, None)
     if strand is not None:
         del strand.owner.strands[task]
@@ -212,7 +212,7 @@ def forget(task: asyncio.Task[Any]) -> None:
 
 
 class _Factory:
-    """A task factory that registers what strands start and passes all else on."""
+    """A task factory that registers the tasks of strands, and passes all other tasks on."""
 
     def __init__(self, previous: Callable[..., asyncio.Future[Any]] | None) -> None:
         self.previous = previous
@@ -257,7 +257,7 @@ class _Factory:
 
 
 _CLOSES_GENERATOR = "async_generator_athrow"
-"""The type of what the loop runs for a generator that was dropped: its end is an author's code."""
+"""The type of the awaitable with which the loop closes a dropped generator of an author."""
 
 
 def _plain_task(
@@ -267,7 +267,7 @@ def _plain_task(
 
 
 def _started_from_a_set() -> bool:
-    """Whether ``asyncio.as_completed`` is starting this task: it iterates over a set."""
+    """Whether ``asyncio.as_completed``, which iterates over a set, is starting this task."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - only the caller's waits show it
     while frame is not None and frame.f_globals.get("__name__") in _STARTERS:
         if "as_completed" in frame.f_code.co_name or "_AsCompleted" in frame.f_code.co_qualname:
@@ -284,13 +284,13 @@ def _is_eager(factory: Callable[..., Any]) -> bool:
 
 
 def install_task_factory() -> None:
-    """Make the running loop report new tasks. Idempotent; wraps the factory that is there.
+    """Wrap the running loop's task factory, once, in one that registers strands.
 
-    It stays: removing it could only be wrong for a call that runs at the same time, and tasks
-    that no strand starts cost one dictionary look-up each.
+    The new factory stays. Its removal would break a call that runs at the same time, and a task that no
+    strand starts costs one dictionary look-up.
 
     Raises:
-        RuntimeError: no asyncio loop is running (trio and others are not supported).
+        RuntimeError: if no asyncio loop is running (trio and others are not supported).
     """
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()

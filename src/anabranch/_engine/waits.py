@@ -1,4 +1,8 @@
-"""The waits of suspended tasks, read from the private state of asyncio and from their frames."""
+"""Reads the waits of suspended tasks from the private state of asyncio and from their frames.
+
+A round (one run of a body) ends when every strand (task of the call) waits for answers. These functions
+tell such waits from those for a device or another task. ``canary.py`` checks them on this runtime.
+"""
 
 from __future__ import annotations
 
@@ -88,17 +92,17 @@ _WRAPPERS = {
     "async_generator_athrow",
     "coroutine_wrapper",
 }
-"""Awaitables written in C that have no attribute for what they await."""
+"""Awaitables written in C, which show the awaited object only to the garbage collector."""
 
 _WAIT_FUNCTIONS = {"_wait", "wait_for"}  # a future of its own is awaited by the latter in 3.11
-"""Functions of ``asyncio.tasks`` that hold what they wait for in ``fs`` or ``fut``."""
+"""Functions of ``asyncio.tasks`` whose ``fs`` or ``fut`` holds the awaited futures."""
 
 _GROUP_EXITS = {
     ("asyncio.taskgroups", "__aexit__"),
     ("asyncio.taskgroups", "_aexit"),  # since Python 3.13.1
     (_ANYIO_BACKEND, "__aexit__"),
 }
-"""Where a task group waits for its children, which its ``_tasks`` holds."""
+"""Functions in which a task group waits for its children, which its ``_tasks`` holds."""
 
 _PRIMITIVES = {"asyncio.locks", "asyncio.queues"}
 """Modules in which a task waits for another task of this process."""
@@ -120,7 +124,7 @@ _IO_LIBRARIES = {
     "motor", "nats", "psycopg", "psycopg_pool", "pymongo", "redis", "sqlalchemy", "urllib3",
     "uvloop", "websockets", "zmq",
 }  # fmt: skip
-"""Libraries whose locks and futures stand for a device. One that is missing costs a round."""
+"""Libraries whose locks and futures stand for a device. A missing library costs a round."""
 
 
 def frames_of(task: AnyTask) -> list[FrameType]:
@@ -152,7 +156,7 @@ def _wrapped(awaitable: object) -> object:
 
 
 def waited_for(frames: list[FrameType]) -> list[AnyFuture]:
-    """Return the futures for which the innermost frame waits, if it is one of a known wait."""
+    """Return the futures for which the innermost frame waits, if that wait is a known one."""
     if not frames:
         return []
     frame = frames[-1]
@@ -170,7 +174,7 @@ def waited_for(frames: list[FrameType]) -> list[AnyFuture]:
 
 
 def is_in_library(frames: list[FrameType]) -> bool:
-    """Whether the innermost frame is a library's; true also if no frame can be seen."""
+    """Whether the innermost frame is a library's, or no frame can be seen."""
     return not frames or _is_library(frames[-1])
 
 
@@ -205,7 +209,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Whether the code in ``frame`` is known to wait for devices, or drives a call in this call."""
+    """Whether the code in ``frame`` waits for devices, or drives a call inside this call."""
     module = _module(frame)
     package = module.partition(".")[0]
     return (

@@ -1,8 +1,8 @@
-"""Questions that a deployment has changed: asked again in their new words, and an answer to the old ones refused.
+"""Wordings: ask a question again that a deployment has changed, and refuse answers to its old words.
 
-An open question pins no code, since nobody has answered it. An answer that no body has read pins none
-either: it answers what its client was shown. Whatever a body has read or done is recorded, and pins
-the code; ``cursor.py`` finds those differences.
+An open question may change, since nobody has answered it. The question of an answer that no body has
+read may change as well: the client answered the old words. All other entries depend on the code, and
+``cursor.py`` reports a change there as drift, a difference between a replay and the record.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import Counter
 from anabranch._engine.journal import Entry, Journal
 
 REFUSED = "refused"
-"""The kind of an entry that holds a refused answer: its question is asked again, as a new attempt."""
+"""The kind of an entry with a refused answer, whose question is asked again as a new attempt."""
 
 REFUSALS = 3
-"""How many answers to one question are refused. A question that differs once more never stays the same."""
+"""Maximum refused answers to one question. A question that differs once more never stays the same."""
 
 _QUESTIONS = frozenset({"sample", "elicit", "url", "call"})
 
 
 class Wordings:
-    """The questions of ``journal``, compared with those of one run."""
+    """Compares the questions of ``journal`` with those of one run."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -29,17 +29,17 @@ class Wordings:
         self._refused: Counter[str] = Counter()
 
     def repeat(self, step_id: str, again: str) -> None:
-        """Take note that ``again`` is another attempt at the question ``step_id``."""
+        """Record that ``again`` is another attempt at the question ``step_id``."""
         self._first[again] = step_id
 
     def is_other(self, step_id: str, kind: str, asked: str) -> bool:
-        """Return whether something else is open at ``step_id`` than what the run comes to there."""
+        """Return whether the ask open at ``step_id`` differs from the one that the run makes."""
         return self._journal.pending.get(step_id, (kind, asked)) != (kind, asked)
 
     def refuses(self, step_id: str, kind: str, entry: Entry) -> bool:
-        """Return whether ``entry`` answers other words than the question of ``kind`` that is asked now.
+        """Return whether ``entry`` answers other words than those of the current question.
 
-        A question alone can be asked again: at the place of a step, the answer is a difference.
+        Only a question can be asked again. An answer at the place of a step is drift.
         """
         first = self._first.get(step_id, step_id)
         if kind not in _QUESTIONS:

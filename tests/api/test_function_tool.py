@@ -1,6 +1,6 @@
 """``@tool``: what is read from a function, what is refused, and how arguments are checked."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -93,6 +93,15 @@ def not_async(ctx: BranchContext) -> str:
     return ""
 
 
+async def yielding(ctx: BranchContext) -> AsyncIterator[str]:
+    yield ""
+
+
+class Shop:
+    async def sell(self, ctx: BranchContext) -> str:
+        return ""
+
+
 async def without_context() -> str:
     return ""
 
@@ -121,6 +130,8 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     ("function", "words"),
     [
         (not_async, "is an async function"),
+        (yielding, "yields. Return one value"),
+        (Shop.sell, "ctx must be the first parameter"),
         (without_context, "must take a BranchContext as first parameter"),
         (only_keywords, r"first parameter\. Write `async def only_keywords\(ctx: BranchContext"),
         (wrong_first, "first parameter, not city"),
@@ -130,7 +141,7 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     ],
 )
 def test_a_function_that_is_no_tool_is_refused_where_it_is_defined(
-    function: Callable[..., Awaitable[str]], words: str
+    function: Callable[..., Any], words: str
 ) -> None:
     """Chosen: the author learns of it at import, not at the first call."""
     with pytest.raises(TypeError, match=words):

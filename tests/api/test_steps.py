@@ -228,3 +228,16 @@ async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: 
         params = {"asks_first": asks_first}
         await run_tool(outer, params, willing(), replay=replay, ids=SequentialIds())
     assert set(used) == {"call_1:outer/step.2"}
+
+
+async def test_a_step_refuses_a_value_in_place_of_its_function(replay: bool) -> None:
+    async def reserve() -> str:
+        return "12A"
+
+    @tool
+    async def book(ctx: BranchContext) -> str:
+        """Book."""
+        return await ctx.step(reserve())  # type: ignore[call-overload, no-any-return]
+
+    with pytest.raises(TypeError, match=r"got coroutine\. Write ctx\.step\(reserve, seat\)"):
+        await run_tool(book, {}, replay=replay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
@@ -130,6 +131,13 @@ def step(
         StepFailed: if ``fn`` raised; an ``AnabranchError`` from ``fn`` is raised unchanged.
         SerializationError: if the value cannot be recorded; the call fails.
     """
+    if not callable(fn):
+        if inspect.iscoroutine(fn):
+            fn.close()
+        raise TypeError(
+            f"ctx.step takes a function and its arguments, got {type(fn).__name__}."
+            " Write ctx.step(reserve, seat), not ctx.step(reserve(seat))."
+        )
     call = self._call  # pyright: ignore[reportPrivateUsage] - as a method of the context
     scope = call.scheduler.strand().scope
     step_id = call.cursor.new_id(scope, name_for(fn, name, "step"))

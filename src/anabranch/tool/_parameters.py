@@ -71,6 +71,11 @@ class Parameters:
             self.schema: dict[str, Any] = self._model.model_json_schema()
         except PydanticUserError as problem:
             wrong = [parameter.name for parameter in self.declared if _cannot_be_given(parameter)]
+            if wrong == ["ctx"]:
+                raise TypeError(
+                    f"Tool {tool_name!r}: ctx must be the first parameter. Write a HandoffTool, or a"
+                    " function in a closure, in place of a method."
+                ) from problem
             raise TypeError(
                 f"Tool {tool_name!r}: a caller cannot give {wrong}, since JSON has no such type."
                 " Take plain data, a pydantic model or a dataclass."

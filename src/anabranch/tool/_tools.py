@@ -151,7 +151,7 @@ class FunctionTool(Tool[T], Generic[P, T]):
         extra: Literal["ignore", "forbid"] = "ignore",
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
-            raise TypeError(f"A tool is an async function; {fn!r} is not. Write `async def`.")
+            raise TypeError(_not_a_function(fn))
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind is first.KEYWORD_ONLY:
             raise TypeError(
@@ -311,3 +311,11 @@ def _declared(cls: type) -> list[Elicitation[Any]]:
 
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _not_a_function(fn: object) -> str:
+    """Return why ``fn`` is no body of a tool, and the remedy."""
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if inspect.isasyncgenfunction(fn):
+        return f"Tool {name!r} yields. Return one value, and report progress by ctx.notify."
+    return f"A tool is an async function; {name!r} is not. Write `async def`."

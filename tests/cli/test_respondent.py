@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -287,13 +288,28 @@ async def test_words_like_those_of_a_repetition_do_not_fill_a_form() -> None:
     assert reply.content == {"name": "Ann", "nights": 9, "late": True}
 
 
-async def test_a_null_of_a_file_leaves_an_optional_field_empty() -> None:
+async def test_an_answer_of_a_file_is_read_by_its_plain_meaning() -> None:
     console, _ = away()
-    nullable = {"type": ["string", "null"]}
-    fields = {"name": {"type": "string"}, "note": {"type": "string"}, "tag": nullable}
-    form = {"type": "object", "properties": fields, "required": ["name"]}
-    answers = Answers([{"accept": {"name": "Ann", "note": None, "tag": None}}])
-    respondent = Respondent(console, answers=answers)
+    kinds = {
+        "name": "string",
+        "note": "string",
+        "seats": "integer",
+        "ok": "boolean",
+        "size": "number",
+    }
+    fields: dict[str, Any] = {name: {"type": kind} for name, kind in kinds.items()}
+    fields |= {"tag": {"type": ["string", "null"]}, "day": {"type": "string", "format": "date"}}
+    form = {"type": "object", "properties": fields, "required": ["name", "seats"]}
+    given = {
+        "name": "",
+        "note": None,
+        "seats": "3",
+        "ok": "True",
+        "size": "1.5",
+        "tag": None,
+        "day": "",
+    }
+    respondent = Respondent(console, answers=Answers([{"accept": given}]))
     reply = await respondent.elicit(ElicitRequest(message="Who?", requested_schema=form))
-    assert reply.content == {"name": "Ann", "tag": None}
+    assert reply.content == {"name": "", "seats": 3, "ok": True, "size": 1.5, "tag": None}
     respondent.require_fitting()

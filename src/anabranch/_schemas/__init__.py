@@ -4,11 +4,11 @@ from anabranch._schemas.as_meant import as_meant
 from anabranch._schemas.foreign import (
     UnusableSchemaError,
     check_schema,
+    filled_in,
     has_format,
     matches,
     misfit,
     misfits,
-    without_nulls,
 )
 from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
 from anabranch._schemas.form_reading import FormReader
@@ -27,6 +27,7 @@ __all__ = [
     "Value",
     "as_meant",
     "check_schema",
+    "filled_in",
     "has_format",
     "matches",
     "misfit",
@@ -35,5 +36,4 @@ __all__ = [
     "protocol_field",
     "read_pairs",
     "split_pairs",
-    "without_nulls",
 ]

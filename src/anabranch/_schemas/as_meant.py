@@ -1,6 +1,7 @@
 """Reads values that do not fit as what they plainly mean.
 
-A list or an object may be written as JSON in a text. A null may stand for a value that is left out.
+A list or an object may be written as JSON in a text. A null, or an empty text, may stand for a value that
+is left out.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ def as_meant(
     """Return a copy of ``given`` in which each value with a problem is replaced by its plain meaning.
 
     Returns:
-        the copy, and the places of the nulls that the copy lacks.
+        the copy, and the places of the nulls and empty texts that the copy lacks.
     """
     meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
     for problem in problems:
         holder, place, value = _found(meant, problem["loc"])
-        if isinstance(value, str) and holder is not None:
+        if isinstance(value, str) and value and holder is not None:
             holder[place] = _decoded(value)
-        elif value is None and isinstance(holder, dict):
+        elif value in (None, "") and isinstance(holder, dict):
             del holder[place]
             left_out.add(problem["loc"])
     return meant, left_out

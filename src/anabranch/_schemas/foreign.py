@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from anabranch._text import encodable
+from anabranch._text import encodable, read_json
 
 SHARE: Final = 0.25
 """Seconds of processor time for one check."""
@@ -67,21 +67,40 @@ def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list
     return [(_field_of(error), _line(error)) for error in found]
 
 
-def without_nulls(
-    schema: Mapping[str, Any], content: Mapping[str, JsonValue]
-) -> dict[str, JsonValue]:
-    """Return a form's content without the nulls that stand for fields left empty.
+def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a form's content by its plain meaning.
 
-    Such a field is not required, and the form's schema has no null for it.
+    A null, or an empty text that cannot fit, stands for an optional field left empty. A text may hold
+    the number or the truth value that a field takes.
     """
     required: Any = schema.get("required")
     asked = cast("list[object]", required) if isinstance(required, list) else []
+    meant: dict[str, JsonValue] = {}
+    for name, value in content.items():
+        field = _part(_part(schema, "properties"), name)
+        kind = field.get("type")
+        is_empty = value is None or (value == "" and (kind != "string" or "format" in field))
+        if is_empty and name not in asked and isinstance(kind, str) and kind != "null":
+            continue
+        meant[name] = _scalar(value, kind) if isinstance(value, str) else value
+    return meant
 
-    def is_empty(name: str, value: JsonValue) -> bool:
-        kinds = _part(_part(schema, "properties"), name).get("type")
-        return value is None and name not in asked and isinstance(kinds, str) and kinds != "null"
 
-    return {name: value for name, value in content.items() if not is_empty(name, value)}
+def _scalar(text: str, kind: object) -> JsonValue:
+    """Return the number or truth value of this type that a text holds; any other text unchanged."""
+    types: dict[str, tuple[type, ...]] = {
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (bool,),
+    }
+    if not isinstance(kind, str) or kind not in types:
+        return text
+    try:
+        read: object = read_json(text.strip().lower() if kind == "boolean" else text)
+    except ValueError:
+        return text
+    fits = isinstance(read, types[kind]) and isinstance(read, bool) is (kind == "boolean")
+    return cast("JsonValue", read) if fits else text
 
 
 def _part(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from anabranch._asking.answerer import AnswerError
 from anabranch._asking.eliciting import fields_asked_again
 from anabranch._asking.host import Capabilities
 from anabranch._asking.sampling import Sampler
-from anabranch._schemas import misfits, without_nulls
+from anabranch._schemas import filled_in, misfits
 from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console
 from anabranch._terminal.exits import FailedError
@@ -170,8 +170,8 @@ class Respondent:
             self._console.say(f"No answer is left for {_named(step_id, request)}: declined.")
             return ElicitReply(action="decline")
         if isinstance(request, ElicitRequest) and reply.content is not None:
-            filled_in = without_nulls(request.requested_schema, reply.content)
-            reply = reply.model_copy(update={"content": filled_in})
+            content = filled_in(request.requested_schema, reply.content)
+            reply = reply.model_copy(update={"content": content})
         given = "" if reply.content is None else f" {json.dumps(reply.content)}"
         self._console.say(f"{request.message}\n> {reply.action}{given}")
         self._unfit.pop(first_attempt(step_id), None)

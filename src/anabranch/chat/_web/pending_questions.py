@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from anabranch._durable.call_states import UNDONE
 from anabranch._durable.states import is_compensated
 from anabranch._engine.open_asks import wakes_at
-from anabranch._schemas import misfits, without_nulls
+from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
 from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, open_questions
 from anabranch.agents._branch_states import branch_around
@@ -222,7 +222,7 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
     wrong = _wrong_numbers(reply.content or {})
     if reply.action != "accept" or form is None or wrong:
         return wrong
-    found = misfits(form, without_nulls(form, reply.content or {}))
+    found = misfits(form, filled_in(form, reply.content or {}))
     return [FieldError(field=field, message=message) for field, message in found]
 
 

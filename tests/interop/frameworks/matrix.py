@@ -36,12 +36,12 @@ class Line:
 
 LINES: Final = {
     "questions": Line("typed questions, one after the other, each round in another process"),
-    "at_once": Line("several questions of one call, and of parallel calls, at once"),
+    "at_once": Line("several questions of one call, and of parallel calls, together"),
     "in_part": Line("some of them are answered, the others stay open"),
     "declined": Line("a question is declined, or cancelled"),
     "invalid": Line("an invalid answer runs nothing, and is asked for again"),
-    "links": Line("a question that sends the person to a page"),
-    "sleeps": Line("a tool that sleeps, and goes on at its time"),
+    "links": Line("a question that sends the user to a page"),
+    "sleeps": Line("a tool that sleeps, and continues at its time"),
     "model": Line("a model of the framework answers samples", ("pydantic-ai", "langchain")),
     "sampler": Line("a sampler of yours answers samples"),
     "notices": Line("progress, as it happens", ("pydantic-ai", "langchain")),
@@ -51,12 +51,12 @@ LINES: Final = {
     ),
     "once": Line("a tool that fails before it asks is run once"),
     "kept": Line(
-        "where a call cannot go on just now, parallel ones keep what they came to",
+        "if a call cannot continue now, parallel calls keep their progress",
         ("openai-agents", "google-adk", "agent-framework"),
     ),
     "caller": Line("a snapshot is of no use to another caller"),
     "sealed": Line(
-        "what a step has read is not shown to the person, and not readable in a snapshot"
+        "what a step has read is not shown to the user, and not readable in a snapshot"
     ),
     "stored": Line("with a store, a snapshot that is resumed twice repeats nothing"),
     "version": Line("with a store, a call that other code has begun stays open for that code"),

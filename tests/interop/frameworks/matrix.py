@@ -55,9 +55,7 @@ LINES: Final = {
         ("openai-agents", "google-adk", "agent-framework"),
     ),
     "caller": Line("a snapshot is of no use to another caller"),
-    "sealed": Line(
-        "what a step has read is not shown to the user, and not readable in a snapshot"
-    ),
+    "sealed": Line("what a step has read is not shown to the user, and not readable in a snapshot"),
     "stored": Line("with a store, a snapshot that is resumed twice repeats nothing"),
     "version": Line("with a store, a call that other code has begun stays open for that code"),
     "large": Line("with a store, 50 kB that a step has read are not in the snapshot"),

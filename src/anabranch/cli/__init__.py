@@ -3,13 +3,13 @@
     _commands.py                      the commands by name, and their help; each is loaded when used
     _serve_command.py                 anabranch serve; _serving.py does its work
     _server_recipe.py                 how serve makes its server, in each process
-    _endpoint.py                      where it is reached, and by how many processes
+    _endpoint.py                      where a server listens, and its number of processes
     _http_access.py                   over HTTP: the names by which it may be reached
-    _http_tokens.py                   who is let in, by bearer tokens
+    _http_tokens.py                   the callers that bearer tokens admit
     _http_server.py                   uvicorn, in one process or several
-    _http_lifetime.py                 when an application learns that its server stops
+    _http_lifetime.py                 the stop of a server, as its application learns of it
     _http_shares.py                   limits of requests in progress
-    _combined_server.py               what targets offer, as one server
+    _combined_server.py               all tools and servers of the targets, as one server
     _call_command.py                  anabranch call; _calling.py does its work
     _list_command.py                  anabranch list
     _inspect_command.py               anabranch inspect; both by _tool_summaries.py
@@ -19,9 +19,9 @@
     _forgotten_awaits.py              the lines of operations that were never awaited
     _chat_command.py                  anabranch chat; _chatting.py with the options of _chat_parts.py
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
-    _worker_command.py                anabranch worker; _working.py does its work, and _chat_parts.py
-                                      is what it and web are made of
-    _dev_command.py                   anabranch dev; _reloading.py: its tools, loaded again
+    _worker_command.py                anabranch worker; _working.py does its work, with the same
+                                      _chat_parts.py as web
+    _dev_command.py                   anabranch dev; _reloading.py loads changed tools again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
@@ -32,11 +32,11 @@
     _options.py, _target_options.py   options that several commands share
     _tokens.py                        bearer tokens and headers, as options give them
     _engine_option.py                 the engine that --engine names
-    _answering.py                     who answers a tool's questions, by --model and --answers
+    _answering.py                     the answerer of a tool's questions, by --model and --answers
     _tool_arguments.py                a tool's arguments, from name=value and --json
-    _targets.py                       what a TARGET is, and what it offers
+    _targets.py                       the forms of a TARGET, and the loading of its tools
     _connection.py                    the connection to a target's server; _call_trace.py shows it
-    _output.py                        the result on stdout, and the consent to a loss
+    _output.py                        the result on stdout; asks before a command deletes
     _stores.py                        the stores, and the keys that seal open questions
 
 The module of a command declares its options, and imports the module that does its work when the
@@ -67,8 +67,8 @@ from anabranch.errors import MissingExtraError, typed_command
 
 __all__ = ["main"]
 
-# Without it, the end of the interpreter looks through all objects of all modules, for a quarter of a
-# second in each process: a client waits for its server, and a person for both.
+# Without this, the interpreter's end looks through all objects of all modules, for a quarter of a
+# second in each process: a client waits for its server, and a user for both.
 atexit.register(gc.freeze)
 
 # Imports make objects that stay. With the default of 700 new objects between two collections, a start
@@ -82,7 +82,9 @@ BROKEN_PIPE = 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; ``sys.argv`` is read by default."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
-    return copy_context().run(_run, typed)  # what was typed is known to this command alone
+    return copy_context().run(
+        _run, typed
+    )  # so that no other command sees the words typed for this one
 
 
 def _run(typed: list[str]) -> int:
@@ -96,7 +98,7 @@ def _run(typed: list[str]) -> int:
             result_action="return_none",
         )
         sys.stdout.flush()
-    except BrokenPipeError:  # what reads our output has had enough, as head has
+    except BrokenPipeError:  # the reader of our output has left, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except CommandError as error:

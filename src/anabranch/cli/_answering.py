@@ -20,7 +20,7 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     """Return the respondent that the options describe.
 
     Raises:
-        UsageError: the model cannot be opened, or the answers cannot be read.
+        UsageError: if the model cannot be opened, or the answers cannot be read.
     """
     from anabranch._terminal.respondent import Respondent
 
@@ -28,10 +28,10 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
 
 
 def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> AnsweringPolicy:
-    """Return the policy by which samples are answered.
+    """Return the policy that decides how samples are answered.
 
     Raises:
-        UsageError: it cannot be followed.
+        UsageError: if the limit is not positive, or a name is empty.
     """
     from anabranch._asking.answering_policy import AnsweringPolicy
 
@@ -47,10 +47,10 @@ def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> 
 
 
 def open_sampler(model: str | None) -> Sampler | None:
-    """Return the model of that name, ``None`` without one.
+    """Return the model named ``model``; ``None`` without a name.
 
     Raises:
-        UsageError: it cannot be opened.
+        UsageError: if the model cannot be opened.
     """
     if not model:
         return None
@@ -63,10 +63,10 @@ def open_sampler(model: str | None) -> Sampler | None:
 
 
 def read_answers(path: Path | None) -> Answers | None:
-    """Return the answers in a file, ``None`` without one.
+    """Return the answers in the file at ``path``; ``None`` without a path.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: if the file cannot be read.
     """
     if path is None:
         return None

@@ -40,11 +40,11 @@ def browse_command(
 
 
 async def browse(thread: str | None, store: str | None) -> str | None:
-    """Show a thread, by default the latest; return the command that continues it, if it is wanted.
+    """Show a thread, by default the latest; return the command that continues it, if chosen.
 
     Raises:
-        CommandError: there is no such thread, no terminal, or the extra ``tui`` is not installed;
-            the thread to continue has an owner; or the person left with Ctrl-C.
+        CommandError: if the thread or a terminal is missing, the extra ``tui`` is not installed, the
+            thread to continue has an owner, or the user leaves with Ctrl-C.
     """
     from anabranch._terminal.console import Console
 

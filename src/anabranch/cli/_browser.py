@@ -1,7 +1,7 @@
 """The conversation tree on a full screen: the tree on the left, one node in full on the right.
 
-It changes nothing. Its result is the node at which the person wants to continue, if any. This is
-the only module that imports textual.
+The browser changes nothing. Its result is the node at which the user wants to continue, if any. This
+is the only module that imports textual.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Browser(App[str]):
         field.focus()
 
     def action_close(self) -> None:
-        """Close that field."""
+        """Close the field for a label, a branch or an id."""
         self.query_one("#find", Input).remove_class("open")
         self._widget.focus()
 

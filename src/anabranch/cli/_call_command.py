@@ -1,4 +1,4 @@
-"""``anabranch call``: one tool, called as an MCP client, its questions answered at the terminal."""
+"""``anabranch call``: calls one tool as an MCP client, and asks its questions at the terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A trace of a call: what a client and its server send each other, in a few readable lines.
+"""A trace of a call: describes the messages between a client and its server in readable lines.
 
-The messages are observed as they pass through the transport; none is changed or delayed.
+The trace observes the messages on their way through the transport, and changes and delays none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ WHO = {
 class CallTrace:
     """Describes the messages of a call, one line each; the lines are passed to ``say``.
 
-    ``explain`` returns what to add about a question at the end of a round, by its step id; it may
-    be nothing.
+    ``explain`` takes the step id of a question at the end of a round (one run of the tool), and
+    returns a line to add, which may be empty.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CallTrace:
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the name of each question that ``result`` asks, and who is asked."""
+    """Return the name of each question in ``result``, and the one that answers it."""
     requests: dict[str, Any] = result.get("inputRequests") or {}
     steps: list[dict[str, Any]] = result.get("steps") or []
     asked = [
@@ -91,7 +91,7 @@ def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _who(kind: str, params: Mapping[str, Any] | None) -> str:
-    """Return who is asked, and by which link, if it is one."""
+    """Return the one that answers: the model or the user, with the link to open, if any."""
     link = (params or {}).get("url")
     return f"{WHO[kind]}, by the link {link}" if link else WHO[kind]
 
@@ -101,7 +101,7 @@ def _counted(things: Sized, word: str) -> str:
 
 
 def watched(server: Transport | StdioServerParameters, trace: CallTrace) -> Transport:
-    """Return a connection to a server at a URL, or to be started, that ``trace`` describes."""
+    """Return a connection that ``trace`` describes, to a running server or one to be started."""
     if isinstance(server, StdioServerParameters):
         return traced(stdio_client(server), trace)
     return traced(server, trace)

@@ -1,4 +1,4 @@
-"""One tool, called as an MCP client: the work of ``anabranch call``."""
+"""Calls one tool as an MCP client: the work of ``anabranch call``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.mcp._saga_client import SagaClient
 from anabranch.mcp._unfinished import UNFINISHED, is_unfinished
 
 UNASKABLE = "server-initiated requests"
-"""Is in what the SDK and FastMCP say where a tool of theirs asks over MCP 2026-07-28."""
+"""Part of the error of the SDK and of FastMCP if their own tool asks over MCP 2026-07-28."""
 RAISES = (
     "Its library has no other way to ask: call it with --era handshake, or see"
     ' "Migrate from the MCP SDK or FastMCP" in the documentation.'
@@ -36,7 +36,7 @@ RAISES = (
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What to call, as it was typed."""
+    """The target, the tool, its arguments and the options that the user has typed."""
 
     target: str
     tool: str
@@ -54,7 +54,7 @@ async def call(options: CallOptions, respondent: Respondent) -> object:
     """Call the tool and return its value.
 
     Raises:
-        CommandError: see the message.
+        CommandError: if the target, the arguments, the connection or the tool fails.
     """
     target, era, key = options.target, options.era, new_key()
     policed = options.policy.applied_to(respondent, server=target)
@@ -103,18 +103,18 @@ async def invoke(
     answerer: Answerer,
     key: str = "",
 ) -> CallToolResult:
-    """Call a tool by the protocol of ``era``; ``client`` is connected by it already."""
+    """Call a tool by the protocol of ``era``, by which ``client`` is already connected."""
     if era == "saga":
         return await SagaClient(client, answerer).call_tool(name, arguments, key=key or None)
     return await call_tool(client, name, arguments, answerer, key=key)
 
 
 async def find_tool(client: Client, target: str, name: str) -> Tool:
-    """Return the tool of that name; ``target`` is named in the error.
+    """Return the tool called ``name``; an error names ``target``.
 
     Raises:
-        UsageError: the server has no such tool.
-        FailedError: the tool's parameters have no valid schema.
+        UsageError: if the server has no such tool.
+        FailedError: if the tool's parameters have no valid schema.
     """
     tools = await list_tools(client)
     if name not in tools:
@@ -131,10 +131,10 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
-    """Return what the tool returned: its structured content if it has any, else its text.
+    """Return the tool's value: its structured content if it has any, else its text.
 
     Raises:
-        FailedError: it returned an error, or the call is not done.
+        FailedError: if the tool returned an error, or the call is not done.
     """
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     text = "\n".join(texts)
@@ -160,7 +160,7 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
 
 
 def _unwrapped(content: object, tool: Tool) -> object:
-    """Return the value itself, where the server had to wrap it in an object to return it."""
+    """Return the value inside the object in which the server had to wrap it."""
     if not isinstance(content, dict):
         return content
     fields = cast("dict[str, object]", content)

@@ -1,4 +1,4 @@
-"""Recorded calls as lines of text, for people."""
+"""Draws recorded calls as lines of text, for users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draw_list(calls: Sequence[Listed]) -> list[str]:
 
 
 def draw_call(call: RecordedCall) -> list[str]:
-    """Return the lines of a call: what it is, its rounds, its steps as a tree."""
+    """Return the lines of a call: its name and state, its rounds, its steps as a tree."""
     waits = f" for {', '.join(call.waits_for)}" if call.waits_for else ""
     end = "expires" if call.state.is_open else "deleted after"
     facts = {
@@ -66,7 +66,7 @@ def draw_replayed(found: Sequence[Replayed]) -> list[str]:
 
 
 def old_ways_of(found: Sequence[Replayed]) -> list[str]:
-    """Return for each marker how many calls still need its old way; or that none does, if all replay."""
+    """Return a line for each marker with the number of calls that still need its old way."""
     needed = Counter(name for each in found for name in each.old_ways)
     lines = [
         f"The old way of {name!r} is taken by {needed[name]} of {len(found)} open calls."
@@ -78,7 +78,7 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
 
 
 def draw_undone(done: Undone) -> list[str]:
-    """Return what was undone, and what is left."""
+    """Return the lines of an undone call: the steps undone, and those left."""
     steps = [f"  undone  {each}" for each in done.undone]
     return [f"{done.id}  {done.tool}  {done.state}", *steps, *(f"  left    {n}" for n in done.left)]
 

@@ -1,4 +1,4 @@
-"""Recorded calls under the present code: replayed without effects, or undone on request."""
+"""Replays recorded calls under the present code without effects, and undoes calls on request."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PAGE = 100
 
 
 class OfferedTools:
-    """The tools of some targets, which recorded calls are run with.
+    """The tools of some targets, with which recorded calls run.
 
     Raises:
-        UsageError: a target is a server, or cannot be loaded, or the targets have no tool of ours.
+        UsageError: if a target is a server, or cannot be loaded, or the targets have no tool of ours.
     """
 
     def __init__(self, targets: Sequence[str]) -> None:
@@ -95,7 +95,7 @@ class OfferedTools:
 
 
 async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
-    """Return every open call, or every one of a tool."""
+    """Return every open call, or every open call of one tool."""
     found: list[CallRecord] = []
     while page := await calls.calls(
         PAGE, tool=tool, states=OPEN, after=found[-1] if found else None
@@ -105,7 +105,7 @@ async def _open_calls(calls: CallStore, tool: str | None) -> list[CallRecord]:
 
 
 class Undone(BaseModel):
-    """What was done to end a call: the steps that were undone, and those that are left."""
+    """The end of a call: the steps that were undone, and those that are left."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -122,16 +122,16 @@ async def undo_call(
     """Undo what an open call of ``tool`` has done, and end it.
 
     Args:
-        calls: has the call.
+        calls: store of the call.
         record: the call.
-        tool: the code whose undos are run.
-        runtime: the conversation that the call came from; ``None`` if that is gone.
-        yes: whether the person need not be asked.
+        tool: code whose undos run.
+        runtime: conversation that the call came from; ``None`` if that is gone.
+        yes: whether to undo without asking the user.
 
     Raises:
-        FailedError: it is not open, or runs; or the code takes another way.
-        UsageError: there is no one to ask.
-        StoreError: the store failed.
+        FailedError: if the call is not open or is running, or if the code takes another way.
+        UsageError: if the user must be asked and there is no terminal.
+        StoreError: if the store fails.
     """
     service = CallService(runtime or Runtime(), Durability(calls))
     clock = service.runtime.clock

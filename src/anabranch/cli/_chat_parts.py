@@ -48,22 +48,22 @@ from anabranch.tree import TreeStore
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How to chat, as it was typed.
+    """The options of a chat that the user has typed.
 
     Attributes:
-        targets: where its tools are.
-        thread: the thread to continue; ``last`` for the latest.
-        at: the node to continue at.
-        store: the store's URL.
-        model: the model's name.
-        script: the file whose lines are the input.
-        limits: of each turn and of its tools.
-        folding: whether subtasks may be done in branches.
-        memory: whether the tools of the memory are offered.
-        system: the system prompt of a conversation that is begun.
+        targets: files, modules and servers that have the tools.
+        thread: thread to continue; ``last`` for the latest.
+        at: node to continue at.
+        store: URL of the store.
+        model: name of the model.
+        script: file whose lines are the input.
+        limits: limits of each turn and of its tools.
+        folding: whether the model may do subtasks in branches.
+        memory: whether the model gets the tools of the memory.
+        system: system prompt of a new conversation.
         prompt: the one message of a chat that ends with its answer.
-        headers: what is sent with the requests to the targets' servers.
-        variables: of the targets' servers that are started.
+        headers: headers of the requests to the targets' servers.
+        variables: environment of the targets' servers that this process starts.
     """
 
     targets: Sequence[str] = ()
@@ -82,7 +82,7 @@ class ChatOptions:
 
 
 def lines_of(script: Path | None, console: Console) -> InputLines:
-    """Return the lines of a script, a pipe or a person."""
+    """Return the lines of a script, a pipe or a user."""
     if script is not None and str(script) != "-":
         return read_script(script)
     if not console.interactive or script is not None:
@@ -91,16 +91,16 @@ def lines_of(script: Path | None, console: Console) -> InputLines:
 
 
 def replies_to(lines: InputLines, console: Console) -> Replies:
-    """Return how replies are shown: at a terminal if all is shown at one, else plainly."""
+    """Return the display of replies: formatted if all output goes to a terminal, else plain."""
     live = isinstance(lines, TypedLines) and sys.stdout.isatty()
     return LiveReplies(console) if live else Replies()
 
 
 def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
-    """Return the command that continues a thread as ``options`` say; ``None`` if it is not stored.
+    """Return the command that continues a thread with ``options``; ``None`` if it is not stored.
 
-    What is set in the environment is there the next time, too. The values of headers and variables,
-    which may be secrets, are left out.
+    The command leaves out settings of the environment, and the values of headers and variables, which
+    may be secrets.
     """
     if options.store is not None and options.store.startswith("memory:"):
         return None
@@ -125,24 +125,24 @@ def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
 
 
 def data_folder() -> Path:
-    """Return the folder of what chats store beside conversations."""
+    """Return the folder for the data that chats store next to conversations."""
     return user_data_path("anabranch", appauthor=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatParts:
-    """The parts.
+    """The parts of a chat.
 
     Attributes:
-        tools: what the model, and the person, may call.
-        model: replies.
-        calls: stores the calls of tools.
-        trees: stores the conversations.
-        engine: calls workers; ``None`` for those of this process.
-        bank: what was learned, if there is a memory.
-        memory: whether the model and the page have that memory.
+        tools: tools that the model and the user may call.
+        model: model that replies.
+        calls: store of the calls of tools.
+        trees: store of the conversations.
+        engine: wakes workers; ``None`` for those of this process.
+        bank: store of memories, if there is a memory.
+        memory: whether the model and the page may use the memory.
         learner: learns from branches.
-        version: that of the tools' code; ``None`` for a digest of it.
+        version: version of the tools' code; ``None`` for a digest of it.
     """
 
     tools: Sequence[ChatTool | Plugin[Any]]
@@ -159,10 +159,10 @@ class ChatParts:
     async def open(self, *, works: bool = True) -> AsyncGenerator[None]:
         """Hold the connections to servers open, and learn if this process works, inside the block.
 
-        After it, the stores and the engine are closed: what learns hands its branch back first.
+        The end of the block closes the stores and the engine; the learner hands its branch back first.
 
         Raises:
-            FailedError: a server cannot be reached.
+            FailedError: if a server cannot be reached.
         """
         try:
             learner = self.learner if works else None
@@ -193,7 +193,7 @@ def open_parts(  # noqa: PLR0913 - options
     """Return the parts that the options name.
 
     Raises:
-        UsageError: one of them cannot be made.
+        UsageError: if a part cannot be made.
     """
     given = bool(targets or header or env)
     tools: list[ChatTool | Plugin[Any]] = (
@@ -216,7 +216,7 @@ def open_parts(  # noqa: PLR0913 - options
 
 
 def game() -> Plugin[Outcome]:
-    """Return the card game, with cards to click in the page; which of them wins stays here."""
+    """Return the card game, with cards to click in the page; the server keeps the winning card."""
     module = Path(__file__).with_name("pick_card.mjs")
     plugin = make_plugin(pick_card, expose=("params", "handoff.cards"))
     return plugin.on_page(PickCard.card, module).build()

@@ -1,4 +1,4 @@
-"""The tools of a chat: those in its targets, and those of the servers that its targets are."""
+"""The tools of a chat: those in its files and modules, and those of its servers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def tools_of(
 ) -> list[ChatTool | Plugin[Any]]:
     """Return the tools of a chat: ``branch_self``, and those that the targets offer.
 
-    A plugin is in the place of its tool. ``choice`` has the tools to offer, and those to leave out.
+    A plugin replaces its tool. ``choice`` has the tools to offer, and those to leave out.
 
     Raises:
-        UsageError: a target cannot be loaded, offers nothing, or two tools have the same name.
+        UsageError: if a target cannot be loaded or offers nothing, or if two tools have one name.
     """
     local = [target for target in targets if not is_server(target)]
     found = load(local) if local else Found()
@@ -63,7 +63,7 @@ def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
     """Refuse two tools, or plugins, of one name.
 
     Raises:
-        UsageError: there are such.
+        UsageError: if two have one name.
     """
     names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
     if twice := [name for name, count in names.items() if count > 1]:
@@ -75,7 +75,7 @@ async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
     """Hold the connections to servers open.
 
     Raises:
-        FailedError: one cannot be made.
+        FailedError: if a connection cannot be made.
     """
     async with AsyncExitStack() as stack:
         for each in tools:

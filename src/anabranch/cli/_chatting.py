@@ -51,7 +51,7 @@ async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console
     """Run a session until there are no more lines.
 
     Raises:
-        CommandError: it cannot begin, a line of a script failed, or the person left.
+        CommandError: if the session cannot start, a line of a script fails, or the user leaves.
     """
     learner = open_sampler(options.model) if options.memory else None
     try:
@@ -111,7 +111,7 @@ async def _answer(session: Session, prompt: str) -> None:
     """Say ``prompt``, and print the answer alone.
 
     Raises:
-        FailedError: there is none.
+        FailedError: if there is no answer.
     """
     answer = (await session.say(prompt))[-1]
     if answer.type == "error":
@@ -152,10 +152,10 @@ def _dependencies(
 
 
 async def _thread_id(store: TreeStore, name: str) -> str:
-    """Return the id of the thread that ``name`` stands for; one that does not exist is begun.
+    """Return the id of the thread ``name``; start the thread if it does not exist.
 
     Raises:
-        UsageError: several begin like this, or it has an owner; or there is no latest.
+        UsageError: if several ids begin with ``name``, the thread has an owner, or there is no latest.
     """
     try:
         found = await find_thread(store, name, without_owner=True)
@@ -174,10 +174,10 @@ async def _thread_id(store: TreeStore, name: str) -> str:
 async def _session(
     options: ChatOptions, dependencies: SessionDependencies, screen: ChatScreen
 ) -> Session:
-    """Return a session that continues where the options say.
+    """Return a session that continues the thread of the options, at their node.
 
     Raises:
-        UsageError: there is no such thread or node.
+        UsageError: if there is no such thread or node.
     """
     thread = options.thread
     if thread is not None:

@@ -1,4 +1,4 @@
-"""``anabranch check``: what in a target's tools is not safe to replay.
+"""``anabranch check``: finds code in a target's tools that is not safe to replay.
 
 Findings are a JSON list on stdout, and sentences on stderr.
 """

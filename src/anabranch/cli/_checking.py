@@ -25,7 +25,7 @@ from anabranch.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check, as it was typed."""
+    """The target, the tool and the options of a check that the user has typed."""
 
     target: str
     tool: str | None = None
@@ -39,7 +39,7 @@ async def check(
     """Return the findings: in the source, and with a ``respondent`` also from running the tool.
 
     Raises:
-        UsageError: there is nothing to check, or the tool cannot be run with these options.
+        UsageError: if there is nothing to check, or the tool cannot run with these options.
     """
     tools = choose_tools(options)
     found: dict[Finding, None] = {}
@@ -56,10 +56,10 @@ async def check(
 
 
 def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
-    """Return all tools of the target, or the one that was named.
+    """Return all tools of the target, or the named one.
 
     Raises:
-        UsageError: there is none, or the target cannot be loaded.
+        UsageError: if there is no such tool, or the target cannot be loaded.
     """
     target = options.target
     if is_server(target):
@@ -82,10 +82,10 @@ def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
 async def run(
     options: CheckOptions, tools: Sequence[Tool[Any]], console: Console, respondent: Respondent
 ) -> list[Finding]:
-    """Run the tool, each round twice. What it prints goes to stderr.
+    """Run each round of the tool twice; send the tool's prints to stderr.
 
     Raises:
-        UsageError: there are several tools, or the arguments do not fit.
+        UsageError: if there are several tools, or the arguments do not fit.
     """
     if len(tools) > 1:
         offered = ", ".join(tool.name for tool in tools)
@@ -115,7 +115,7 @@ def report(findings: Sequence[Finding], console: Console) -> None:
     """Show the findings, in a few lines each.
 
     Raises:
-        FailedError: there are any.
+        FailedError: if there is a finding.
     """
     for finding in findings:
         console.say(str(finding))

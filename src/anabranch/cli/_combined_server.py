@@ -1,4 +1,4 @@
-"""One MCP server made of everything that the targets offer: their tools and their servers."""
+"""Makes one MCP server of all tools and servers in the targets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
     """Return the FastMCP server of the targets, with their tools.
 
     Raises:
-        UsageError: there are other servers, too; two tools have the same name; or the store's URL is
+        UsageError: if there are other servers, two tools have the same name, or the store's URL is
             invalid.
     """
     server, *others = found.fastmcp
@@ -67,14 +67,14 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
 
 
 def foreign(found: Found) -> str:
-    """Return what to say of options for a FastMCP server that has no tools of ours; else nothing."""
+    """Return an error about options for a FastMCP server without tools of ours; else nothing."""
     return ITS_OWN if found.fastmcp and not found.tools else ""
 
 
 def fastmcp_app(
     server: FastMCP[Any], security: TransportSecuritySettings, session_ttl: float | None
 ) -> ASGIApp:
-    """Return the application that serves it over HTTP, at ``/mcp``, guarded as the SDK's are."""
+    """Return the HTTP application of a server, at ``/mcp``, guarded as the SDK's are."""
     app = server.http_app(
         path="/mcp",
         stateless_http=session_ttl is None,
@@ -95,16 +95,16 @@ def fastmcp_app(
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """How calls are stored and ended, in a form that can be passed to another process.
+    """The options for storing and ending calls, in a form that another process can receive.
 
     Attributes:
-        store: the URL of a store; without one, all state travels with the client.
-        ttl: seconds that a person has for one round of questions.
-        continue_calls: offer ``continue_call``; needs a store.
-        grace: seconds in which the calls of a server that stops are undone.
-        engine: names the engine that has one process of many expire calls.
-        max_running: how many calls a process runs at the same time.
-        version: that of the tools' code; by default, a digest of it.
+        store: URL of a store; without one, all state travels with the client.
+        ttl: seconds that a user has for one round of questions.
+        continue_calls: whether to offer ``continue_call``, which needs a store.
+        grace: seconds in which a server that stops undoes its calls.
+        engine: name of the engine that lets one process of many expire calls.
+        max_running: maximum calls that a process runs at the same time.
+        version: version of the tools' code; by default, a digest of it.
     """
 
     store: str | None = field(default=None, repr=False)
@@ -118,14 +118,14 @@ class Persistence:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How clients are asked, in a form that can be passed on as well.
+    """The options for asking clients, in a form that another process can receive.
 
     Attributes:
-        sampler_mode: when the server's own model is asked.
+        sampler_mode: cases in which the server asks its own model.
         ask: whether questions reach users of clients that show none.
-        ask_url: where such users reach the server's pages, if it has any.
-        sagas: whether the saga methods are offered.
-        heartbeat: seconds between two signs of life while a client is asked; ``None`` for none.
+        ask_url: URL of the server's pages for such users, if it has any.
+        sagas: whether to offer the saga methods.
+        heartbeat: seconds between two signs of life during a question; ``None`` for none.
     """
 
     sampler_mode: SamplerMode = "own"
@@ -146,10 +146,10 @@ def server_options(
     asking: Asking = CLIENTS_ONLY,
     limits: Limits = UNLIMITED,
 ) -> ServerOptions:
-    """Return the options that the command line has given; their engine is the caller's to close.
+    """Return the server's options from the command line; the caller closes their engine.
 
     Raises:
-        UsageError: there is no such engine.
+        UsageError: if there is no such engine.
     """
     return ServerOptions(
         keys=keys,
@@ -171,13 +171,13 @@ def server_options(
 
 
 def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> MCPServer[Any]:
-    """Return a server that offers everything: the first one found, or a new one called ``name``.
+    """Return a server with all tools: the first server found, or a new one called ``name``.
 
-    A server's own tools are served as they are. A tool that the server has already is not added
-    again; the tools of further servers are added to the first.
+    A server's own tools stay unchanged. The tools of further servers are added to the first, except
+    those that it already has.
 
     Raises:
-        UsageError: two different tools have the same name, or the store's URL is invalid.
+        UsageError: if two different tools have one name, or the store's URL is invalid.
     """
     try:
         if not found.servers:

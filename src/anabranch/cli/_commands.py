@@ -169,7 +169,7 @@ NEEDS = {
 
 
 def _needed(command: str) -> str:
-    """Return what to install for a command, as the last sentence of its help; none for most."""
+    """Return the last sentence of a command's help, about an extra to install; mostly empty."""
     if command not in NEEDS:
         return ""
     named, extra, package = NEEDS[command]

@@ -1,8 +1,8 @@
 """Options from files: ``[tool.anabranch]`` of the project's ``pyproject.toml``, and the user's own file.
 
-A table of a command's name (``[tool.anabranch.serve]``) has options of that command, and must not have
-others; what is beside such tables is for every command that has the option. A flag wins over an
-environment variable, that over the project's file, and that over the user's.
+A table named after a command (``[tool.anabranch.serve]``) may have only options of that command. Options
+outside such tables are for every command that has them. A flag wins over an environment variable, the
+variable over the project's file, and the project's file over the user's.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ PROJECT = ("tool", "anabranch")
 
 
 class ConfigurationFile:
-    """One file, as a source of options that were not given otherwise."""
+    """A file as a source of options that the command line leaves out."""
 
     def __init__(self, toml: Toml) -> None:
         self._toml = toml
 
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Add what the file has to ``arguments``.
+        """Add the file's options to ``arguments``.
 
         Raises:
-            UsageError: it cannot be read, or is no TOML.
-            CycloptsError: it has an option that the command does not have.
+            UsageError: if the file cannot be read, or is no TOML.
+            CycloptsError: if the file has an option that the command does not have.
         """
         try:
             self._toml(app, commands, arguments)
@@ -53,6 +53,6 @@ def configuration_files() -> list[ConfigurationFile]:
 
 
 def _tables(path: Any, **options: Any) -> Iterator[Toml]:  # noqa: ANN401 - as Toml takes them
-    """Yield the command's own table, and then what is for all commands."""
+    """Yield the command's own table, and then the options for all commands."""
     yield Toml(path, **options)
     yield Toml(path, use_commands_as_keys=False, allow_unknown=True, **options)

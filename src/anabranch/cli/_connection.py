@@ -1,7 +1,7 @@
 """The connection to a target: to a server process started for it, or to the URL of a running one.
 
-A server process inherits this one's environment, and gets keys of its own, since it lives no longer
-than the call. A connection that fails is reported in one sentence.
+A server process inherits this one's environment. It gets new keys, since it lives no longer than the
+call. One sentence reports a connection that fails.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def server_of(
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> WithHeaders | StdioServerParameters:
-    """Return what the SDK's client is to connect to.
+    """Return the URL or the process for the SDK's client to connect to.
 
-    ``limits`` are for a server that is started here, ``headers`` for one that runs, and the
-    variables ``env`` for one that a command starts.
+    ``limits`` are for a server that this process starts, ``headers`` for a running server, and the
+    variables ``env`` for a server that a command starts.
 
     Raises:
-        UsageError: there is no such file or module, or what is given is for another kind.
+        UsageError: if there is no such file or module, or an option is for another kind of server.
     """
     if env and not target.startswith(COMMAND):
         raise UsageError("--env is for a server that a command starts: command:….")
@@ -89,14 +89,14 @@ async def open_session(
     era: Era = "auto",
     trace: CallTrace | None = None,
 ) -> T:
-    """Connect to ``server``, the server of ``target``; return what ``act`` returns.
+    """Connect to ``server``, the server of ``target``, and return the value of ``act``.
 
-    ``trace`` describes the messages of a server of :func:`server_of`. If this is cancelled, ``act`` is
-    cancelled first, while the connection is there to say so: the server undoes what it has done.
+    ``trace`` describes the messages of a server of :func:`server_of`. A cancellation ends ``act`` first,
+    while the connection can still tell the server, which undoes its call.
 
     Raises:
-        CommandError: ``act`` raised it; or the connection could not be made, broke, or carried
-            something other than MCP.
+        CommandError: if ``act`` raises one, or if the connection cannot be made, breaks, or carries
+            messages other than MCP.
     """
     connected = False
     opened = _traced(server, trace)
@@ -147,8 +147,8 @@ def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
 async def _flush(client: Client) -> None:
     """Wait until the server has what was sent before, such as a cancellation.
 
-    The SDK ends a connection over HTTP with what is on its way. Since 2026-07-28 a request is
-    cancelled by the end of its own connection.
+    The SDK ends a connection over HTTP together with the messages on their way. Since 2026-07-28, the
+    end of a request's own connection cancels the request.
     """
     if client.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS:
         return
@@ -182,9 +182,9 @@ def _environment() -> dict[str, str]:
 async def _why_it_did_not_start(target: str) -> CommandError:
     """Return the error for a server process that ended before it answered.
 
-    Its exit status says whether the target is at fault, but the SDK does not report it. So the
-    process is started once more, with nothing to read: a working server ends at once, a broken one
-    fails as before. What it wrote to stderr has been shown already.
+    The exit status says whether the target is at fault, but the SDK does not report it. So this
+    function starts the process once more, with no input. A working server ends immediately, and a broken
+    one fails as before. The user has already seen its stderr.
     """
     done = await anyio.run_process(
         _command(target), check=False, stdin=subprocess.DEVNULL, env=_environment()
@@ -197,8 +197,8 @@ async def _why_it_did_not_start(target: str) -> CommandError:
 def _explain(error: Exception, target: str, refusal: str) -> CommandError | None:
     """Return the error to report for ``error``, ``None`` if it is a bug in this library.
 
-    The SDK's tasks raise exception groups; one known cause is enough. How the server has refused a
-    request, ``refusal``, says more than the SDK's errors, but not than a command's or a tool's own.
+    The SDK's tasks raise exception groups; one known cause is enough. The server's ``refusal`` of a
+    request says more than the SDK's errors, and less than the error of a command or a tool.
     """
     for cause in causes(error):
         if isinstance(cause, CommandError):

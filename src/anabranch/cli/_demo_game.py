@@ -1,7 +1,7 @@
 """The pick-a-card tool, played from here: the work of ``anabranch demo``.
 
-Where there is no model or no person, scripted answers take their place. The tool is
-``_demo_tool.py``, which is served like any other.
+Scripted answers replace a missing model or a missing user. The tool is ``_demo_tool.py``, which is
+served like any other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def demo(
     """Play the game and return its outcome.
 
     Raises:
-        CommandError: see the message.
+        CommandError: if the server cannot be reached, the game fails, or the user leaves.
     """
     if answers is None and not console.interactive:
         console.say("There is no terminal to ask at: the person's answers are scripted.")

@@ -17,7 +17,7 @@ SUITS = ("♠", "♥", "♦", "♣")
 
 
 class Hand(BaseModel):
-    """What ``before`` hands to ``client``."""
+    """The hand that ``before`` passes to ``client``."""
 
     cards: list[str]
     secret: str
@@ -25,14 +25,14 @@ class Hand(BaseModel):
 
 
 class CardChoice(BaseModel):
-    """What the person is asked."""
+    """The question for the user: the card to pick."""
 
     number: int = Field(alias="cardNumber", title="Card number", ge=1, le=10)
 
 
 @cache
 def choice_among(count: int) -> type[CardChoice]:
-    """Return what the person is asked of ``count`` cards."""
+    """Return the question for the user about ``count`` cards."""
 
     class Choice(CardChoice):
         number: int = Field(alias="cardNumber", title="Card number", ge=1, le=count)
@@ -41,14 +41,14 @@ def choice_among(count: int) -> type[CardChoice]:
 
 
 class Pick(BaseModel):
-    """What ``client`` hands to ``after``."""
+    """The pick that ``client`` passes to ``after``."""
 
     card: str | None = None
     analysis: str | None = None
 
 
 class Outcome(BaseModel):
-    """What the tool returns."""
+    """The outcome that the tool returns."""
 
     picked: str | None
     secret: str

@@ -1,4 +1,4 @@
-"""The option ``--engine``: what calls workers, in this process or in others."""
+"""The option ``--engine``: opens the engine that wakes workers, in this process or in others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DBOS = "dbos"
 
 
 def open_engine(name: str | None, store: str | None) -> Engine | None:
-    """Return the engine of this name beside a store, ``None`` for that of this process.
+    """Return the engine of this name for a store; ``None`` for the engine of this process.
 
     Raises:
-        UsageError: there is no such engine, or it does not work with that store.
+        UsageError: if there is no such engine, or the engine does not work with that store.
     """
     if name is None or name in {"", "in-process"}:
         return None
@@ -46,7 +46,7 @@ def _schema_of(name: str) -> tuple[str, str, str]:
     """Return an engine's name without query, the query without the schema, and the schema.
 
     Raises:
-        UsageError: the schema has no name of one.
+        UsageError: if the schema's name is invalid.
     """
     place, _, query = name.partition("?")
     given = parse_qsl(query, keep_blank_values=True)

@@ -1,6 +1,7 @@
-"""``--folding`` of the commands: branches in the store that the command line names.
+"""``--folding`` of the commands: opens branches in the store that the command line names.
 
-Their settings are those of the environment, after those of the file that it names, if any.
+Folding lets a model do a subtask in a branch and keep the result alone. The settings come from the
+environment, which may name a file.
 """
 
 from __future__ import annotations

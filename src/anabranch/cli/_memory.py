@@ -1,4 +1,4 @@
-"""``--memory`` of the commands: the memory in the store that the command line names, and its worker."""
+"""``--memory`` of the commands: opens the memory in the store of the command line, and its worker."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _JOB = "branches to learn from"
 
 
 def open_scrubber() -> Scrubber:
-    """Return what searches texts for secrets, before branches or the memory store any.
+    """Return the scrubber, which searches texts for secrets before branches or the memory store them.
 
     Raises:
-        UsageError: its library is not installed.
+        UsageError: if the scrubber's library is not installed.
     """
     with needs_extra("memory", "The search for secrets", UsageError):
         import_module("detect_secrets")
@@ -40,7 +40,7 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
     Callers share the project ``shared``; each may write there, and memories of their own.
 
     Raises:
-        UsageError: the URL or the name is invalid, or the search for secrets is not installed.
+        UsageError: if the URL or the name is invalid, or the search for secrets is not installed.
     """
     try:
         scopes = Scopes(project=shared or "")

@@ -237,10 +237,10 @@ TurnTimeout: TypeAlias = Annotated[
 
 
 def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits that were given for turns, and for the calls of their tools.
+    """Return the limits given for turns, and for the calls of their tools.
 
     Raises:
-        UsageError: one of them limits nothing that there is.
+        UsageError: if a limit is negative or infinite, or allows no token.
     """
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
@@ -249,10 +249,10 @@ def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float
 
 
 def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits that were given.
+    """Return the limits given on the command line.
 
     Raises:
-        UsageError: one of them limits nothing that there is.
+        UsageError: if a limit is negative or infinite.
     """
     from anabranch._budget import Limits
 
@@ -267,7 +267,7 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
     """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``.
 
     Raises:
-        UsageError: one is no variable, or is not set.
+        UsageError: if an item is no variable, or its variable is not set.
     """
     variables: dict[str, str] = {}
     for each in given:

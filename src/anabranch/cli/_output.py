@@ -1,4 +1,4 @@
-"""The result of a command on stdout, as JSON or as text, without what a terminal would obey."""
+"""Prints the result of a command on stdout, as JSON or text, without terminal control sequences."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _print(text: str) -> None:
 
 
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
-    """Show what is lost, and ask; return if it may be.
+    """Show the loss, and return if the user agrees to it.
 
     Raises:
-        UsageError: there is no terminal to ask at.
-        FailedError: the person has changed their mind; it says ``otherwise``.
+        UsageError: if there is no terminal to ask at.
+        FailedError: if the user declines; the error says ``otherwise``.
     """
     if yes:
         return
@@ -65,7 +65,7 @@ WARNING = (
 
 
 class _Printed(TextIOBase):
-    """Writes to stderr, at once, after one warning. ``buffer`` is what the SDK's server claims."""
+    """Writes to stderr without a buffer, after one warning; the SDK's server takes ``buffer``."""
 
     def __init__(self, buffer: BinaryIO) -> None:
         self.buffer = buffer
@@ -83,6 +83,6 @@ class _Printed(TextIOBase):
 
 @contextmanager
 def protocol_on_stdout() -> Generator[None]:
-    """Within the block, what is printed goes to stderr; a server that begins there has stdout."""
+    """Send prints inside the block to stderr; a server that starts there gets stdout."""
     with redirect_stdout(_Printed(sys.stdout.buffer)):
         yield

@@ -37,7 +37,7 @@ class ReloadedTools:
         console: shows each reload.
 
     Raises:
-        UsageError: the targets cannot be loaded.
+        UsageError: if the targets cannot be loaded.
     """
 
     def __init__(self, targets: Sequence[str], console: Console) -> None:
@@ -62,7 +62,7 @@ class ReloadedTools:
         """Within the block, the source is watched, and the targets' own servers are connected.
 
         Raises:
-            UsageError: one of these servers does not work.
+            UsageError: if such a server does not work.
         """
         await self._connect(self._found)
         async with anyio.create_task_group() as tasks:
@@ -170,7 +170,7 @@ def _called(found: Found) -> list[AgentTool]:
     """Return the tools of targets as an agent calls them, by the policies of their plugins.
 
     Raises:
-        UsageError: two have the same name.
+        UsageError: if two tools have the same name.
     """
     plugged = {id(plugin.mcp) for plugin in found.plugins}
     tools: list[AgentTool] = [CalledTool(tool) for tool in found.tools if id(tool) not in plugged]

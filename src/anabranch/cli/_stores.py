@@ -1,4 +1,4 @@
-"""The stores that a command works on: opened at its ``--store``, and closed when it has ended."""
+"""The stores of a command: opens those at its ``--store``, and closes them at its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_keys(
     keys are derived for ``audience``, so that no server accepts what another has sealed.
 
     Raises:
-        UsageError: a key is too short.
+        UsageError: if a key is too short.
     """
     given = environment.get(KEYS, environment.get(CALL_KEY))
     if given is not None:
@@ -126,11 +126,11 @@ def with_store(
     work: Callable[[S], Awaitable[T]],
     *failures: type[Exception],
 ) -> T:
-    """Return what ``work`` returns of the store that ``opened`` returns.
+    """Open the store with ``opened``, await ``work`` with it, close it, and return the result.
 
     Raises:
-        UsageError: there can be no store at the URL.
-        FailedError: the store failed; or ``work`` raised one of ``failures``.
+        UsageError: if the URL names no store.
+        FailedError: if the store fails, or ``work`` raises one of ``failures``.
     """
     expected: tuple[type[Exception], ...] = (StoreError, *failures)
 

@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Found:
-    """What targets offer, each object once, in the order in which it was found.
+    """The tools, plugins and servers of targets, each object once, in the order of finding.
 
-    ``tools`` has those of the ``plugins``, too. ``version`` is the first ``__version__`` of their
+    ``tools`` includes those of the ``plugins``. ``version`` is the first ``__version__`` of the
     modules.
     """
 
@@ -59,7 +59,7 @@ class Found:
         return [*self.servers, *below]
 
     def add(self, *values: object) -> bool:
-        """Add those of ``values`` that can be offered, and return whether there are any."""
+        """Add the tools, plugins and servers among ``values``; return whether there are any."""
         added = [self._add(value) for value in values]
         return any(added)
 
@@ -134,7 +134,7 @@ def split_target(target: str) -> tuple[str, str | None]:
 
 
 def name_of(targets: Iterable[str]) -> str:
-    """Return what a server of ``targets`` is named by default: their files, or modules.
+    """Return the default name of a server of ``targets``: their files, or modules.
 
     Raises:
         UsageError: there is no such file or module.
@@ -144,7 +144,7 @@ def name_of(targets: Iterable[str]) -> str:
 
 
 def identity_of(targets: Iterable[str]) -> str:
-    """Return a text that other targets on this machine do not have.
+    """Return a text that identifies the targets on this machine.
 
     Raises:
         UsageError: there is no such file or module.
@@ -154,12 +154,12 @@ def identity_of(targets: Iterable[str]) -> str:
 
 
 def load(targets: Iterable[str]) -> Found:
-    """Load the targets and return what they offer.
+    """Load the targets and return their tools, plugins and servers.
 
-    What their code prints is sent to stderr, since stdout may carry the protocol.
+    Prints of their code go to stderr, since stdout may carry the protocol.
 
     Raises:
-        UsageError: a target is missing, its code fails, or it offers nothing.
+        UsageError: if a target is missing, its code fails, or it offers nothing.
     """
     found = Found()
     for target in targets:

@@ -17,7 +17,7 @@ def read_tokens(text: str | None) -> tuple[str, ...]:
     """Return the tokens in ``text``, which are separated by commas.
 
     Raises:
-        UsageError: one is short, or has characters that a header cannot carry.
+        UsageError: if a token is short, or has characters that a header cannot carry.
     """
     tokens = tuple(each for each in (text or "").split(",") if each)
     for each in tokens:
@@ -34,7 +34,7 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
     """Return the headers of a client's requests, given as ``Name: value``.
 
     Raises:
-        UsageError: one is no header.
+        UsageError: if a text is no header.
     """
     headers: dict[str, str] = {}
     for line in lines:

@@ -16,8 +16,8 @@ def read_arguments(
     """Return the arguments in ``json_text``, overridden by those in ``pairs``.
 
     Raises:
-        UsageError: a pair has no ``=``, a name is given twice or is no parameter, or a value has
-            the wrong type; all that is wrong is named.
+        UsageError: if a pair has no ``=``, a name is given twice or is no parameter, or a value has
+            the wrong type; the error names every fault.
     """
     arguments = _read_object(json_text) if json_text is not None else {}
     typed = list(pairs)

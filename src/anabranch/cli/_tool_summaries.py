@@ -1,7 +1,7 @@
 """The summary of a tool before it is called: parameters, questions, requirements, limits.
 
-A target that is code is loaded, and nothing in it is called. A server that is running lists its
-tools; what its tools ask is not part of that list.
+A target that is code is loaded, and none of its tools is called. A running server lists its tools
+without their questions.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ MOST_VARIANTS = 20
 
 
 def schema_words(schema: object, definitions: JsonSchema, *, depth: int = 0) -> str:
-    """Return what ``schema`` accepts; ``definitions`` are its ``$defs``.
+    """Return the values that ``schema`` accepts, in words; ``definitions`` are its ``$defs``.
 
-    A schema of another server may be anything: what cannot be said in words is "any value".
+    A server may send any schema. The words for an unknown form are "any value".
     """
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return "any value"
@@ -112,14 +112,14 @@ class ToolSummary:
     """One tool of a target.
 
     Attributes:
-        name: by which it is called.
-        description: what it does.
-        parameters: the JSON Schema of its arguments.
-        questions: the JSON Schemas of the questions that it declares, by key; ``None`` where the
-            target does not say.
-        requires: the capabilities without which it does not start.
-        limits: of every call, those that are set.
-        annotations: what it does to the world, as far as it says.
+        name: name of the tool.
+        description: description of the tool by its author.
+        parameters: JSON Schema of the arguments.
+        questions: JSON Schemas of the declared questions, by key; ``None`` if the target declares
+            none.
+        requires: capabilities that a client needs to start the tool.
+        limits: limits of every call that are set.
+        annotations: the tool's own hints about its effects.
     """
 
     name: str
@@ -131,7 +131,7 @@ class ToolSummary:
     annotations: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
     def to_json(self) -> dict[str, object]:
-        """Return it as a JSON object; what the target does not say is ``null``."""
+        """Return the summary as a JSON object; a fact that the target leaves out is ``null``."""
         return asdict(self)
 
     @property
@@ -150,7 +150,7 @@ class ToolSummary:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that describe it to people."""
+        """Yield the lines that describe the tool to users."""
         yield f"{self.name} {self.usage}".rstrip()
         yield from (f"  {line}".rstrip() for line in self.description.strip().splitlines())
         yield from _section("Parameters", self._parameters())
@@ -184,7 +184,7 @@ class ToolSummary:
 
 
 def _default(schema: object) -> str:
-    """Return a default as it is typed, ``…`` if it has none, or a long one."""
+    """Return the default of a parameter as it is typed; ``…`` for a long or missing default."""
     if not isinstance(schema, Mapping) or cast("Schema", schema).get("default") is None:
         return "…"
     default: object = cast("Schema", schema)["default"]
@@ -206,7 +206,7 @@ async def summaries_of(
     """Return the tools of ``target``, in its order.
 
     Raises:
-        CommandError: the target cannot be loaded or reached.
+        CommandError: if the target cannot be loaded or reached.
     """
     if is_server(target):
         from anabranch._asking.answerer import Absent
@@ -228,7 +228,7 @@ async def summaries_of(
 
 
 def overview(target: str, tools: Sequence[ToolSummary]) -> str:
-    """Return what ``target`` offers, one line for each tool, and how to go on."""
+    """Return one line for each tool of ``target``, and the next commands to try."""
     if not tools:
         return f"{target} offers no tools."
     calls = [f"{each.name} {each.usage}".rstrip() for each in tools]
@@ -244,10 +244,10 @@ def overview(target: str, tools: Sequence[ToolSummary]) -> str:
 
 
 def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
-    """Return the tool of that name.
+    """Return the tool called ``name``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: if there is no such tool.
     """
     by_name = {each.name: each for each in tools}
     if name not in by_name:

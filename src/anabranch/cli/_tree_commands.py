@@ -217,7 +217,7 @@ async def _thread_id(trees: TreeStore, name: str) -> str:
 
 
 def _losses(tree: Tree, first: str | None) -> str:
-    """Return what is lost if a node and all below it are deleted; by default, the whole thread."""
+    """Return the losses of deleting a node and all nodes below it; by default, the whole thread."""
     gone: set[str] = set()
     for node in tree.nodes:  # parents come before children
         if first is None or node.id == first or node.parent_id in gone:

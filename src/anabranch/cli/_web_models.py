@@ -1,4 +1,4 @@
-"""The models of ``anabranch web`` where none is configured: one that plays the demo, one that refuses."""
+"""The models of ``anabranch web`` without a configured one: one plays the demo, one refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AGAIN = {
 
 
 class DemoModel:
-    """Answers each message by calling ``pick_card``, and its result with what to try next."""
+    """Answers each message by calling ``pick_card``, and its result with a hint at the next step."""
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return the reply to ``request``."""

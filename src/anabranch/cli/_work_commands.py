@@ -134,9 +134,9 @@ async def _whole(stores: Stores, name: str) -> str:
     """Return the whole id of the conversation, or call, that ``name`` stands for, if there is one.
 
     Raises:
-        AmbiguousIdError: several conversations begin like this.
-        AmbiguousCallError: several calls do.
-        StoreError: the store failed.
+        AmbiguousIdError: if the ids of several conversations begin with ``name``.
+        AmbiguousCallError: if the ids of several calls begin with ``name``.
+        StoreError: if the store fails.
     """
     if await stores.events.holder(name, 0.0) is not None:
         return name

@@ -1,4 +1,4 @@
-"""A process that takes the runs of chats to their ends: the work of ``anabranch worker``."""
+"""Runs the waiting runs of chats to their ends: the work of ``anabranch worker``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def work(
 
 @contextmanager
 def _until_signal() -> Generator[asyncio.Event]:
-    """Yield what is set on Ctrl-C or SIGTERM."""
+    """Yield an event that Ctrl-C or SIGTERM sets."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -68,7 +68,7 @@ def _until_signal() -> Generator[asyncio.Event]:
 
 
 def _end_within(seconds: float) -> None:
-    """End the process after so many seconds, whatever holds it up: threads cannot be cancelled."""
+    """End the process after ``seconds``, even if a thread, which cannot be cancelled, still runs."""
 
     def cut_off() -> None:
         Console().say(f"Not everything has ended within {seconds:g} s; it goes on elsewhere.")

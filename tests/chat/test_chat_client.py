@@ -103,7 +103,7 @@ async def test_a_handler_declines_and_cancels(answer: Any, result: str) -> None:
 async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
     wrong, _ = plugin(Accepted({"row": "front"}))
     async with chat_server() as url:
-        with pytest.raises(TypeError, match="no Seat"):
+        with pytest.raises(TypeError, match="not a Seat"):
             await ChatClient(url, [wrong]).say("t1", "reserve")
         right, _ = plugin(Accepted(Seat(row=2)))
         assert (await ChatClient(url, [right]).go_on("t1")).text == "Done."

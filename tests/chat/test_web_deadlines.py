@@ -160,7 +160,7 @@ async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
     refused, after = await chat.input("/answer row=7")
     assert (refused.type, refused.content) == (
         "error",
-        "The time for an answer is over: the tool goes on without one.",
+        "The time for an answer is over: the tool continues without one.",
     )
     assert (after.type, after.content) == ("message", "Done.")
     tree = await trees.tree(thread.id)

@@ -400,11 +400,11 @@ class StoreError(AnabranchError):
 
 
 class UnknownCallError(StoreError, recordable=False):  # never the outcome of a step
-    """The store has no such call: it was never begun, or was pruned."""
+    """The store has no such call: it never started, or was deleted."""
 
     def __init__(self, call_id: str) -> None:
         super().__init__(
-            f"The store has no call {call_id!r}; it was never begun, or was pruned.",
+            f"The store has no call {call_id!r}; it never started, or was deleted.",
             call_id=call_id,
         )
 

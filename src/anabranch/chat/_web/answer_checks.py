@@ -15,7 +15,7 @@ from anabranch.tree import Node, Surroundings
 BY_MESSAGE = "The front end runs this tool: it sends the result as a tool message of a run."
 ANSWERED = "The question was answered differently."
 OPEN = "The question is still open: answer it in its conversation."
-TOO_LATE = "The time for an answer is over: the tool goes on without one."
+TOO_LATE = "The time for an answer is over: the tool continues without one."
 UNDONE = "What this call had done is undone: it cannot be continued."
 
 

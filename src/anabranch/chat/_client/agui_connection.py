@@ -1,7 +1,7 @@
-"""The connection of a chat's client: requests, and runs whose events are followed to their end.
+"""The connection of a chat's client: sends requests, and follows the events of a run to the run's end.
 
-A connection that breaks is made again, and continues after the last event that was seen. Before the
-first event the run is sent again: under the same id it is the same run.
+A broken connection is opened again, and continues after the last received event. If no event arrived
+yet, the client sends the run again: the server takes a run with the same id as the same run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES = {each.value for each in EventType}
 
 
 class ThreadState(BaseModel):
-    """What a client reads of ``GET /threads/{id}/tree``."""
+    """The part of ``GET /threads/{id}/tree`` that a client reads."""
 
     nodes: list[dict[str, Any]]
     refs: dict[str, str] = {}
@@ -61,7 +61,7 @@ def run_input(
     resume: list[ResumeEntry] | None = None,
     at: str | None = None,
 ) -> RunAgentInput:
-    """Return what begins a run: by a message, which follows the node ``at``, or by answers."""
+    """Return the input of a run with a message after the node ``at``, or with answers."""
     return RunAgentInput(
         thread_id=thread_id,
         run_id=new_id("run"),
@@ -76,12 +76,12 @@ def run_input(
 
 
 def new_id(kind: str) -> str:
-    """Return a new id, which says what it names."""
+    """Return a new id with the prefix ``kind``."""
     return f"{kind}_{secrets.token_hex(8)}"
 
 
 def path_of(thread_id: str, what: str) -> str:
-    """Return the path of something of a thread, below the application's address."""
+    """Return the path of a thread's resource, relative to the application's address."""
     return f"threads/{quote(thread_id, safe='')}/{what}"
 
 
@@ -103,10 +103,10 @@ class AguiConnection:
         path: str,
         json: Mapping[str, object] | None = None,
     ) -> bytes:
-        """Return the body of the answer to a request.
+        """Return the body of the response to a request.
 
         Raises:
-            ChatClientError: the server cannot be reached, or refuses it.
+            ChatClientError: if the server is unreachable, or refuses the request.
         """
         try:
             return await self._answer(method, path, json)
@@ -124,22 +124,22 @@ class AguiConnection:
         return response.content
 
     async def state(self, thread_id: str) -> ThreadState:
-        """Return what is known of a thread.
+        """Return the server's state of a thread.
 
         Raises:
-            ChatClientError: see :meth:`request`.
+            ChatClientError: if :meth:`request` raises it.
         """
         return read_text(ThreadState, await self.request("GET", path_of(thread_id, "tree")))
 
     async def run(self, wanted: RunAgentInput, *, after: str = "") -> AsyncGenerator[Event]:
-        """Yield the events of a run until it has ended.
+        """Yield the events of a run until the run ends.
 
-        With ``after``, it is not begun: it is the run in progress, whose events follow that one.
-        After a gap that cannot be filled a custom event ``anabranch.missed`` is yielded. If nothing
-        runs in the thread any more when a connection is made again, the last event may be any.
+        With ``after``, follow the run in progress from that event instead of starting one. A custom
+        event ``anabranch.missed`` marks a gap that the server cannot fill. If a new connection finds
+        no run in progress, the last event may be any event.
 
         Raises:
-            ChatClientError: the server cannot be reached, or refuses the run.
+            ChatClientError: if the server is unreachable, or refuses the run.
         """
         seen, pauses, sent = after, iter(self._pauses), False
         while True:
@@ -199,10 +199,10 @@ def _body(wanted: RunAgentInput) -> dict[str, Any]:
 
 
 def _event(data: str) -> Event | None:
-    """Return an event as it was sent, ``None`` for one of a type that this release does not know.
+    """Return an event as sent, ``None`` if this release does not know its type.
 
     Raises:
-        ChatClientError: it is no event.
+        ChatClientError: if ``data`` is no event.
     """
     try:
         return _EVENT.validate_json(data)

@@ -1,8 +1,8 @@
-"""``ChatClient``: leads conversations with a chat's server, and has its questions answered.
+"""``ChatClient``: leads conversations on a chat's server, and answers its questions.
 
-The server is ``anabranch web``, or an application that :func:`make_chat_app` has made. A question of a
-tool goes to the handler that the tool's plugin has for it; the answer is checked against the question's
-model before it is sent.
+The server is ``anabranch web``, or an application made by :func:`make_chat_app`. The handler in a tool's
+plugin answers the tool's questions. The client checks each answer against the question's model before
+it sends the answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from anabranch.chat._client.chat_reply import (
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
 
 TIMEOUT = httpx2.Timeout(30, read=60)
-"""A server sends something at least every 15 seconds while a run goes on."""
+"""The read timeout exceeds the 15 seconds within which a server sends an event during a run."""
 
 
 class _Stopped(BaseModel):
@@ -55,21 +55,21 @@ class _Stopped(BaseModel):
 class ChatClient:
     """A client of one chat server.
 
-    With ``async with`` its connections stay open between calls; without, each call has its own.
+    With ``async with`` the client keeps connections open between calls; otherwise each call opens one.
 
     Args:
-        url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` is taken as
-            the token.
+        url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` becomes the
+            token.
         plugins: ``plugin.client`` of each tool whose questions are answered here.
-        token: what the server asks of its clients.
+        token: the token that the server asks of its clients.
         headers: further headers of each request, such as the cookie of an application's session.
-        otherwise: answers the questions that no plugin is for. Without it, such a question is an
-            error, and stays open.
-        reconnects: seconds to wait before each attempt to connect again; none for no attempt.
+        otherwise: answers the questions without a plugin. By default, such a question raises an
+            error and stays open.
+        reconnects: seconds to wait before each attempt to connect again; an empty list for no attempt.
         transport: carries the requests; by default, the network.
 
     Raises:
-        ValueError: the URL is none of HTTP, or two plugins are for tools of the same name.
+        ValueError: if the URL is no HTTP URL, or two plugins are for tools of the same name.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class ChatClient:
             await http.aclose()
 
     async def say(self, thread: str, text: str, *, at: str | None = None) -> ChatReply:
-        """Say something, answer what is asked, and return the last reply.
+        """Send a message, answer the questions that follow, and return the last reply.
 
-        See :meth:`stream`. If this is cancelled, it stops reading, and the turn goes on;
+        See :meth:`stream`. If the caller cancels, the client stops reading and the turn continues;
         :meth:`stop` stops the turn.
         """
         return await _reply_of(self.stream(thread, text, at=at))
@@ -122,41 +122,41 @@ class ChatClient:
     async def go_on(self, thread: str) -> ChatReply:
         """Answer the open questions of a thread, and return the last reply.
 
-        They may have been asked by another client, or before a restart.
+        Another client may have asked them, or the same one before a restart.
 
         Raises:
-            ChatClientError: see :meth:`stream`.
+            ChatClientError: if :meth:`stream` raises it.
         """
         return await _reply_of(self.stream_answers(thread))
 
     async def stream(
         self, thread: str, text: str, *, at: str | None = None
     ) -> AsyncGenerator[Event]:
-        """Say something, and yield all that happens, as events of AG-UI, until nothing is open.
+        """Send a message, and yield all events of AG-UI until no question is open.
 
-        A thread that does not exist is begun. Questions that were open before are cancelled. Those
-        that are asked now go to their handlers, between the events; the answers are sent together.
+        The server creates a thread that does not exist, and cancels earlier open questions. Handlers
+        answer new questions between the events, and the client sends these answers together.
 
         Args:
-            thread: its id.
+            thread: the thread's id.
             text: the message; ``/TOOL name=value …`` calls a tool without the model.
             at: the node that the message follows; by default, the last one of the thread.
 
         Raises:
-            ChatClientError: the server cannot be reached, or refuses the message or an answer; the
-                turn has failed; or no handler is there for a question, which stays open.
-            TypeError: a handler returned what is no answer to its question.
-            AnswerError: ``otherwise`` could not answer; the question stays open.
-            Exception: what a handler raises.
+            ChatClientError: if the server is unreachable, or refuses the message or an answer; if
+                the turn fails; or if a question has no handler, which leaves the question open.
+            TypeError: if a handler returns no answer to its question.
+            AnswerError: if ``otherwise`` could not answer; the question stays open.
+            Exception: if a handler raises it.
         """
         async with self._connected() as connection:
             async for event in self._turn(connection, _message(thread, text, at)):
                 yield event
 
     async def stream_answers(self, thread: str) -> AsyncGenerator[Event]:
-        """Answer the open questions of a thread, and yield all that happens then; see :meth:`stream`.
+        """Answer the open questions of a thread, and yield all events that follow; see :meth:`stream`.
 
-        A turn that is running is followed first, from its beginning.
+        A running turn comes first, from its beginning.
         """
         async with self._connected() as connection:
             state = await connection.state(thread)
@@ -170,10 +170,10 @@ class ChatClient:
                     yield event
 
     async def stop(self, thread: str) -> bool:
-        """Stop the turn that is running in a thread; return whether there was one.
+        """Stop the running turn of a thread; return whether there was one.
 
         Raises:
-            ChatClientError: the server cannot be reached, or there is no such thread.
+            ChatClientError: if the server is unreachable, or the thread does not exist.
         """
         async with self._connected() as connection:
             answered = await connection.request("POST", path_of(thread, "stop"), {})
@@ -182,7 +182,7 @@ class ChatClient:
     async def _turn(
         self, connection: AguiConnection, wanted: RunAgentInput, *, after: str = ""
     ) -> AsyncGenerator[Event]:
-        """Yield the events of a turn, which may be several runs with questions between them."""
+        """Yield the events of a turn, which may be several runs separated by questions."""
         while True:
             last: Event | None = None
             async with aclosing(connection.run(wanted, after=after)) as events:
@@ -195,7 +195,7 @@ class ChatClient:
                     pass
                 case RunFinishedEvent():
                     return
-                case _:  # what happened last was missed
+                case _:  # the client missed the last events
                     asked = await _open_in(connection, wanted.thread_id)
                     if not asked:
                         yield await _last_node(connection, wanted.thread_id)
@@ -237,17 +237,17 @@ async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt
 
 
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:
-    """Return the event of the node at the thread's head, which was missed."""
+    """Return the event of the node at the thread's head, which the client missed."""
     state = await connection.state(thread_id)
     last = next((each for each in state.nodes if each["id"] == state.refs.get("head")), None)
     return CustomEvent(name=NODE, value=last)
 
 
 def _split(url: str) -> tuple[str, str | None]:
-    """Return the address without its query, and the token that is in it.
+    """Return the address without its query, and the token in the query.
 
     Raises:
-        ValueError: it is no address of a server.
+        ValueError: if ``url`` is no address of a server.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:

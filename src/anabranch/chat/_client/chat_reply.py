@@ -1,4 +1,4 @@
-"""The outcome of a turn of a chat, as its events say."""
+"""The outcome of a turn: its reply, read from the events, or the error that the server reports."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ from anabranch.errors import AnabranchError
 B = TypeVar("B", bound=BaseModel)
 
 LONGEST = 2_000
-"""Characters of what a server says that are repeated in an error."""
+"""The most characters of a server's message that an error repeats."""
 
 UNAUTHORIZED = 401
 ADVICE = {
     UNAUTHORIZED: "Give the server's token: token=….",
     403: "The server refuses this client.",
-    404: "There is no such chat at this address.",
-    421: "The server does not know the name by which it was reached; see its --allowed-host.",
-    429: "The server takes no more requests just now. Try again later.",
+    404: "This address has no such chat.",
+    421: "The server does not accept this host name; see its --allowed-host.",
+    429: "The server accepts no more requests now. Try again later.",
 }
-"""What to do, where the server does not say."""
+"""The advice for a refusal that the server does not explain."""
 
 
 class ChatClientError(AnabranchError):
-    """A chat's server cannot be reached, or has refused or failed; the message says why.
+    """A chat's server is unreachable, or refused or failed; the message gives the reason.
 
     Attributes:
-        status: the HTTP status of a refusal: 401 without a valid token; 404 if there is no such
-            thread or question; 409 if a turn is running, or a question was answered differently;
-            410 if a question has expired; 422 if a message or an answer does not fit; 429 if there
-            were too many requests. ``None`` if it is none.
-        reason: why an answer was refused: ``unknown``, ``answered``, ``expired`` or ``invalid``.
-        errors: what is wrong with an answer, by its fields; under an empty name, what is wrong with
-            it as a whole.
-        retry_after: seconds after which to try again, if the server says so.
+        status: the HTTP status of a refusal: 401 without a valid token; 404 if the thread or the
+            question does not exist; 409 if a turn is running, or a question has another answer;
+            410 if a question has expired; 422 if a message or an answer does not fit; 429 after too
+            many requests. ``None`` if the error is no refusal.
+        reason: the reason why the server refused an answer: ``unknown``, ``answered``, ``expired``
+            or ``invalid``.
+        errors: the faults of an answer by its fields; the faults of the whole answer are under an
+            empty name.
+        retry_after: seconds until the next attempt, if the server sends them.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class _Refusal(BaseModel):
 
 
 async def check_response(response: httpx2.Response) -> None:
-    """Check that the server did what was asked.
+    """Check that the server carried out a request.
 
     Raises:
-        ChatClientError: it did not.
+        ChatClientError: if the server refused the request, or failed.
     """
     if response.is_success:
         return
     status = response.status_code
     try:
         refusal = _Refusal.model_validate_json(await response.aread())
-    except ValidationError:  # it comes from something else, such as a proxy
+    except ValidationError:  # the body comes from a proxy or another server
         refusal = _Refusal()
     said = refusal.error[:LONGEST] or ADVICE.get(status, f"The server answered with {status}.")
     if status == UNAUTHORIZED:
@@ -103,16 +104,16 @@ async def check_response(response: httpx2.Response) -> None:
 
 
 def read_text(model: type[B], text: str | bytes) -> B:
-    """Return what the server sent, as ``model``.
+    """Return the server's text as ``model``.
 
     Raises:
-        ChatClientError: it does not fit.
+        ChatClientError: if the text does not fit.
     """
     try:
         return model.model_validate_json(text)
     except ValidationError as problem:
         raise ChatClientError(
-            "What answers at this address is no chat, or another release of one."
+            "The server at this address is no chat, or a chat of another release."
         ) from problem
 
 
@@ -125,9 +126,9 @@ class ChatReply:
     """The last reply of a turn.
 
     Attributes:
-        text: what the model said last; empty if it said nothing.
-        node_id: the node of the tree that has it, ``None`` where the server names none.
-        is_stopped: whether the turn was stopped before its end.
+        text: the model's last text; empty without one.
+        node_id: the node of the tree that has the reply, ``None`` if the server names none.
+        is_stopped: whether the turn stopped before its end.
     """
 
     text: str = ""
@@ -139,13 +140,13 @@ class ChatReply:
 
 
 class ReplyReader:
-    """Reads a turn's reply from its events; what is said in branches is none of it."""
+    """Reads a turn's reply from its events, and skips the texts of branches."""
 
     def __init__(self) -> None:
         self.reply: ChatReply = ChatReply()
 
     def read(self, event: Event) -> None:
-        """Take note of one event."""
+        """Add one event."""
         if getattr(event, "subagent_run_id", None) is not None:
             return
         match event:
@@ -161,7 +162,7 @@ class ReplyReader:
                 pass
 
     def read_node(self, node: Mapping[str, Any]) -> None:
-        """Take note of a node, as the export has it."""
+        """Add a node in the form of the export."""
         if node.get("kind") == "assistant":
             blocks = cast("list[Mapping[str, Any]]", node.get("content") or [])
             text = "".join(str(each["text"]) for each in blocks if each.get("type") == "text")

@@ -1,4 +1,4 @@
-"""The questions of a chat's server, as interrupts of AG-UI, and the handlers that answer them."""
+"""The questions of a chat's server as interrupts of AG-UI, and the handlers that answer them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenQuestion(BaseModel):
     context: JsonValue = None
 
     def as_interrupt(self) -> Interrupt:
-        """Return it as the end of a run has it."""
+        """Return the question as the interrupt that ends a run."""
         shown = self.model_dump(include={"url", "params", "handoff", "context"})
         ids = {to_camel(name): value for name, value in self.id.model_dump().items()}
         return Interrupt(
@@ -46,7 +46,7 @@ class OpenQuestion(BaseModel):
 
 
 class _Metadata(BaseModel):
-    """What the server says of a question beside the protocol; another kind of server says nothing."""
+    """The server's data about a question in addition to the protocol; other servers send none."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -61,14 +61,14 @@ class _Metadata(BaseModel):
 
 
 class Handlers:
-    """Answers interrupts: by the plugin of the tool that asks, or else by another answerer.
+    """Answers interrupts by the plugin of the asking tool, or else by another answerer.
 
     Args:
         plugins: answer the questions of their tools.
         otherwise: answers the other questions.
 
     Raises:
-        ValueError: two plugins are for tools of the same name.
+        ValueError: if two plugins are for tools of the same name.
     """
 
     def __init__(self, plugins: Iterable[PluginClient], otherwise: Answerer | None) -> None:
@@ -80,11 +80,11 @@ class Handlers:
         self._otherwise = otherwise
 
     async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
-        """Return the answers to all of them; their handlers run at the same time.
+        """Return the answers to all interrupts; their handlers run at the same time.
 
         Raises:
-            ChatClientError: there is no handler for one of them; then none has been asked.
-            Exception: what a handler raises.
+            ChatClientError: if an interrupt has no handler; then no handler runs.
+            Exception: if a handler raises it.
         """
         asked = [(each, _metadata_of(each)) for each in interrupts]
         for interrupt, about in asked:
@@ -99,19 +99,19 @@ class Handlers:
         return plugin if plugin is not None and about.key in plugin.elicits else None
 
     def _check(self, interrupt: Interrupt, about: _Metadata) -> None:
-        """Check that there is a handler for an interrupt.
+        """Check that an interrupt has a handler.
 
         Raises:
-            ChatClientError: there is none.
+            ChatClientError: if no handler answers the interrupt.
         """
         if self._otherwise is None and self._plugin(about) is None:
             raise ChatClientError(
-                f"No handler is there for the question {interrupt.message!r} ({about.key or '?'}"
+                f"No handler answers the question {interrupt.message!r} ({about.key or '?'}"
                 f" of the tool {about.tool_name or '?'}). Give the tool's plugin, or otherwise=."
             )
 
     async def _reply(self, interrupt: Interrupt, about: _Metadata) -> ElicitReply:
-        """Return the answer to an interrupt; one that is refused is declined."""
+        """Return the answer to an interrupt, ``decline`` for a refused one."""
         try:
             return await self._elicited(interrupt, about)
         except AnswerError as refusal:
@@ -156,7 +156,7 @@ def _metadata_of(interrupt: Interrupt) -> _Metadata:
 
 def _unreadable(interrupt: Interrupt) -> ChatClientError:
     return ChatClientError(
-        f"The server's question {interrupt.message!r} is not as this release has questions."
+        f"The server's question {interrupt.message!r} has a form that this release does not know."
     )
 
 

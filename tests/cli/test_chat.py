@@ -28,7 +28,7 @@ def test_a_script_leads_a_conversation_and_stdout_carries_it_alone(desk: Desk) -
     ]
     shown = done.stderr.splitlines()
     assert shown[0] == "A new thread, t. /help lists the commands."
-    assert shown[-1] == "To go on: anabranch chat --thread t"
+    assert shown[-1] == "To continue: anabranch chat --thread t"
     assert {"[b1] Sunrise.", "[b2] Sunset."} <= set(shown)
 
 
@@ -60,7 +60,7 @@ def test_a_question_that_a_script_does_not_answer_is_declined_and_reported(desk:
     done = desk.chat("/book place=Ulm", "/answer nonsense", "/book place=Bonn", "hello")
     assert done.stdout == "Ulm: decline\nBonn: decline\nAll right.\n"
     assert "Declined: 'nonsense' is no argument." in done.stderr
-    assert "Declined: there is no terminal to ask at, and the next line is no /answer." in (
+    assert "Declined: there is no terminal to ask at, and the next line is not /answer." in (
         done.stderr
     )
 
@@ -193,8 +193,8 @@ def test_whatever_ends_a_chat_in_the_middle_of_a_turn_the_thread_is_valid(
         assert process.returncode == 130
         shown = shown.replace(STILL_RUNNING, "")  # where that takes longer than a second
         assert shown.splitlines()[-3:] == [
-            "Stopped by you. What was received is stored.",
-            "To go on: anabranch chat --thread t",
+            "Stopped by you. The received part is stored.",
+            "To continue: anabranch chat --thread t",
             "anabranch: cancelled",
         ]
     assert [node["kind"] for node in desk.exported()["nodes"]] == ["user", "assistant"]

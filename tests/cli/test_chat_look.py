@@ -69,7 +69,7 @@ def test_a_reply_is_drawn_and_wrapped_and_the_line_below_says_where_one_is(
         person.type(CTRL_C)
         person.wait_until(lambda screen: "Stopped by you." in screen and "main line" in screen)
         person.type(CTRL_D)
-        person.wait_for("To go on: ")
+        person.wait_for("To continue: ")
     command = person.shown.split()
     assert command[:3] == ["anabranch", "chat", TARGET]
     assert {"--store", "--model"} <= set(command)

@@ -119,7 +119,7 @@ async def test_a_person_has_a_share_of_the_event_streams_until_one_ends() -> Non
         refused = await ann.get("/threads/a/events")
         assert refused.status_code == 429
         assert (refused.headers["retry-after"], refused.headers["connection"]) == ("5", "close")
-        assert "2 streams of events are open here already" in refused.json()["error"]
+        assert "You have 2 streams of events open" in refused.json()["error"]
         said = await ann.post("/agui", json=message("hello", thread="a"))
         assert said.status_code == 429
         assert (await ann.get("/threads/a/tree")).json()["nodes"] == []

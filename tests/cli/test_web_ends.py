@@ -22,7 +22,7 @@ WEB = (sys.executable, "-m", "anabranch", "web", TARGET, "--port", "0")
     [
         ("work", "memory:", "", ["done", "undone"]),
         ("ask", "memory:", "", ["done", "undone"]),
-        ("fail_to_undo", "memory:", "of the tool 'fail_to_undo' has done is not undone", ["done"]),
+        ("fail_to_undo", "memory:", "of the tool 'fail_to_undo', and its record ends", ["done"]),
         ("ask", "sqlite:///{folder}/chat.db", "", ["done"]),
     ],
     ids=["runs", "asks", "fails", "lasting"],

@@ -1,4 +1,4 @@
-"""The answerer and the models of a chat at the terminal: forms, a script, and the stand-in when there is no model."""
+"""Answers a chat's questions at the terminal or from a script, and opens the chat's models."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from anabranch.models import ModelError, SampleStream, known_models, open_model
 
 
 class ChatModels:
-    """The catalogue of all models that the option ``--model`` accepts."""
+    """The catalogue of all models for the option ``--model``."""
 
     def open(self, name: str) -> Model:
-        """Return the model of that name, with its provider's cache of prompts enabled.
+        """Return the model with that name, with its provider's prompt cache enabled.
 
         Raises:
-            ModelError: it cannot be opened.
+            ModelError: if the model cannot be opened.
         """
         return open_model(name, cache=True)
 
     def names(self) -> Sequence[str]:
-        """Return the names that the adapter knows; none without the extra ``models``."""
+        """Return the names known to the adapter; none without the extra ``models``."""
         return known_models()
 
 
 class NoModel:
     """The model of a chat for which no model is configured.
 
-    It refuses to lead a conversation; samples of tools are answered by the person.
+    This model refuses turns. The user at the terminal answers the samples of tools.
     """
 
     def __init__(self, respondent: Respondent) -> None:
@@ -48,11 +48,11 @@ class NoModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Samples can be answered where there is a person at a terminal."""
+        """The user at the terminal, if there is one, can answer samples."""
         return self._respondent.capabilities
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Ask the person at the terminal to reply in the model's place."""
+        """Ask the user at the terminal to reply in the model's place."""
         return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
@@ -63,8 +63,8 @@ class NoModel:
         """
         del request
         raise ModelError(
-            f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers what was"
-            " said. Tools run without: /TOOL name=value."
+            f"No model is configured: {NO_MODEL}, or /switch to one; /auto then answers your"
+            " message. Tools run without a model: /TOOL name=value."
         )
 
 
@@ -72,10 +72,10 @@ class ChatAnswerer(Absent):
     """Answers the questions of tools.
 
     Args:
-        console: where questions are shown.
+        console: shows the questions.
         respondent: shows the forms.
         lines: the source of the chat's lines; the next line of a script may be the answer.
-        place_of: returns the name of the branch that a question is on, by its id, if it is on one.
+        place_of: returns the name of a question's branch by the question's id, if it has one.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class ChatAnswerer(Absent):
         self.capabilities = replace(able, sampling=able.sampling and not scripted)
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Ask the person in the model's place, where there is one."""
+        """Ask the user in the model's place, if a user is at the terminal."""
         return await self._respondent.sample(request, step_id=step_id)
 
     async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
-        """Show ``question``, with the branch that it is in, and return the answer."""
+        """Show ``question`` and its branch, and return the answer."""
         if self._place_of is not None and (place := await self._place_of(step_id)):
             question = question.model_copy(update={"message": f"[{place}] {question.message}"})
         if isinstance(self._lines, ScriptedLines):
@@ -116,7 +116,7 @@ class ChatAnswerer(Absent):
         typed = await lines.answer()
         if typed is None:
             self._console.say(
-                "Declined: there is no terminal to ask at, and the next line is no /answer."
+                "Declined: there is no terminal to ask at, and the next line is not /answer."
             )
             return ElicitReply(action="decline")
         try:

@@ -1,8 +1,8 @@
-"""The screen of a chat's session: shows replies as they arrive, and what lines of input return.
+"""The screen of a chat's session: shows replies as they arrive, and the output of lines.
 
-The conversation and what commands return go to stdout; errors, questions, and what tools and
-branches do, to stderr. A reply in a branch beside the cursor takes one line, since several branches
-may reply at once.
+The conversation and the output of commands go to stdout. Errors, questions, and the work of tools and
+branches go to stderr. A reply in a branch next to the cursor takes one line, because several branches
+may reply at the same time.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ class ChatScreen:
         self._uses: set[str] = set()
         self._branches: dict[str, str] = {}
         self._said: set[str] = set()
-        """Messages that a command has said beside the cursor; it returns the replies to them."""
+        """Messages that a command sent in branches next to the cursor, whose replies it returns."""
 
     def attach(self, session: Session) -> None:
         """Show ``session``, whose listener is :meth:`on_event`."""
         self._session = session
 
     def turn(self) -> AbstractContextManager[None]:
-        """Show within the block that a line is being carried out."""
+        """Show within the block that the session is working on a line."""
         name = self._session.state.model_name if self._session is not None else NO_MODEL
         return self._replies.turn("the model" if name == NO_MODEL else name.rpartition("/")[2])
 
     def show_beginning(self, outputs: Iterable[Output]) -> None:
-        """Show where a session begins, on stderr: it is about the conversation, not part of it."""
+        """Show the first place of a session on stderr, because it is not part of the conversation."""
         for output in outputs:
             self._console.say(output.content)
 
     def show(self, outputs: Iterable[Output]) -> None:
-        """Show what a line has returned, except replies that were shown as they arrived."""
+        """Show the output of a line, except replies that were shown as they arrived."""
         self._replies.end_line()
         for output in outputs:
             if output.action == "clear":
@@ -78,7 +78,7 @@ class ChatScreen:
         self._said.clear()
 
     def end_line(self) -> None:
-        """End the line of a reply that was interrupted."""
+        """End the line of an interrupted reply."""
         self._replies.end_line()
 
     async def on_event(self, event: Event) -> None:
@@ -106,7 +106,7 @@ class ChatScreen:
                 pass
 
     async def place_of(self, node_id: str) -> str:
-        """Return the name of the branch that a node is on; empty on the main line."""
+        """Return the name of a node's branch; empty on the main line."""
         return (await _branches(self._session)).get(node_id, "") if self._session else ""
 
     def _follow_tools(self, event: Event) -> None:
@@ -137,18 +137,18 @@ class ChatScreen:
         self._uses.update(use.id for use in node.tool_uses)
 
     async def _show_reply_beside(self, node: Node) -> None:
-        """Show a reply in a branch, in one line."""
+        """Show a reply of a branch on one line."""
         if self._session is None:
             return
         if node.parent_id not in self._branches:
-            # All branches are opened before the first reply in one, so this is mostly done once.
+            # All branches open before the first reply of any, so one read is mostly enough.
             self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
         self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
 
 
 async def _branches(session: Session) -> dict[str, str]:
-    """Return the name of the branch that each node is on; nothing if the store fails."""
+    """Return the name of each node's branch; nothing if the store fails."""
     try:
         walk = await session.cursor.look()
     except StoreError:

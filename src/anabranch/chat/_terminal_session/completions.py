@@ -1,4 +1,4 @@
-"""Completion of what is typed in a chat: commands, labels, branches, files, tools and their arguments."""
+"""Completes lines in a chat: commands, labels, branches, files, tools and their arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_THREADS = 50
 
 
 class LineCompleter(Completer):
-    """Completes the last word of what was typed by what ``candidates`` returns for it."""
+    """Completes the last typed word with the result of ``candidates``."""
 
     def __init__(self, candidates: Callable[[str], Awaitable[list[str]]]) -> None:
         self._candidates = candidates
@@ -31,7 +31,7 @@ class LineCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Return nothing: what is known is in a store, which is read asynchronously."""
+        """Return nothing, because the candidates are in a store that is read asynchronously."""
         del document, complete_event
         return ()
 
@@ -44,7 +44,7 @@ class LineCompleter(Completer):
         word = typed.rpartition(" ")[2]
         try:
             found = await self._candidates(typed)
-        except (StoreError, SessionError):  # a completion is no place to report it
+        except (StoreError, SessionError):  # the next line reports it
             return
         for each in found:
             if each.startswith(word) and each != word:
@@ -52,7 +52,7 @@ class LineCompleter(Completer):
 
 
 async def candidates(session: Session, typed: str) -> list[str]:
-    """Return what may stand in the place of the last word of ``typed`` in a session."""
+    """Return the candidates for the last word of ``typed`` in a session."""
     name, space, rest = typed.partition(" ")
     tools = {name: tool.spec for name, tool in session.state.agent.tools.items()}
     if name == "/call" and space:
@@ -66,7 +66,7 @@ async def candidates(session: Session, typed: str) -> list[str]:
 
 
 def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str) -> list[str]:
-    """Return the same where a line calls a tool, or is to be one of ``commands``."""
+    """Return the candidates for a line that calls a tool, or that starts one of ``commands``."""
     name, space, rest = typed.partition(" ")
     if not name.startswith("/"):
         return []
@@ -78,7 +78,7 @@ def _of_tools(commands: Iterable[str], tools: Mapping[str, ToolSpec], typed: str
 async def _names(  # noqa: PLR0911 - a case for each command
     session: Session, command: str
 ) -> list[str]:
-    """Return what the first argument of a command may be."""
+    """Return the candidates for the first argument of a command."""
     dependencies = session.state.dependencies
     match command:
         case "label" | "unlabel" | "fork":
@@ -110,7 +110,7 @@ def _settings(name: str, rest: str) -> list[str]:
 
 
 def _arguments(tool: ToolSpec, rest: str) -> list[str]:
-    """Return the parameters that are not given yet, or the values of the one that is being typed."""
+    """Return the parameters without a value, or the values for the parameter being typed."""
     properties: Any = tool.input_schema.get("properties", {})
     name, equals, _ = rest.rpartition(" ")[2].partition("=")
     if equals:

@@ -1,4 +1,4 @@
-"""The sources of a chat's lines: a person at the terminal, a script, or a pipe."""
+"""The sources of a chat's lines: a user at the terminal, a script, or a pipe."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class InputLines(Protocol):
         """Return the next line, ``None`` after the last.
 
         Raises:
-            LeftError: the person has left by Ctrl-C.
+            LeftError: if the user pressed Ctrl-C.
         """
         ...
 
 
 class TypedLines:
-    """Lines that a person types, with a history and completion.
+    """Lines that a user types, with a history and completion.
 
     Args:
-        stream: where the prompt is drawn.
-        history: a file that stores what was typed; without one, it is forgotten.
+        stream: shows the prompt.
+        history: a file that stores the typed lines; by default, they are forgotten.
     """
 
     status = ""
@@ -60,14 +60,14 @@ class TypedLines:
         )
 
     def complete_by(self, completer: Completer) -> None:
-        """Complete by ``completer`` from now on."""
+        """Use ``completer`` for completion from now on."""
         self._prompts.completer = completer
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line that is typed and not blank, ``None`` after Ctrl-D.
+        """Return the next typed line that is not blank, ``None`` after Ctrl-D.
 
         Raises:
-            LeftError: Ctrl-C was typed. What had been typed before is in the history.
+            LeftError: if the user pressed Ctrl-C. The history keeps the text typed before.
         """
         line = ""
         while not line.strip():
@@ -109,7 +109,7 @@ class ScriptedLines:
     async def answer(self) -> str | None:
         """Return the text after ``/answer`` in the next line, and consume that line.
 
-        If the next line is another one, return ``None`` and leave it.
+        Leave any other line in place, and return ``None``.
         """
         line = await self._peek()
         words = line.split(maxsplit=1) if line is not None else []
@@ -132,7 +132,7 @@ def read_script(path: Path) -> ScriptedLines:
     """Return the lines of the file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: if ``path`` cannot be read.
     """
     try:
         return ScriptedLines(path.read_text("utf-8").splitlines())
@@ -143,10 +143,10 @@ def read_script(path: Path) -> ScriptedLines:
 
 
 def piped_lines(descriptor: int) -> ScriptedLines:
-    """Return the lines of a file descriptor, each read when it is wanted.
+    """Return the lines of a file descriptor, each read on demand.
 
-    A daemon thread reads them: nothing else can wait for a pipe, a file and a device alike, and
-    the program can exit while the thread waits.
+    A daemon thread reads them. Only a thread can wait for a pipe, a file and a device alike, and the
+    program can exit while the thread waits.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue(1)
@@ -166,7 +166,7 @@ def piped_lines(descriptor: int) -> ScriptedLines:
 
 
 def _line_breaks() -> KeyBindings:
-    """Return bindings by which Alt-Enter inserts a line break; Enter still sends the message."""
+    """Return key bindings in which Alt-Enter inserts a line break; Enter still sends the message."""
     bindings = KeyBindings()
 
     @bindings.add("escape", "enter")

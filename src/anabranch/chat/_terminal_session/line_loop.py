@@ -1,7 +1,7 @@
-"""The loop of a chat at the terminal: reads a line, carries it out, shows what it returns.
+"""The loop of a chat at the terminal: reads a line, carries it out, and shows its output.
 
-Ctrl-C during a turn ends the turn, and what was received until then is stored; at the prompt, and
-in a script, it ends the program.
+Ctrl-C during a turn stops the turn, and the session stores the reply received so far. At the prompt and
+in a script, Ctrl-C ends the program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anabranch.chat._terminal_session.input_lines import (
 from anabranch.chat._terminal_session.replies import status_line
 from anabranch.errors import StoreError
 
-STOPPED = "Stopped by you. What was received is stored."
+STOPPED = "Stopped by you. The received part is stored."
 
 
 async def run_lines(
@@ -37,17 +37,17 @@ async def run_lines(
     console: Console,
     command: Callable[[str], str | None] = "anabranch chat --thread {}".format,
 ) -> int:
-    """Carry out all lines; return the number of lines that have failed.
+    """Carry out all lines; return the number of lines that failed.
 
     Args:
         session: carries them out.
         screen: shows the session.
         lines: the lines.
-        console: for what is about the conversation.
-        command: returns the command that continues a thread, if there can be one.
+        console: shows notices about the conversation.
+        command: returns the command that continues a thread, if there is one.
 
     Raises:
-        LeftError: the person has left by Ctrl-C.
+        LeftError: if the user pressed Ctrl-C.
     """
     if isinstance(lines, TypedLines):
         lines.complete_by(LineCompleter(partial(candidates, session)))
@@ -63,7 +63,7 @@ async def run_lines(
 async def _carry_out(
     session: Session, screen: ChatScreen, lines: InputLines, console: Console
 ) -> int:
-    """Carry out all lines; return the number of lines that have failed."""
+    """Carry out all lines; return the number of lines that failed."""
     failed = 0
     while (line := await _next(session, lines)) is not None:
         if isinstance(lines, ScriptedLines):
@@ -86,8 +86,8 @@ async def _carry_out(
 
 
 async def _show_open_question(session: Session, console: Console) -> None:
-    """Say of the question at which a turn was stopped, if it was, what becomes of it."""
-    # What fails here, the next line reports, if it still does then.
+    """Tell the user how to continue from the question at which a turn stopped, if it did."""
+    # The next line reports a failure here, if the failure persists.
     with suppress(StoreError, SessionError):
         node = await session.cursor.node()
         if node is not None and node.kind == "question":
@@ -100,7 +100,7 @@ async def _say_how_to_go_on(
     thread_id = session.cursor.thread_id
     again = command(thread_id)
     if again and await session.state.dependencies.store.thread(thread_id) is not None:
-        console.say(f"To go on: {again}")
+        console.say(f"To continue: {again}")
 
 
 async def _next(session: Session, lines: InputLines) -> str | None:
@@ -110,7 +110,7 @@ async def _next(session: Session, lines: InputLines) -> str | None:
 
 
 async def _prompt(session: Session, lines: InputLines) -> str:
-    """Return the text before the line: the name of the cursor's branch, if it is on one."""
+    """Return the text before the line: the name of the cursor's branch, if it has one."""
     if isinstance(lines, ScriptedLines) or session.cursor.node_id is None:
         return "> "
     try:

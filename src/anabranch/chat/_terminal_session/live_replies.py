@@ -1,4 +1,4 @@
-"""Replies at a terminal: Markdown as it arrives, and what is being waited for."""
+"""Replies at a terminal: draws Markdown as it arrives, and a status line while the user waits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _IS_CJK: Final = re.compile(
 
 class _State(StateInline):
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803, FBT001 - overrides
-        """Return whether a run of stars opens or closes, at letters of these languages in any place."""
+        """Return whether a run of stars opens or closes emphasis, also next to CJK letters."""
         found = super().scanDelims(start, canSplitWord)
         end = start + found.length
         before, after = self.src[start - 1 : start], self.src[end : end + 1]
@@ -62,7 +62,7 @@ def read_markdown(text: str) -> list[Token]:
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
 RESERVED = 4
-"""Lines of the terminal that a reply leaves free while it arrives."""
+"""Lines of the terminal that an arriving reply leaves free."""
 
 
 class LiveReplies(Replies):
@@ -77,7 +77,7 @@ class LiveReplies(Replies):
 
     @contextmanager
     def turn(self, awaited: str) -> Generator[None]:
-        """Show within the block that ``awaited``, or a tool, is waited for, and for how long."""
+        """Show the wait for ``awaited`` or a tool within the block, and how long it lasts."""
         began = time.monotonic()
         self.running.clear()
         spinner = Spinner("dots")
@@ -96,32 +96,32 @@ class LiveReplies(Replies):
                 self.end_line()
 
     def stream(self, text: str) -> None:
-        """Show a piece of a reply: whole paragraphs are printed, the rest is drawn again."""
+        """Show a piece of a reply: print whole paragraphs, and redraw the rest."""
         whole, self._reply = _blocks(self._reply + text)
         if whole.strip():
             self._region.print(_markdown(whole))
         self.in_line = True
 
     def end_line(self) -> None:
-        """Print what of a reply has arrived and was not printed yet."""
+        """Print the part of a reply that arrived but is not printed yet."""
         rest, self._reply = self._reply, ""
         self.in_line = False
         if rest.strip():
             self._region.print(_markdown(rest))
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show what is not part of a reply that arrives."""
+        """Show text that is not part of an arriving reply."""
         self._region.print(_markdown(text) if markdown else Text(printable(text)))
 
 
 class _LastLines:
-    """The last lines of something that may be higher than the terminal."""
+    """The last lines of a renderable that may be higher than the terminal."""
 
     def __init__(self, shown: RenderableType) -> None:
         self._shown = shown
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        """Render as many lines as there is room for."""
+        """Render as many lines as fit."""
         lines = console.render_lines(self._shown, options, pad=False)
         for line in lines[-max(1, console.height - RESERVED) :]:
             yield from line
@@ -129,7 +129,7 @@ class _LastLines:
 
 
 def _markdown(text: str) -> Markdown:
-    # Without hyperlinks, the address is shown: the text of a link may be another one.
+    # Without hyperlinks the address is visible: the text of a link may show another address.
     shown = Markdown("", hyperlinks=False)
     shown.markup = printable(text)
     shown.parsed = read_markdown(shown.markup)
@@ -137,7 +137,7 @@ def _markdown(text: str) -> Markdown:
 
 
 def _blocks(text: str) -> tuple[str, str]:
-    """Split ``text`` into its whole paragraphs and code blocks, and what is still arriving."""
+    """Split ``text`` into its whole paragraphs and code blocks, and the part still arriving."""
     end = text.rfind("\n\n")
     while end >= 0:
         if len(_FENCE.findall(text[:end])) % 2 == 0:

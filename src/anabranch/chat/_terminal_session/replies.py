@@ -1,7 +1,7 @@
-"""The display of replies in a chat: here written plainly, to a file or a pipe.
+"""The display of a chat's replies, here as plain text for a file or a pipe.
 
-``live_replies.py`` shows them at a terminal. ``chat_screen.py`` decides which parts of a session are
-shown, for both.
+``live_replies.py`` shows replies at a terminal. ``chat_screen.py`` decides for both which parts of a
+session are shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_MODEL = "none"
 
 
 async def status_line(session: Session) -> str:
-    """Return the line for where the session is now; tokens and cost are those of the way there."""
+    """Return the line about the session's place; its tokens and cost are those of the path there."""
     thread_id, node_id = session.cursor.thread_id, session.cursor.node_id
     model = session.state.model_name.rpartition("/")[2]  # the line is short
     parts = ["no model" if model == NO_MODEL else model, short_ids([thread_id])[thread_id]]
@@ -56,38 +56,38 @@ class Replies:
     """Writes replies to ``out``, by default ``sys.stdout``."""
 
     columns: Callable[[], int] | None = None
-    """Returns the width of the terminal now, where there is one."""
+    """Returns the present width of the terminal, if there is one."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self.in_line = False
         """Whether a reply is arriving."""
         self.running: dict[str, str] = {}
-        """The names of the tools that run, by the ids of their uses."""
+        """The names of the running tools, by the ids of their uses."""
 
     def turn(self, awaited: str) -> AbstractContextManager[None]:
-        """Show within the block that ``awaited``, or a tool, is waited for; here it is not shown."""
+        """Show the wait for ``awaited`` or a tool within the block; here, show nothing."""
         del awaited
         return nullcontext()
 
     def stream(self, text: str) -> None:
-        """Show a piece of a reply that is arriving."""
+        """Show a piece of an arriving reply."""
         self._write(text)
         self.in_line = True
 
     def end_line(self) -> None:
-        """End the reply that was arriving, if there is one."""
+        """End the arriving reply, if there is one."""
         if self.in_line:
             self._write("\n")
             self.in_line = False
 
     def print(self, text: str, *, markdown: bool = False) -> None:
-        """Show what is not part of a reply that arrives."""
+        """Show text that is not part of an arriving reply."""
         del markdown
         self._write(f"{text}\n")
 
     def clear(self) -> None:
-        """Clear the screen, if this is one."""
+        """Clear the screen, if ``out`` is one."""
         if self._out.isatty():
             self._out.write(CLEAR)
             self._out.flush()

@@ -168,7 +168,7 @@ async def test_an_origin_that_is_not_ours_is_refused_in_one_line_of_log(
     assert status == 403
     [record] = caplog.records
     assert record.exc_info is None
-    assert "Requests of other sites are refused." in record.getMessage()
+    assert "The server refuses requests from other sites." in record.getMessage()
 
 
 @pytest.mark.parametrize("scheme", [b"http", b"https"])

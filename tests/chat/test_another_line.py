@@ -286,5 +286,5 @@ async def test_a_call_of_someone_elses_conversation_is_shown_and_not_answered() 
             async with browsing(tools=[lucky], **shown) as other:
                 body = numbered(4, "lucky/elicit.1")
                 response = await other.post(f"/calls/{listed['id']}/answers", json=body)
-                assert (response.status_code, "someone else" in response.text) == (404, True)
+                assert (response.status_code, "another user" in response.text) == (404, True)
     assert DONE == [3]

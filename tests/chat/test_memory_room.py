@@ -85,7 +85,7 @@ async def test_a_memory_is_forgotten_for_good() -> None:
         ):
             assert (response.status_code, response.json()["error"]) == (
                 404,
-                f"There is no memory {keys!r}.",
+                f"Unknown memory {keys!r}.",
             )
 
 
@@ -101,7 +101,7 @@ async def test_memories_of_others_do_not_exist() -> None:
             ):
                 assert (response.status_code, response.json()["error"]) == (
                     404,
-                    f"There is no memory {name!r}.",
+                    f"Unknown memory {name!r}.",
                 )
         client.headers.update(ANN)
         assert len((await client.get("/memories")).json()) == 2

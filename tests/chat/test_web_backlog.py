@@ -55,7 +55,7 @@ async def test_beyond_the_limit_a_run_is_refused_and_nothing_of_it_is_stored(url
         for client in (one, two):
             refused = await send(client, message("hello", thread="t3", run="r3"))
             assert (refused.status_code, refused.headers["retry-after"]) == (429, f"{COME_BACK}")
-            assert refused.json()["error"].startswith("Too many messages wait")
+            assert refused.json()["error"].startswith("Too many messages already wait")
         assert await threads(one) == {"t1", "t2"}
         assert await begun(two, 2) == 202  # the same run again, which has begun
         await one.post("/threads/t1/stop", json={})

@@ -86,7 +86,7 @@ async def test_a_run_of_another_applications_conversation_is_reported(
     async with Machines(url).process() as one:
         with caplog.at_level(logging.WARNING, "anabranch.chat.web"):
             await one.advance(Wake("theirs", "r1", "anabranch.chat"))
-    assert "'theirs' is left alone, which is not in the store" in caplog.text
+    assert "'theirs', which is not in the store" in caplog.text
 
 
 def test_a_limit_for_a_principal_is_positive() -> None:

@@ -222,7 +222,7 @@ async def test_a_node_of_somebody_else_is_no_place_for_a_first_message() -> None
         below = message("hello", run="r2", forwardedProps={"headNodeId": at["id"]})
         refused = await client.post("/agui", json=below, headers=bo)
         assert refused.status_code == 422
-        assert refused.json()["error"] == f"There is no node {at['id']!r} in this conversation."
+        assert refused.json()["error"] == f"This conversation has no node {at['id']!r}."
         assert (await client.get("/threads", headers=bo)).json() == []
 
 

@@ -93,7 +93,9 @@ async def test_a_run_that_no_worker_can_be_called_for_does_not_hold_up_the_other
         await desk.begin("a", "refused", "b")
         desk.engine.refused.add("refused")
         for _ in range(2):
-            with pytest.raises(StoreError, match="For 1 no worker was called: The engine takes"):
+            with pytest.raises(
+                StoreError, match="Could not call a worker for 1 runs: The engine takes"
+            ):
                 await desk.look()
             assert {wake.call for wake in desk.engine.wakes} == {"a", "b"}
         desk.engine.refused.clear()
@@ -111,7 +113,7 @@ async def test_a_tool_that_no_worker_can_be_called_for_does_not_hold_up_the_othe
             said = agent.dependencies.node(name, None, "user", "reserve")
             await agent.add([said, agent.dependencies.node(name, said.id, "assistant", [use])])
         desk.engine.refused.add("refused")
-        with pytest.raises(StoreError, match="For 1 no worker was called"):
+        with pytest.raises(StoreError, match="Could not call a worker for 1 runs"):
             await desk.process.upkeep.resume()
         assert {wake.call for wake in desk.engine.wakes} == {"a", "b"}
 

@@ -1,10 +1,10 @@
-"""The access rules of the web application: who may reach it, as whom, under which names, with how many bytes.
+"""The access rules of the web application: hosts, origins, tokens, principals, rates and body sizes.
 
-A page of another site can send requests to a server on this machine, and can make a name of its own
-point to it. So ``Host`` must be a known name, and ``Origin``, where a browser sends it, the same.
+A page of another site can send requests to a server on this machine, and can point a host name of its
+own to it. So ``Host`` must be a known name, and ``Origin``, if a browser sends it, the same name.
 
-Whatever else a request carries is foreign: browsers send the cookies of all ports of a host. So
-headers are compared with what they should be, and are not decoded or parsed.
+Browsers send the cookies of all ports of a host, so a request may carry data of other servers. This
+module compares headers with expected values, and neither decodes nor parses them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from anabranch._budget import FullShareError, Shares
 from anabranch.chat._web.rate_limits import RateLimits, Rates, counted_as
 
 STREAM_AGAIN = 5
-"""Seconds until it is tried again to open a stream that was one too many."""
+"""Seconds until a caller over its limit of streams may try again."""
 
 CALLER = "anabranch.caller"
-"""Where a request's scope has it."""
+"""The key of the caller in a request's scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request.
+    """The client that makes a request.
 
     Attributes:
-        principal: the owner of what they begin, and nothing but what this owner has exists for
-            them; ``None`` where callers are not distinguished.
-        counted_as: under which name they are counted.
-        rates: counts.
-        streams: of which they have a share.
+        principal: the owner of the threads that the caller creates, and the only owner whose
+            threads it sees; ``None`` where callers are not distinguished.
+        counted_as: the name under which requests count.
+        rates: counts the requests.
+        streams: the streams of events, of which each caller has a share.
     """
 
     principal: str | None
@@ -53,50 +53,50 @@ class Caller:
     streams: Shares
 
     def check_run(self) -> None:
-        """Count a run that they want to begin.
+        """Count a run that the caller wants to start.
 
         Raises:
-            HTTPException: there were too many.
+            HTTPException: if the caller started too many.
         """
         seconds = self.rates.run(self.counted_as)
         if seconds:
             raise too_many("messages and answers", seconds)
 
     def open_stream(self) -> ExitStack:
-        """Return the place of one more stream of events, which is theirs until it is closed.
+        """Return the place of one more stream of events, which the caller holds until it is closed.
 
         Raises:
-            HTTPException: they have as many as one may have.
+            HTTPException: if the caller has the most streams that one may have.
         """
         place = ExitStack()
         try:
             place.enter_context(self.streams.place(self.counted_as))
         except FullShareError:
-            why = f"{self.streams.most} streams of events are open here already: close a page."
+            why = f"You have {self.streams.most} streams of events open: close a page."
             raise _later(why, STREAM_AGAIN) from None
         return place
 
     def enter(self, request: Request) -> None:
-        """Be the caller of ``request``."""
+        """Make this the caller of ``request``."""
         request.scope[CALLER] = self
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who makes a request."""
+    """Return the caller of a request."""
     caller: Caller = request.scope[CALLER]
     return caller
 
 
 def too_many(what: str, seconds: int) -> HTTPException:
-    """Return the refusal of one too many."""
+    """Return the refusal of a request over a limit."""
     return _later(f"Too many {what}. Try again in {seconds} s.", seconds)
 
 
 def full(seconds: int) -> HTTPException:
-    """Return the refusal of a run for which there is no room."""
+    """Return the refusal of a run while the backlog is full."""
     return _later(
-        f"Too many messages wait for an answer already. Send this one again in {seconds} s:"
-        " nothing of it is stored.",
+        f"Too many messages already wait for an answer. Send this one again in {seconds} s:"
+        " the server stored nothing of it.",
         seconds,
     )
 
@@ -106,13 +106,13 @@ def _later(why: str, seconds: int) -> HTTPException:
 
 
 Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None]]
-"""Returns the name of the principal who makes a request, ``None`` for someone unknown."""
+"""Returns the name of the principal that makes a request, ``None`` for an unknown one."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MAX_BODY = 4 * 2**20
 """The most bytes of a request's body."""
 MAX_RUN_BODY = 32 * 2**20
-"""The most bytes of a request's body that begins a run, which may have files."""
+"""The most bytes of the body of a request that starts a run, which may have files."""
 RUNS = "/agui"
 
 COOKIE = "anabranch_token"
@@ -144,12 +144,12 @@ class Access:
 
     Args:
         app: the application.
-        token: what a request must present, as ``Authorization: Bearer …`` or by the cookie that the
-            page's ``?token=`` sets; ``None`` for no token.
-        authenticate: names the principal instead, by whom threads are owned.
-        hosts: the names by which the application may be reached, without port.
-        rates: how often a caller may make requests.
-        streams: of which each caller has a share.
+        token: the token that a request must present, as ``Authorization: Bearer …`` or in the cookie
+            that the page's ``?token=`` sets; ``None`` for no token.
+        authenticate: names the principal of each request, who then owns threads.
+        hosts: the names under which clients may reach the application, without port.
+        rates: limits the requests of a caller.
+        streams: the streams of events, of which each caller has a share.
         now: seconds that never go back.
     """
 
@@ -183,7 +183,7 @@ class Access:
             if message["type"] == "http.response.start":
                 extra = [(k.lower().encode(), v.encode()) for k, v in SECURITY_HEADERS.items()]
                 if message["status"] == TOO_MANY and scope.get("http_version", "").startswith("1"):
-                    extra.append((b"connection", b"close"))  # others need it
+                    extra.append((b"connection", b"close"))  # other protocols do without it
                 message = {**message, "headers": [*message.get("headers", ()), *extra]}
             await send(message)
 
@@ -198,7 +198,7 @@ class Access:
             await _too_large(most)(scope, receive, secured)
 
     async def _refusal(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not let through, ``None`` for one that is."""
+        """Return the response to a refused request, ``None`` for an accepted one."""
         try:
             return self._wrong_place(request) or await self._unknown_caller(request)
         except HTTPException as error:
@@ -208,12 +208,12 @@ class Access:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if _name(host) not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            why = f"This host name is not known. Known are {known}: --allowed-host."
-            self._wrong_host.warn("a request is refused: %s It has Host %.200r.", why, host)
+            why = f"This host name is unknown. Known: {known}. --allowed-host adds names."
+            self._wrong_host.warn("refused a request: %s It has Host %.200r.", why, host)
             return _refused(421, why)
         if origin not in {None, f"http://{host}", f"https://{host}"}:
-            why = "Requests of other sites are refused."
-            self._wrong_origin.warn("a request is refused: %s It has Origin %.200r.", why, origin)
+            why = "The server refuses requests from other sites."
+            self._wrong_origin.warn("refused a request: %s It has Origin %.200r.", why, origin)
             return _refused(403, why)
         length = request.headers.get("content-length", "0")
         most = _most(request.scope)
@@ -222,10 +222,10 @@ class Access:
         return None
 
     async def _unknown_caller(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not let through because of who makes it.
+        """Return the response to a request whose caller is refused, ``None`` for an accepted one.
 
         Raises:
-            HTTPException: the authentication answers itself, or there were too many requests.
+            HTTPException: if the authentication raises it, or the caller sent too many requests.
         """
         principal = await self._authenticate(request) if self._authenticate is not None else None
         counted = counted_as(request, principal)
@@ -233,28 +233,28 @@ class Access:
         if seconds := self._rates.request(caller.counted_as):
             raise too_many("requests", seconds)
         if self._authenticate is not None and not principal:
-            return _refused(401, "Only those may use this who have signed in.")
+            return _refused(401, "Sign in to use this.")
         caller.enter(request)
         return self._without_token(request)
 
     def _without_token(self, request: Request) -> Response | None:
-        """Return the answer to a request without the token; the page's own exchanges it once."""
+        """Return the response to a request without the token; the page exchanges ``?token=`` once."""
         given = _token_in_query(request)
         if self._token is None or self._is_presented(request.headers):
             return None
-        page = request.scope.get("root_path", "") + "/"  # where it is mounted
+        page = request.scope.get("root_path", "") + "/"  # the mount point
         if request.scope["path"] == page and given is not None and _equal(given, self._token):
             redirect = RedirectResponse(page, 303)
             own = quote(self._token, safe="")
             redirect.set_cookie(COOKIE, own, httponly=True, samesite="strict", path=page)
             return redirect
         wanted = (
-            "A token is needed. Open the address once with ?token= and the token of this server."
+            "The server needs a token. Open the address once with ?token= and this server's token."
         )
         return _refused(401, wanted, {"WWW-Authenticate": "Bearer"})
 
     def _is_presented(self, headers: Headers) -> bool:
-        """Whether a request presents the token. Several cookies may have the name of ours."""
+        """Whether a request presents the token. Several cookies may have this cookie's name."""
         token = self._token or ""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(bearer, token):
@@ -268,7 +268,7 @@ def _equal(given: str, secret: str) -> bool:
 
 
 def _token_in_query(request: Request) -> str | None:
-    """Return the token in the query, and remove it there: servers log the addresses of requests."""
+    """Return the token in the query, and remove it there, because servers log addresses."""
     query = parse_qsl(request.scope["query_string"].decode("latin-1"))
     others = [(name, value) for name, value in query if name != "token"]
     if len(others) < len(query):
@@ -283,7 +283,7 @@ def _name(header: str) -> str:
 
 
 def _most(scope: Scope) -> int:
-    """Return the most bytes that the body of a request may have."""
+    """Return the most bytes that the body of a request may have, by its route."""
     is_run = scope["path"] == scope.get("root_path", "") + RUNS
     return MAX_RUN_BODY if is_run else MAX_BODY
 

@@ -1,8 +1,8 @@
-"""``POST /agui``: a run of AG-UI 1.0, begun by a new message, or by answers to what the last one left open.
+"""``POST /agui``: starts a run of AG-UI 1.0 with a new message, or with answers to the last run.
 
-These are answers to its interrupts, and results of tools that the front end has run. The server's tree
-is the conversation. Of the messages that a client sends only those at the end count, if they are new:
-the person's last one, and results; the others are in the tree already.
+The answers are for the last run's interrupts, and for tools that the front end runs. The conversation is
+the server's tree. Of the messages that a client sends, the route takes the new ones at the end: the
+user's last message, and results. The tree already has the others.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 
 NEW = ""
-"""In place of the id of a thread that is new, to which no node belongs."""
+"""In place of the id of a new thread, to which no node belongs."""
 
 TITLE = 60
 LONGEST_RUN_ID = 200
 RUN_ID = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{LONGEST_RUN_ID}}}")
-"""It names wakes, leases and nodes: a database that stores them may refuse a control character."""
+"""The id names wakes, leases and nodes, and some databases refuse control characters."""
 
 
 def agui_route(conversations: Conversations) -> Route:
@@ -57,7 +57,9 @@ def agui_route(conversations: Conversations) -> Route:
         front_end = read_front_end(wanted, conversations.agent)
         if not _is_answer(wanted):
             await _check_backlog(conversations, wanted, caller.principal)
-        follows = request.headers.get("accept") == "application/json"  # the thread, already
+        follows = (
+            request.headers.get("accept") == "application/json"
+        )  # the client already follows the thread
         with ExitStack() if follows else caller.open_stream() as place:
             given = None if _is_answer(wanted) else given_message(wanted, _place(wanted))
             conversation = await _conversation(conversations, wanted, given, caller.principal)
@@ -87,17 +89,17 @@ def agui_route(conversations: Conversations) -> Route:
 
 
 def _is_answer(wanted: RunAgentInput) -> bool:
-    """Whether a run only answers what the last one has left open."""
+    """Whether a run only answers questions that the last run left open."""
     return bool(wanted.resume) or ends_with_results(wanted.messages)
 
 
 async def _results(
     conversations: Conversations, conversation: Conversation, wanted: RunAgentInput
 ) -> dict[str, FrontEndResult]:
-    """Return what the front end's tools have returned; where a run is for that, it has nothing else.
+    """Return the results of the front end's tools; an answering run has nothing else.
 
     Raises:
-        AnswerRefusedError: such a run has a result that is none of the front end's.
+        AnswerRefusedError: if such a run has a result for another tool.
     """
     read = new_results if wanted.resume or not _is_answer(wanted) else all_results
     return await read(conversations.agent, conversation.thread_id, wanted.messages)
@@ -106,10 +108,10 @@ async def _results(
 async def _check_backlog(
     conversations: Conversations, wanted: RunAgentInput, principal: str | None
 ) -> None:
-    """Check that another run may begin, before anything of it is stored.
+    """Check that another run may start, before the server stores anything of it.
 
     Raises:
-        HTTPException: too many wait, and this one has not begun before.
+        HTTPException: if too many runs wait, unless this run has started before.
     """
     if seconds := await conversations.backlog.add():
         found = await conversations.find(wanted.thread_id, principal)
@@ -123,12 +125,12 @@ async def _conversation(
     given: GivenMessage | None,
     principal: str | None,
 ) -> Conversation:
-    """Return the conversation of a run; a thread that does not exist is begun if its message can be said.
+    """Return the conversation of a run; create a missing thread if the message may be its first.
 
     Raises:
-        HTTPException: another principal has the thread, or none and it is to be resumed; or the id
-            of a new one cannot be a part of an address.
-        AnabranchError: the message cannot be the first, as :meth:`TurnWork.check` says.
+        HTTPException: if another principal has the thread, if a missing thread is to be resumed, or
+            if the id of a new thread cannot be part of an address.
+        AnabranchError: if :meth:`TurnWork.check` refuses the message.
     """
     found = await conversations.find(wanted.thread_id, principal)
     if found is None and given is not None:
@@ -139,7 +141,7 @@ async def _conversation(
         new = Thread(name, now, title=title[:TITLE], owner=principal)
         found = await conversations.begin(new) or await conversations.find(name, principal)
     if found is None:
-        raise HTTPException(404, f"There is no thread {wanted.thread_id!r}.")
+        raise HTTPException(404, f"Unknown thread {wanted.thread_id!r}.")
     return found
 
 
@@ -156,14 +158,14 @@ async def _resume(
     results: Mapping[str, FrontEndResult],
     front_end: FrontEnd,
 ) -> int:
-    """Answer what a run has left open; return after which event the next one begins.
+    """Answer the open questions of a run; return the number of the event before the next run.
 
     Raises:
-        AnswerRefusedError: an answer cannot be taken.
+        AnswerRefusedError: if an answer is refused.
     """
     replies = {entry.interrupt_id: _reply(entry) for entry in wanted.resume or []}
     after = await conversation.answer({**replies, **results}, wanted.run_id, front_end)
-    if after is None:  # it had these answers before: the run has nothing to do
+    if after is None:  # the questions had these answers: the run is empty
         return await conversation.finish_empty(wanted.run_id)
     return after
 
@@ -172,17 +174,19 @@ def _reply(entry: ResumeEntry) -> ElicitReply:
     if entry.status == "resolved":
         payload: object = entry.payload
         if payload is not None and not isinstance(payload, dict):
-            raise HTTPException(422, "The payload of an interrupt is an object, one field each.")
+            raise HTTPException(
+                422, "The payload of an interrupt must be an object with the form's fields."
+            )
         return ElicitReply(action="accept", content=cast("dict[str, Any] | None", payload))
     declined = (entry.metadata or {}).get("action") == "decline"
     return ElicitReply(action="decline" if declined else "cancel")
 
 
 def _place(wanted: RunAgentInput) -> Place:
-    """Return where the message goes: ``forwardedProps: {"headNodeId": …}``, ``null`` for a root."""
+    """Return the message's place: ``forwardedProps: {"headNodeId": …}``, ``null`` for a root."""
     props: object = wanted.forwarded_props
     given = cast("dict[str, object]", props) if isinstance(props, dict) else {}
     place = given.get("headNodeId", HEAD)
     if place is not HEAD and place is not None and not isinstance(place, str):
-        raise HTTPException(422, "headNodeId is the id of a node.")
+        raise HTTPException(422, "headNodeId must be the id of a node.")
     return place

@@ -1,8 +1,8 @@
-"""A question of a recorded call, answered differently: another line of the call begins there.
+"""Answers a question of a recorded call differently, which starts another line of the call.
 
-The call is replayed from the state in which it asked, and goes on with the other answer: what it does from
-there on happens, under idempotency keys of its own, and is recorded like any call. Its further
-questions are open on that line, and are answered in the same way.
+The new line replays the call from the state in which it asked, and continues with the other answer. Its
+effects happen under their own idempotency keys, and the store records them like those of any call. Its
+further questions are open on that line, and take answers in the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from anabranch.tool import Runtime, Tool
 
 
 class _Replies:
-    """How this room ends a round: with the names of the open questions, which it shows itself."""
+    """Ends a round of this room with the names of the open questions."""
 
     kind: str = "calls room"
 
@@ -57,12 +57,12 @@ async def answer_differently(
     step_id: str,
     reply: ElicitReply,
 ) -> str:
-    """Answer a question of a recorded call of ``tool``; return the name of the line that goes on.
+    """Answer a question of a recorded call of ``tool``; return the name of the new line.
 
     Raises:
-        AnswerRefusedError: there is no such question, the answer does not fit it, or another client
-            still has to answer it; or what the call had done is undone, or its time is over.
-        StoreError: the store failed.
+        AnswerRefusedError: if the question does not exist, the answer does not fit, another client
+            has yet to answer the question, the call's effects are undone, or its time is over.
+        StoreError: if the store fails.
     """
     await _check_time(dependencies, policy.store, record.call_id)
     asked = await _round_that_asked(policy.store, record, step_id)
@@ -85,10 +85,10 @@ async def answer_differently(
         await _check_time(dependencies, policy.store, record.call_id)
         raise AnswerRefusedError(
             "closed",
-            "What this call had done is undone: it cannot be continued.",
+            "The effects of this call are undone: it cannot be continued.",
         ) from refusal
     except Exception as error:
-        # The line has failed, and is shown with its error, unless it has not even begun.
+        # The caller sees the failed line with its error, unless the line has not even started.
         ended = await policy.store.find(journal.line)
         if ended is None or ended.state.is_open:
             if isinstance(error, AnabranchError):
@@ -98,27 +98,27 @@ async def answer_differently(
 
 
 async def _check_time(dependencies: AgentDependencies, store: CallStore, call_id: str) -> None:
-    """Check that the time of a call is not over.
+    """Check that a call has time left.
 
     Raises:
-        AnswerRefusedError: it is: the call has expired, or does so next.
-        StoreError: the store failed.
+        AnswerRefusedError: if the call has expired, or is about to.
+        StoreError: if the store fails.
     """
     record, now = await store.find(call_id), dependencies.clock.now()
     if record is None:
         return
     if record.state in UNDONE or (record.state.is_open and record.deadline <= now):
-        raise AnswerRefusedError("expired", "The time of this call is over: it has expired.")
+        raise AnswerRefusedError("expired", "The call has expired.")
 
 
 async def _round_that_asked(store: CallStore, record: CallRecord, step_id: str) -> RoundRecord:
-    """Return the last round that has ended with the question."""
+    """Return the last round that ended with the question."""
     for number in range(await latest_number(store, record.call_id), -1, -1):
         ended = await store.round(record.call_id, number)
         if ended is not None and ended.state and step_id in _journal(ended).pending:
             return ended
     raise AnswerRefusedError(
-        "unknown", f"The call has no question {step_id!r} that is recorded with its state."
+        "unknown", f"The call has no question {step_id!r} with a recorded state."
     )
 
 
@@ -130,10 +130,10 @@ def _journal(ended: RoundRecord) -> Journal:
 
 
 async def _given(store: CallStore, line: str, asked: RoundRecord) -> Mapping[str, Answer]:
-    """Return the answers that the round after ``asked`` was given: all but one stay.
+    """Return the answers to the round after ``asked``, of which the new line changes one.
 
     Raises:
-        AnswerRefusedError: it is still to be answered, by a client that is not this room.
+        AnswerRefusedError: if the question's own client has yet to answer it.
     """
     number = asked.number + 1
     inbox = await store.answers(line)
@@ -148,7 +148,7 @@ def _check(asked: RoundRecord, step_id: str, reply: ElicitReply) -> None:
     request = load_notes(asked.notes).asked.get(step_id)
     if not isinstance(request, Mapping) or "message" not in request:
         raise AnswerRefusedError(
-            "closed", f"What {step_id!r} asks is not recorded, or asks a model."
+            "closed", f"The question {step_id!r} is not recorded, or asks a model."
         )
     form = request.get("requested_schema")
     if errors := errors_in(form if isinstance(form, dict) else None, reply):

@@ -1,4 +1,4 @@
-"""The checks of an answer: the question is of this thread, has time left, and the answer fits it."""
+"""Checks answers: the question belongs to this thread and has time left, and the answer fits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from anabranch.messages import ElicitReply
 from anabranch.tree import Node, Surroundings
 
 BY_MESSAGE = "The front end runs this tool: it sends the result as a tool message of a run."
-ANSWERED = "The question was answered differently."
+ANSWERED = "The question already has another answer."
 OPEN = "The question is still open: answer it in its conversation."
 TOO_LATE = "The time for an answer is over: the tool continues without one."
-UNDONE = "What this call had done is undone: it cannot be continued."
+UNDONE = "The effects of this call are undone: it cannot be continued."
 
 
 class AnswerRefusedError(Exception):
-    """An answer cannot be taken: it does not fit, or the question does not wait for it.
+    """An answer is refused: it does not fit, or the question does not wait for it.
 
     Attributes:
-        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``; where another answer was to
-            be given, also ``open``, for it has none yet, or ``closed``, for its call does not go on
-            from there.
-        errors: what is wrong with which field.
+        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``. For another answer also
+            ``open``, if the question has no answer yet, or ``closed``, if its call cannot continue
+            from the question.
+        errors: the faults of the answer's fields.
     """
 
     def __init__(self, reason: str, message: str, errors: list[FieldError] | None = None) -> None:
@@ -37,12 +37,12 @@ class AnswerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """An answer that a question can have.
+    """An answer that fits its question.
 
     Attributes:
         question: the question.
-        reply: the answer, as it is stored.
-        around: the surroundings of the last node on the question's line, when the answer was checked.
+        reply: the answer in the stored form.
+        around: the surroundings of the last node on the question's line at the time of the check.
     """
 
     question: Node
@@ -64,7 +64,7 @@ class AnswerChecks:
         """Return a first answer, ``None`` if the question has this answer already.
 
         Raises:
-            AnswerRefusedError: it cannot be answered, or not like this.
+            AnswerRefusedError: if the question takes no answer, or not this one.
         """
         read = await self._read(question_id, given)
         before = await given_answer(self._agent, read.question, read.around)
@@ -78,10 +78,10 @@ class AnswerChecks:
         return read
 
     async def another(self, question_id: str, given: ElicitReply) -> CheckedAnswer:
-        """Return another answer to a question that has one.
+        """Return another answer to an answered question.
 
         Raises:
-            AnswerRefusedError: it cannot be answered, or not like this.
+            AnswerRefusedError: if the question takes no answer, or not this one.
         """
         read = await self._read(question_id, given)
         if await given_answer(self._agent, read.question, read.around) is None:
@@ -93,35 +93,35 @@ class AnswerChecks:
         return read
 
     async def _read(self, question_id: str, given: ElicitReply | FrontEndResult) -> CheckedAnswer:
-        """Return a question of the thread, and an answer to it that is not checked yet.
+        """Return a question of the thread with an unchecked answer.
 
         Raises:
-            AnswerRefusedError: there is no such question, or the answer is none of its kind.
+            AnswerRefusedError: if the question does not exist, or the answer is of another kind.
         """
         around = await line_at_head(self._agent.store, self._thread_id, question_id)
         nodes = () if around is None else around.nodes
         node = next((each for each in nodes if each.id == question_id), None)
         if around is None or node is None or node.kind != "question":
-            raise AnswerRefusedError("unknown", f"There is no question {question_id!r} here.")
+            raise AnswerRefusedError("unknown", f"Unknown question {question_id!r}.")
         if is_in_front_end(node) and not isinstance(given, FrontEndResult):
             raise AnswerRefusedError("invalid", BY_MESSAGE)
         return CheckedAnswer(node, given, around)
 
     async def _check_time(self, read: CheckedAnswer) -> None:
-        """Check that a first answer comes in time, and fits.
+        """Check that a first answer is in time and fits.
 
         Raises:
-            AnswerRefusedError: one of these is not so.
+            AnswerRefusedError: if the answer is late, or does not fit.
         """
         shown, now = await self._check(read), self._agent.dependencies.clock.now()
         if shown.goes_on_at is not None and shown.goes_on_at <= now:
             raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:
-        """Check that a question's call has time left, and that an answer fits; return the question.
+        """Check that a question's call has time left and an answer fits; return the question.
 
         Raises:
-            AnswerRefusedError: one of these is not so.
+            AnswerRefusedError: if the call has expired, or the answer does not fit.
         """
         try:
             shown = await self._questions.unexpired(

@@ -1,8 +1,8 @@
-"""The results of tools that the front end has run, among the messages of a run of AG-UI.
+"""The results of the front end's tools, found among the messages of a run of AG-UI.
 
 A client sends its whole transcript with each run. Only tool messages of the last turn can be new: those
-after what the user has said before, and before what the user says now. Clients put a result after its
-call, which other messages may follow. The results of earlier turns are in the tree already.
+between the user's previous message and the present one. Clients put a result after its call, and other
+messages may follow. The tree already has the results of earlier turns.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.messages import text_of
 from anabranch.tree import Node
 
-UNKNOWN = "No tool was called with the toolCallId {!r}."
-OURS = "The server itself returns the result of the tool {!r}."
+UNKNOWN = "No tool call has the toolCallId {!r}."
+OURS = "The server returns the result of the tool {!r}."
 NONE_WAITS = "No tool of the front end waits for a result."
 
 
 def ends_with_results(messages: Sequence[Message]) -> bool:
-    """Whether a run brings results of tools, and nothing that the user says."""
+    """Whether a run's messages end with results of tools, without a message of the user."""
     return bool(messages) and messages[-1].role != "user" and bool(_given(messages))
 
 
 async def new_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results of calls that are open, by their questions; other messages are history.
+    """Return the results of open calls by their questions; other messages are history.
 
     Raises:
-        HTTPException: a result has more than text.
+        HTTPException: if a result has more than text.
     """
     if not (given := _given(messages)):
         return {}
@@ -50,14 +50,15 @@ async def new_results(
 async def all_results(
     agent: Agent, thread_id: str, messages: Sequence[Message]
 ) -> dict[str, FrontEndResult]:
-    """Return the results with which a run goes on, by the questions that are their calls.
+    """Return the results with which a run continues, by the questions that are their calls.
 
-    If none of these calls is open, the results may have been given before. A message that repeats what
-    the server, or an earlier run, has sent is no result.
+    If none of these calls is open, an earlier run may have brought the results. A message that repeats
+    the server's or an earlier run's message is no result.
 
     Raises:
-        AnswerRefusedError: one is for no call, or for one of the server's tools; or two are for one.
-        HTTPException: a result has more than text.
+        AnswerRefusedError: if a result is for no call or for a tool of the server, or two results
+            are for one call.
+        HTTPException: if a result has more than text.
     """
     end = await end_of(agent, thread_id)
     if end is None:
@@ -82,10 +83,10 @@ async def all_results(
 
 
 async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
-    """Check that a message is for a call of the conversation, and answers no open one of the server.
+    """Check that a message is for a call of the conversation, and not for an open one of the server.
 
     Raises:
-        AnswerRefusedError: it is for none, or says what the server's tool has not returned.
+        AnswerRefusedError: if the message is for no call, or differs from the server's own result.
     """
     use_id, around = given.tool_call_id, end.around
     callers = [node for node in around.nodes if node.tool_uses]
@@ -95,7 +96,7 @@ async def _check_known(agent: Agent, end: PathEnd, given: ToolMessage) -> None:
         if result is None or given.content != text_of(result.pending or result.content):
             raise AnswerRefusedError("invalid", OURS.format(use.name))
     elif not _is_called(callers, use_id):
-        tree = await agent.store.tree(around.thread.id)  # it may have been called in a branch
+        tree = await agent.store.tree(around.thread.id)  # a branch may have called the tool
         if not _is_called(tree.nodes, use_id):
             raise AnswerRefusedError("unknown", UNKNOWN.format(use_id))
 
@@ -105,7 +106,7 @@ def _is_called(nodes: Sequence[Node], use_id: str) -> bool:
 
 
 def _given(messages: Sequence[Message]) -> list[ToolMessage]:
-    """Return the tool messages of the last turn of a transcript, before what the user says at its end."""
+    """Return the tool messages of a transcript's last turn, before the user's message at its end."""
     left = list(messages)
     while left and left[-1].role == "user":
         left.pop()

@@ -1,12 +1,12 @@
-"""The recorded calls of the application's store, as far as its author lets a browser see them.
+"""The recorded calls of the application's store, in the detail that its author lets a browser see.
 
-GET  /rooms                    the names of the rooms that the page has here, beside the chat
-GET  /calls                    the calls, the last begun first: tool=, status=, after=, limit=
-GET  /calls/{id}               one call: its rounds, its steps, what it waits for
+GET  /rooms                    the names of the page's rooms in addition to the chat
+GET  /calls                    the calls, the last started first: tool=, status=, after=, limit=
+GET  /calls/{id}               one call: its rounds, its steps, its open questions
 POST /calls/{id}/answers       answer one of its questions differently, on another line
 
-A recorded call has values that only the server may know: what steps returned, the data of a handoff. So
-there is no such room by default. An *outline* has what happened, and no value; *values* has everything.
+A recorded call has values that only the server may know: results of steps, the data of a handoff.
+Therefore this room is off by default. An *outline* has the steps without values; *values* has everything.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from anabranch.chat._web.requests import CallAnswerBody, read_body
 from anabranch.tool import Tool
 
 RecordedCalls: TypeAlias = Literal["outline", "values"]
-"""What a browser is shown of recorded calls."""
+"""The detail in which a browser sees recorded calls."""
 
 PAGE = 50
 LARGEST_PAGE = 200
 LARGEST_VALUE = 20_000
-"""Characters of a value, as JSON, that are sent whole."""
+"""The most characters of a value, as JSON, that a browser receives whole."""
 
 
 class CallsRoom:
@@ -110,18 +110,18 @@ class CallsRoom:
         )
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question differently; what the tool does from there on is done again."""
+        """Answer a question differently; the tool repeats its work from there on."""
         if self._shows != "values":
-            raise HTTPException(403, "Questions are not shown here, so none is answered here.")
+            raise HTTPException(403, "This application shows no questions, so it takes no answers.")
         record = await self._find(request.path_params["id"])
         body = await read_body(request, CallAnswerBody)
         caller_of(request).check_run()
         conversation, is_theirs = await self._conversation(request, record)
         if is_theirs:
-            raise HTTPException(404, "The call is part of a conversation of someone else.")
+            raise HTTPException(404, "The call belongs to another user's conversation.")
         tool = self._tool_of(record)
         if tool is None:
-            raise HTTPException(404, f"This application does not have the tool {record.tool!r}.")
+            raise HTTPException(404, f"This application has no tool {record.tool!r}.")
         if conversation is not None:
             return _json(await self._answer_in(conversation, record, body))
         line = await answer_differently(
@@ -132,7 +132,7 @@ class CallsRoom:
     async def _answer_in(
         self, conversation: Conversation, record: CallRecord, body: CallAnswerBody
     ) -> Mapping[str, str]:
-        """Answer a question differently in its conversation; return where that goes on."""
+        """Answer a question differently in its conversation; return where the conversation continues."""
         thread_id, step_id = conversation.thread_id, body.step_id
         asked = await self._conversations.questions.asked_by(thread_id, record.call_id, step_id)
         if asked is None:
@@ -152,12 +152,12 @@ class CallsRoom:
     async def _conversation(
         self, request: Request, record: CallRecord
     ) -> tuple[Conversation | None, bool]:
-        """Return the caller's conversation that a call is part of; and whether someone else's is."""
+        """Return the caller's conversation around a call, and whether another user owns one."""
         if (named := caller_in(record.principal)) is None:
             return None, False
         (node_id, owner), principal = named, caller_of(request).principal
         node = await self._agent.store.node(node_id)
-        if node is None:  # it was deleted, or this application does not have it
+        if node is None:  # deleted, or another application's
             return None, owner != principal
         found = await self._conversations.find(node.thread_id, principal)
         return found, found is None
@@ -168,7 +168,7 @@ class CallsRoom:
 
 
 def rooms_route() -> Route:
-    """Return the route that names the rooms of the page that this application has."""
+    """Return the route that names the page's rooms in this application."""
 
     async def serve(request: Request) -> Response:
         rooms: list[str] = request.app.state.rooms
@@ -178,7 +178,7 @@ def rooms_route() -> Route:
 
 
 def _bounded(call: RecordedCall) -> dict[str, Any]:
-    """Return a call as JSON, in which large values are cut."""
+    """Return a call as JSON with large values cut."""
     shown = call.model_dump(mode="json")
     for each in (shown, *shown["steps"]):
         for name in ("arguments", "value", "error"):

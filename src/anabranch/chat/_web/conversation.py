@@ -1,8 +1,8 @@
-"""One conversation as it is led over the web: one turn at a time, watched by any number of pages.
+"""One conversation on the web: one turn at a time, which any number of pages can watch.
 
-What a person does begins a run, which is stored with what it needs; then a worker is called, in this
-process or in another, and does the run's work (``run_work.py``). Who has begun it only follows its
-events.
+A user's message or answer starts a run, and the conversation stores the run with its input. Then it calls
+a worker, in this process or another, which does the run's work (``run_work.py``). The process that started
+the run only follows its events.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from anabranch.tree import Thread
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 RUNS = "anabranch.chat"
-"""What a worker must have to take the runs of conversations: the name stands in for a tool's."""
+"""The capability that a worker of conversations' runs must have; the name stands for a tool's."""
 
 
 class Conversation:
     """The conversation in one thread.
 
     Args:
-        agent: leads it.
+        agent: leads the conversation.
         questions: reads its questions.
         thread: the thread.
         writer: stores its events.
         engine: calls the workers.
         works_here: whether the worker that ``engine`` calls is always this process, which then
-            holds on to the right to a run that it has begun.
+            keeps the right to a run that it has started.
 
     Attributes:
-        thread_id: the thread.
-        log: what happens in it.
+        thread_id: the thread's id.
+        log: the thread's events.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Conversation:
         self._lock = asyncio.Lock()
         self._works_here = works_here
         self._new: LiveTurn | None = None
-        """A turn that was begun here, and that no worker has taken yet."""
+        """A turn that started here, and that no worker has taken yet."""
 
     async def is_running(self) -> bool:
-        """Whether a run has not ended, in any process: one that waits at a question has."""
+        """Whether any process has an unfinished run; a run that waits at a question is finished."""
         return await self._right.open_run() is not None
 
     async def position(self) -> EventId:
-        """Return the id of the event after which a reader of the tree goes on.
+        """Return the id of the event after which a reader of the tree continues.
 
-        It is the last one; or, while a run is in progress, the one before that run, whose events
-        are not all in the tree.
+        The id is that of the last event. During a run it is that of the event before the run, because
+        the tree does not have all events of the run yet.
         """
         run = await self._right.open_run()
         begun = None if run is None else await self.log.begun(run.run_id)
@@ -103,16 +103,16 @@ class Conversation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing happens in it in this process."""
+        """Whether this process does nothing in the conversation."""
         in_progress = not self._runs.is_idle or self._new or self._lock.locked()
         return not in_progress and self.log.is_written
 
     @property
     def is_untaken(self) -> bool:
-        """Whether a run has begun for this process, which is at work on others."""
+        """Whether a run has started for this process, which is working on others."""
         return self._new is not None
 
-    # -- what a person does ------------------------------------------------------------------
+    # -- what a user does --------------------------------------------------------------------
 
     async def say(
         self,
@@ -124,21 +124,21 @@ class Conversation:
         front_end: FrontEnd | None = None,
         results: Mapping[str, FrontEndResult] | None = None,
     ) -> int:
-        """Begin a turn with a message of the person; return after which event it begins.
+        """Start a turn with a message of the user; return the number of the event before it.
 
         The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
-        thread has its ``files`` already. The same run again is the same message: its events are sent
-        once more.
+        thread already has its ``files``. A repeated run has the same message: the client receives its
+        events again.
 
-        Open questions are left first: their tools read that they were cancelled. So are calls of
-        the front end's tools without ``results``, which are given by their questions. A message
-        ``/TOOL name=value …`` calls a tool without the model.
+        The conversation first cancels open questions, and their tools read the cancellation. It also
+        cancels calls of the front end's tools that have no entry in ``results``, which is keyed by
+        their questions. A message ``/TOOL name=value …`` calls a tool without the model.
 
         Raises:
-            BusyError: a turn is running.
-            ToolError: the message is blank, or ``at`` is no node of the thread.
-            SessionError: the arguments of a tool cannot be read.
-            InvalidArgumentsError: they do not fit.
+            BusyError: if a turn is running.
+            ToolError: if the message is blank, or ``at`` is no node of the thread.
+            SessionError: if the arguments of a tool cannot be read.
+            InvalidArgumentsError: if the arguments do not fit.
         """
         message = Message(text, at, tuple(files))
         await self._work.check(message)
@@ -153,11 +153,11 @@ class Conversation:
                 await run_shielded(self._call_worker(turn, run_id))
 
     async def retry(self, node_id: str, run_id: str) -> None:
-        """Begin a turn again that ended at a node without a reply: from the last whole step.
+        """Retry a turn that ended at a node without a reply, from its last whole step.
 
         Raises:
-            BusyError: a turn is running.
-            ToolError: no turn ended there.
+            BusyError: if a turn is running.
+            ToolError: if no turn ended at the node.
         """
         async with self._lock:
             await self._work.check_retry(node_id)
@@ -166,14 +166,14 @@ class Conversation:
                 await turn.begin(started(self.log.shown_id, run_id))
                 try:
                     await self._work.go_back(node_id)
-                except ToolError:  # another process has tried it again since
+                except ToolError:  # another process has retried it since
                     await turn.succeed(is_empty=True)
                     raise
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
 
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
-        """Store results of tools that a message follows, unless there are others meanwhile."""
+        """Store results of tools before the message, unless the tools have others meanwhile."""
         current_turn.set(turn)
         for question_id, result in results.items():
             with suppress(QuestionAnsweredError, QuestionExpiredError):
@@ -185,14 +185,14 @@ class Conversation:
         run_id: str,
         front_end: FrontEnd | None = None,
     ) -> int | None:
-        """Answer questions, all or none; return after which event their tools go on.
+        """Answer questions, all or none; return the number of the event before their tools continue.
 
-        A turn that still runs, of another tool beside them, takes the answers up. If the questions
-        had these same answers before, nothing happens: the same run again is sent its events once
-        more, and another run has none, ``None``.
+        A turn that still runs, for another tool next to them, takes the answers up. If the questions
+        already have these answers, nothing happens: a repeated run gets its events again, and another
+        run has none, ``None``.
 
         Raises:
-            AnswerRefusedError: one cannot be answered, or not like this.
+            AnswerRefusedError: if a question takes no answer, or not this one.
         """
         async with self._lock:
             checked = [await self._checks.first(*each) for each in replies.items()]
@@ -208,14 +208,14 @@ class Conversation:
                 except BusyError:  # the turn that runs takes the answers up
                     after = await self.log.last()
                 for number, each in enumerate(new):
-                    at = each.around if number == 0 else None  # it has grown by then
+                    at = each.around if number == 0 else None  # the first answer moves the end
                     await self._agent.add_answer(each.question.id, each.reply, at=at)
-                if turn.run is None:  # it may have ended before the answers were there
+                if turn.run is None:  # the turn may have ended before the answers arrived
                     with suppress(BusyError):
                         after = await turn.begin(begins)
-            except QuestionAnsweredError:  # just now, by another process, which has found this run
+            except QuestionAnsweredError:  # another process just did, and found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
-            except QuestionExpiredError:  # likewise: its tool goes on there
+            except QuestionExpiredError:  # likewise: its tool continues there
                 raise AnswerRefusedError("expired", TOO_LATE) from None
             finally:
                 await run_shielded(self._call_worker(turn, run_id))
@@ -224,14 +224,14 @@ class Conversation:
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
-        """Answer a question again: another line begins there, and its tools go on.
+        """Answer a question again, which starts another line with its tools.
 
         If a line with this answer has ended, nothing happens.
 
         Raises:
-            AnswerRefusedError: it cannot be answered, or not like this.
-            BusyError: a turn is running.
-            AnabranchError: the answer could not be stored: the run has ended, with nothing done.
+            AnswerRefusedError: if the question takes no answer, or not this one.
+            BusyError: if a turn is running.
+            AnabranchError: if the store refuses the answer; the run then ends without any work.
         """
         async with self._lock:
             other = await self._checks.another(question_id, given)
@@ -247,7 +247,7 @@ class Conversation:
                 await run_shielded(self._call_worker(turn, run_id))
 
     async def finish_empty(self, run_id: str) -> int:
-        """Report a run in which there is nothing to do; return after which event it begins."""
+        """Report a run without work; return the number of the event before it."""
         turn = self._new_turn()
         try:
             after = await turn.begin(started(self.log.shown_id, run_id))
@@ -257,9 +257,9 @@ class Conversation:
         return after
 
     async def stop(self) -> bool:
-        """Stop the run that has not ended, and wait for its end; return whether there was one.
+        """Stop the unfinished run and wait for its end; return whether there was one.
 
-        If no worker had it, one is called for what its tools had done.
+        If no worker had the run, call one for the effects of its tools.
         """
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await end_of(self._agent, self.thread_id) if is_stopped else None
@@ -268,7 +268,7 @@ class Conversation:
         return is_stopped
 
     async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
-        """Have a worker take the run, if it has begun; if that fails, one is called later."""
+        """Let a worker take the run, if it has started; after a failure, upkeep calls one later."""
         if self._works_here and turn.is_new:
             turn.report_held()
             self._new = turn
@@ -277,8 +277,8 @@ class Conversation:
         await self._wake(OpenRun(run_id))
 
     async def _wake(self, run: OpenRun) -> None:
-        """Call a worker for a run that waits: at its time, if it waits for one."""
-        # It may have waited for this version before, under the same name: that wake is done.
+        """Call a worker for a waiting run, at the run's time if it has one."""
+        # The run may have waited for this version before, under the same name, whose wake is done.
         at = self._agent.dependencies.clock.now() if run.version else 0.0
         wake = Wake(
             self.thread_id,
@@ -293,11 +293,13 @@ class Conversation:
             await self._engine.wake(wake)
         except StoreError as error:
             logger.warning(
-                "%r: no worker was called for a run: %s; it is looked for later", wake.call, error
+                "%r: could not call a worker for a run: %s; upkeep looks for it later",
+                wake.call,
+                error,
             )
 
     async def close(self) -> None:
-        """Leave to other processes what no worker has taken here, and store what was reported."""
+        """Leave the runs without a worker to other processes, and store the reported events."""
         turn, self._new = self._new, None
         if turn is not None:
             await turn.hand_over()
@@ -306,12 +308,12 @@ class Conversation:
     # -- what a worker does ------------------------------------------------------------------
 
     async def advance(self, turn: str) -> None:
-        """Take the run that waits for a worker to its end, or as far as it comes, if one waits.
+        """Work on the waiting run, if there is one, to its end or its next wait.
 
-        ``turn`` is that of the wake: the run for which a worker was called.
+        ``turn`` is the wake's turn: the run for which the engine called a worker.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         new, self._new = self._new, None
         await self._runs.advance(new, OpenRun.of(turn))

@@ -1,7 +1,7 @@
-"""The conversations of a web application: the agent, and its threads as they are watched and led.
+"""The conversations of a web application: the agent, its threads, their runs and their upkeep.
 
-One agent serves all threads. What it does is reported to the thread in which it happens: a turn is
-found by the context of the task in which it runs.
+One agent serves all threads. Each event goes to the thread in which it happens: the context of the
+running task names the turn.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from anabranch.tree import Thread, TreeStore
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 CONCURRENCY = 1_000
-"""Runs on which a process works at the same time."""
+"""The most runs that a process works on at the same time."""
 
 IDLE_HELD = 1_000
-"""The most threads in which nothing happens that are held in memory."""
+"""The most idle threads that a process holds in memory."""
 
 TAKE_AGAIN = 2.0
-"""Seconds after which runs are taken again where the engine has failed."""
+"""Seconds until a process takes runs again after a failure of the engine."""
 
 FLUSH = 5.0
 """Seconds for which the end of the application waits until events are stored."""
@@ -64,27 +64,27 @@ class Conversations:
     """All threads of one application.
 
     Args:
-        store: stores them.
+        store: stores the threads.
         model: replies.
-        tools: what the model, and the person, may call; a plugin stands for its tools.
+        tools: the tools that the model and the user may call; a plugin stands for its tools.
         calls: stores the calls of tools.
-        limits: of each turn.
-        tool_limits: of each call of a tool, in addition to the tool's own.
-        capabilities: what tools may ask for; by default, everything that the model offers.
-        engine: calls the workers that work on runs, any of which may be in another process; by
-            default, runs are worked on in this one.
-        max_backlog: how many runs may wait for a worker when another begins.
+        limits: the limits of each turn.
+        tool_limits: the limits of each tool call, in addition to the tool's own.
+        capabilities: the requests that tools may make; by default, all that the model can answer.
+        engine: calls the workers of runs, in any process; by default, this process works on all
+            runs.
+        max_backlog: the most runs that may wait for a worker when another starts.
         now: seconds that never go back, for the backlog.
         clock: the time; by default, the system's.
         code_version: the version of the tools' code; by default, a digest of it.
 
     Attributes:
-        agent: leads them.
-        backlog: counts the runs that begin.
-        questions: reads their questions.
-        modules: show questions of plugins in the page, by their names.
-        upkeep: what is due from time to time.
-        stopping: is set when :meth:`running` ends; ``None`` before it has begun.
+        agent: leads the conversations.
+        backlog: counts the runs that start.
+        questions: reads the conversations' questions.
+        modules: the modules that show questions of plugins in the page, by their names.
+        upkeep: the periodic jobs.
+        stopping: an event that the end of :meth:`running` sets; ``None`` before its start.
     """
 
     def __init__(  # noqa: PLR0913 - the options of an application, by keyword
@@ -140,7 +140,7 @@ class Conversations:
         self.upkeep: Upkeep = Upkeep(self.agent, self._events, self._engine, self.backlog)
 
     async def find(self, thread_id: str, principal: str | None) -> Conversation | None:
-        """Return the conversation in a thread, ``None`` if ``principal`` has no such thread."""
+        """Return the conversation of a thread, ``None`` if ``principal`` has no such thread."""
         for name in stored_ids(thread_id, principal):
             thread = await self.agent.store.thread(name)
             if thread is not None and thread.owner == principal:
@@ -148,7 +148,7 @@ class Conversations:
         return None
 
     async def begin(self, thread: Thread) -> Conversation | None:
-        """Begin a thread, and return its conversation; ``None`` if its owner has one of this id."""
+        """Create a thread and return its conversation, ``None`` if its owner has one with this id."""
         if await self.find(thread.id, thread.owner) is not None:
             return None
         for name in stored_ids(thread.id, thread.owner):
@@ -156,12 +156,12 @@ class Conversations:
             stored = await self.agent.store.thread(name) or await self._created(named)
             if stored is named:
                 return self._in(named)
-            if stored.owner == thread.owner:  # at the same time, elsewhere
+            if stored.owner == thread.owner:  # another process did at the same time
                 return None
         return None
 
     async def _created(self, thread: Thread) -> Thread:
-        """Store a thread, and return it; or the one that has been stored under its id meanwhile."""
+        """Store a thread and return it, or the thread stored under its id meanwhile."""
         try:
             await self.agent.store.create_thread(thread)
         except StoreError:
@@ -183,11 +183,11 @@ class Conversations:
                 self._engine,
                 works_here=self._works_here,
             )
-        self._threads[thread.id] = found  # the last used is the last
+        self._threads[thread.id] = found  # the latest use comes last
         return found
 
     def _work_untended(self) -> None:
-        """Work on runs although :meth:`running` was not entered.
+        """Work on runs outside :meth:`running`.
 
         An application that is mounted in another, or called without a server, has no lifespan.
         """
@@ -204,14 +204,14 @@ class Conversations:
         return sum(each.is_untaken for each in self._threads.values())
 
     async def advance(self, wake: Wake) -> None:
-        """Work on the run of a thread, if it waits for a worker."""
+        """Work on the run of a thread, if the run waits for a worker."""
         thread_id = wake.call
         conversation = self._threads.get(thread_id)
         if conversation is None:
             thread = await self.agent.store.thread(thread_id)
             if thread is None:
                 logger.warning(
-                    "a run of %r is left alone, which is not in the store: the conversation was"
+                    "ignored a run of %r, which is not in the store: the conversation was"
                     " deleted, or another application uses the same engine",
                     thread_id,
                 )
@@ -223,12 +223,12 @@ class Conversations:
     async def running(
         self, concurrency: int | None, per_principal: int | None = None
     ) -> AsyncGenerator[None]:
-        """Work on runs, so many at a time, and do what is due from time to time, inside the block.
+        """Work on up to ``concurrency`` runs at a time, and do the periodic jobs, inside the block.
 
-        Of one principal's runs, all processes work on ``per_principal`` at a time, if it is given.
-        Without ``concurrency``, other processes work on the runs. Runs that are in progress at the
-        end of the block go on in others, or after a restart. Where calls end with this process,
-        since their store is in its memory, runs are stopped, and what open calls have done is undone.
+        All processes together work on ``per_principal`` runs of one principal at a time, if it is
+        given. Without ``concurrency``, other processes work on the runs. At the end of the block,
+        unfinished runs continue in other processes or after a restart. If the store of calls is in
+        this process's memory, the end instead stops the runs and undoes the effects of open calls.
         """
         limits = None if concurrency is None else WorkLimits(concurrency, per_share=per_principal)
         self._is_tended = True
@@ -259,7 +259,7 @@ class Conversations:
             try:
                 await self._engine.work({RUNS: version}, self.advance, limits)
             except StoreError as error:
-                logger.warning("no runs are taken: %s; trying again", error)
+                logger.warning("cannot take runs: %s; trying again", error)
             await pause(self.agent.dependencies.clock, TAKE_AGAIN)
 
     async def _end_calls(self) -> None:
@@ -267,18 +267,18 @@ class Conversations:
         try:
             left = await end_calls(self.agent.dependencies, tools)
         except StoreError as error:
-            logger.warning("what open calls have done is not undone: %s", error)
+            logger.warning("could not undo the effects of open calls: %s", error)
             return
         for record in left:
             logger.warning(
-                "what call %r of the tool %r has done is not undone, and its record ends with this"
+                "could not undo the effects of call %r of the tool %r, and its record ends with this"
                 " process",
                 record.call_id,
                 record.tool,
             )
 
     async def close(self) -> None:
-        """Have other processes take what was not taken here, and store what was reported."""
+        """Leave the runs without a worker to other processes, and store the reported events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH):
                 for conversation in self._threads.values():

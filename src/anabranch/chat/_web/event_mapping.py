@@ -1,8 +1,8 @@
 """An agent's events as events of AG-UI 1.0.
 
-A reply of the model is a text message, a tool use a tool call; what a branch says and does carries its
-``subagentRunId``. Log lines and progress of tools are custom events. Nodes of the tree are announced
-by their ids, so that a page can show where in the tree something happens.
+A model's reply maps to a text message, and a tool use to a tool call. Events of a branch carry its
+``subagentRunId``. Log lines and progress of tools map to custom events. A custom event with each node's id
+tells the page which place of the tree an event belongs to.
 """
 
 from __future__ import annotations
@@ -57,28 +57,28 @@ Mapped: TypeAlias = BaseEvent | TextPiece
 
 
 class EventMapping:
-    """Maps the events of one run, in their order."""
+    """Maps the events of one run in order."""
 
     def __init__(self) -> None:
         self._branches: dict[str, str] = {}
-        """Node id to the branch that it is in."""
+        """The branch of each node, by the node's id."""
         self._messages: dict[str, str] = {}
-        """Id of the node that a reply follows to the id of the message that is open for it."""
+        """The open message of a reply, by the id of the node that the reply follows."""
         self._subagents: dict[str, Node] = {}
-        """The branches that are open, by their ids."""
+        """The open branches, by their ids."""
         self._around: dict[str, str | None] = {}
         """The branch around each branch, by its id."""
         self._asked: dict[str, dict[str, None]] = {}
-        """The open questions of each branch, and of those inside of it, by its id."""
+        """The open questions of each branch and of the branches inside it, by its id."""
         self._noticed: set[str] = set()
-        """Ids of the notices that are in the log already."""
+        """Ids of the notices that the log already has."""
         self._called: set[tuple[str | None, str]] = set()
-        """The calls of tools that are in the log already, by their callers and their ids."""
+        """The calls of tools that the log already has, by their callers and their ids."""
 
     def go_on_after(self, events: Collection[bytes]) -> None:
-        """Take note of what the log has of a run that was cut off: its notices come once more.
+        """Note the logged events of a run that was cut off, whose notices happen again.
 
-        So do its calls; a client would add the arguments to those that it has.
+        The run's calls also happen again, and a client would append their arguments twice.
         """
         self._noticed.update(name for name in _ids_in(events, NOTICE) if name)
         begun = (each for each in events if each.startswith(b'{"type":"TOOL_CALL_START"'))
@@ -86,20 +86,20 @@ class EventMapping:
         self._called.update((each.parent_message_id, each.tool_call_id) for each in calls)
 
     def map(self, event: Event) -> Iterable[Mapped]:
-        """Return what ``event`` is in AG-UI."""
+        """Return ``event`` as events of AG-UI."""
         if isinstance(event, TextReceived):
             return self._text(event)
         return () if self._is_known(event) else self._other(event)
 
     def _is_known(self, event: Event) -> bool:
-        """Whether those who follow the run know of ``event`` already."""
+        """Whether the run's followers already know of ``event``."""
         match event:
             case ToolStarted(caller, use):
                 return (caller, use.id) in self._called
             case ToolNoticed(_, _, notice):
                 return notice.id in self._noticed
             case ToolEnded(in_front_end=in_front_end):
-                return in_front_end  # whoever has run the tool would have its result twice
+                return in_front_end  # the front end already has the result of its tool
             case _:
                 return False
 
@@ -173,14 +173,14 @@ class EventMapping:
         return CustomEvent(name=name, value=value, subagent_run_id=branch)
 
     def end(self, *, suspended: bool = False) -> Iterator[BaseEvent]:
-        """Yield the ends of all that is open, for a run that ends; ``suspended`` if another goes on."""
+        """Yield the ends of all open messages and branches, ``suspended`` if another run continues."""
         for after, message in self._messages.items():
             yield TextMessageEndEvent(message_id=message, subagent_run_id=self._branches.get(after))
         for branch in reversed(self._subagents):
             yield self._suspended(branch) if suspended else _succeeded(branch)
 
     def _suspended(self, branch: str) -> BaseEvent:
-        """Return the end of a branch that goes on later: after the answers to its questions, if any."""
+        """Return the end of a branch that continues later, after the answers to its questions."""
         asked = list(self._asked.get(branch, ()))
         return SubagentFinishedEvent(
             subagent_run_id=branch,
@@ -189,7 +189,7 @@ class EventMapping:
         )
 
     def _ask(self, node: Node) -> None:
-        """Take note of a question or an answer in a branch, and in those around it."""
+        """Note a question or an answer in a branch, and in the branches around it."""
         branch = self._branches.get(node.id)
         while branch is not None and node.kind in ASIDE:
             asked = self._asked.setdefault(branch, {})
@@ -241,12 +241,12 @@ class EventMapping:
 
 
 def shown_in(events: Iterable[bytes]) -> set[str]:
-    """Return the ids of the nodes that events of a log announce."""
+    """Return the ids of the nodes that the events of a log announce."""
     return _ids_in(events, NODE)
 
 
 def _ids_in(events: Iterable[bytes], name: str) -> set[str]:
-    """Return the ids in custom events of this name; those of a branch have its id before the name."""
+    """Return the ids in custom events with this name, which may follow a branch's id."""
     named = b'"name":"%s","value":' % name.encode()
     custom = (each for each in events if each.startswith(b'{"type":"CUSTOM"') and named in each)
     found = (CustomEvent.model_validate_json(each) for each in custom)
@@ -263,5 +263,5 @@ def _succeeded(branch: str) -> BaseEvent:
 
 
 def shown_node(node: Node) -> dict[str, object]:
-    """Return what a page is sent of a node."""
+    """Return a node in the form for the page."""
     return {**node_to_json(node, node.content, None), **shown_data(node)}

@@ -1,6 +1,6 @@
 """Server-sent events: the events of a thread as an HTTP response.
 
-What a slow reader has not read stays in the store: a response holds no more than one batch.
+Unread events stay in the store: a response to a slow reader holds at most one batch.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class EventStream(Response):
-    """The events of ``log`` after a number, or an event, as they happen.
+    """The events of ``log`` after a number or an event, sent as they happen.
 
     Args:
         log: the thread's log.
-        after: where to begin.
-        is_running: whether a run is in progress in the thread, in any process.
-        stopping: is set when the application stops.
+        after: the number or event after which the stream starts.
+        is_running: whether any process has a run in progress in the thread.
+        stopping: an event that is set when the application stops.
         one_run: whether to end with the first run that ends.
-        place: is closed when it has ended.
+        place: the caller's place, which the stream's end closes.
 
-    It also ends if the run in progress is no more, and no event says so: its process has died. The
-    reader comes back, and reads from the tree how far the run has come. And it ends when the server or
-    the application stops, which would cancel it otherwise.
+    The stream also ends if the process of the run dies, which no event reports. The reader then connects
+    again, and reads from the tree how far the run came. The stream ends with the server or the
+    application as well, which would otherwise cancel it.
     """
 
     media_type = "text/event-stream"
@@ -64,7 +64,7 @@ class EventStream(Response):
         self._is_quiet = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the reader leaves, the run has ended, the store fails, or all stops."""
+        """Send events until the reader disconnects, the run ends, the store fails, or the server stops."""
         with self._place:
             await self._respond(scope, receive, send)
 
@@ -88,7 +88,7 @@ class EventStream(Response):
             async for chunk in self._chunks():
                 self._is_quiet = False
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except StoreError as error:  # the reader comes back for the rest
+        except StoreError as error:  # the reader reconnects for the rest
             logger.warning("an event stream has ended: %s", error)
 
     async def _send_comments(self, send: Send) -> None:
@@ -113,7 +113,7 @@ class EventStream(Response):
 
 
 def _until_end(events: Sequence[bytes]) -> int | None:
-    """Return how many events there are up to the end of a run, ``None`` if none ends here."""
+    """Return the number of events up to the end of a run, ``None`` if no run ends here."""
     ends = (place for place, event in enumerate(events, 1) if event.startswith(RUN_ENDS))
     return next(ends, None)
 

@@ -1,6 +1,6 @@
-"""The tools and the context of a front end, as a run of AG-UI brings them, within limits.
+"""Reads the tools and the context of a front end from a run of AG-UI, within limits.
 
-What does not fit is refused with one sentence before anything of the run is stored.
+A refusal is one sentence, and comes before the server stores anything of the run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ NO_PARAMETERS: dict[str, JsonValue] = {"type": "object", "properties": {}}
 
 
 def read_front_end(wanted: RunAgentInput, agent: Agent) -> FrontEnd:
-    """Return what the front end of a run gives.
+    """Return the tools and the context of a run's front end.
 
     Raises:
-        HTTPException: a tool has the name of another one, or of one of ``agent``'s; its name or its
-            schema cannot be used; or there is more than a run, or the model, can have.
+        HTTPException: if a tool has the name of another tool or of one of ``agent``'s, if its name
+            or schema is unusable, or if the run exceeds a limit of runs or of the model.
     """
     tools, context = wanted.tools or [], wanted.context or []
     _check_size("tools of the front end", tools)
@@ -66,7 +66,7 @@ def _check_size(what: str, given: Sequence[OfferedTool] | Sequence[Context]) -> 
 
 
 def _check_names(names: Sequence[str], agent: Agent) -> None:
-    """Check that each name is of one tool: as it is written, and as a provider is sent it."""
+    """Check that each name is unique, as written and as sent to a provider."""
     for name in names:
         if NAME.fullmatch(name) is None:
             raise HTTPException(
@@ -95,22 +95,22 @@ def _check_names(names: Sequence[str], agent: Agent) -> None:
 def _spec(tool: OfferedTool) -> ToolSpec:
     given = cast("object", tool.parameters) or NO_PARAMETERS
     if problem := _problem(given):
-        raise HTTPException(422, f"No model takes the parameters of {tool.name!r}: {problem}.")
+        raise HTTPException(422, f"No model accepts the parameters of {tool.name!r}: {problem}.")
     schema = cast("dict[str, JsonValue]", given)
     return ToolSpec(name=tool.name, description=tool.description, input_schema=schema)
 
 
 def _problem(schema: object) -> str | None:
-    """Return why no tool can have these parameters, ``None`` if one can."""
+    """Return the reason why no tool can have these parameters, ``None`` if one can."""
     if not isinstance(schema, dict):
-        return "they are no JSON Schema of an object"
+        return "they must be a JSON Schema of an object"
     given = cast("dict[str, JsonValue]", schema)
     return number_problem(given) or _schema_problem(to_json(encodable(given)))
 
 
 @lru_cache(maxsize=500)
 def _schema_problem(schema: bytes) -> str | None:
-    """Return why no provider takes a schema; front ends send the same ones with each run."""
+    """Return the reason why no provider accepts a schema; cached, as each run repeats the schemas."""
     try:
         folded(from_json(schema))
     except UnusableSchemaError as error:

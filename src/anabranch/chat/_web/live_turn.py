@@ -1,6 +1,6 @@
-"""A turn that this process works on, reported as a run in AG-UI's sense.
+"""A turn that this process works on, reported to its thread's log as a run of AG-UI.
 
-A run that waits for a person has ended, with an interrupt for each question; another goes on from there.
+A run that waits for a user ends with an interrupt for each question; another run continues from there.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from anabranch.tree import Node, Tree
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 STOPPED = b'"outcome":{"type":"cancelled"'
-"""Is in the last event of a run that was stopped."""
+"""Marks the last event of a stopped run."""
 
 current_turn: ContextVar[LiveTurn] = ContextVar("current_turn")
 
 
 class LiveTurn:
-    """One turn. It reports what happens in it, also while another process works on the run.
+    """Reports the events of one turn, even while another process works on the run.
 
     Args:
-        log: where it reports.
+        log: receives the events.
         right: allows one run at a time.
 
     Attributes:
-        run: the run, as it was when this process took it; ``None`` while it has none.
-        task: works on it.
-        message: the person's, with which the run begins; ``None`` before its events were read.
-        front_end: that of the run.
-        is_waiting: whether it was handed over until a time.
-        times: when it goes on by itself.
-        is_resumed: whether it goes on with what others have stored, and may not have reported.
-        suspension: begins when this process has lost the run, or its lease has run out: nothing of
-            it is undone here, and none of its failures is recorded.
+        run: the run at the time when this process took it; ``None`` without one.
+        task: works on the run.
+        message: the user's message at the start of the run; ``None`` until the run's events are read.
+        front_end: the tools and the context of the run's front end.
+        is_waiting: whether this process handed the run over until a time.
+        times: the times at which the turn continues without an answer.
+        is_resumed: whether other processes may have stored results of the run without reporting them.
+        suspension: starts when this process loses the run or its lease expires. From then on, this
+            process undoes nothing of the run and records none of its failures.
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
@@ -88,23 +88,23 @@ class LiveTurn:
 
     @property
     def is_new(self) -> bool:
-        """Whether the run has begun in this process, which has its right still: nothing is done yet."""
+        """Whether the run started in this process, which still has its right: no work is done yet."""
         return self._begun is not None and self._lease is not None and not self._is_lost
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether others may have stored what they have not reported."""
+        """Whether other processes may have stored results that they did not report."""
         return self.is_resumed or (self.run is not None and self.run.attempt > 0)
 
     async def begin(self, started: RunStartedEvent) -> int:
-        """Report that a run begins; return after which event.
+        """Report the start of a run; return the number of the event before it.
 
-        A run that has begun before, in whatever process, does not begin again. Whatever happens,
-        :meth:`hand_over` must follow.
+        A run that any process has started before does not start again. The caller must call
+        :meth:`hand_over` afterwards, even after an error.
 
         Raises:
-            BusyError: another run has not ended.
-            StoreError: the store failed; the run has begun or not.
+            BusyError: if another run is unfinished.
+            StoreError: if the store fails; the run may have started.
         """
         event = encoded(started)
         begun = await self._right.begin(started.run_id, event, self._on_lost)
@@ -115,12 +115,12 @@ class LiveTurn:
         return number - 1
 
     async def take(self, run: OpenRun, *, to_end: bool = False) -> bool:
-        """Take a run of the thread, if it waits for a worker such as this process.
+        """Take a run of the thread, if the run waits for a worker such as this process.
 
-        With ``to_end``, that does not matter: the run is ended.
+        With ``to_end``, take it from any wait, in order to end it.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         taken = await self._right.take(run, self._on_lost, to_end=to_end)
         if taken is not None:
@@ -128,10 +128,10 @@ class LiveTurn:
         return taken is not None
 
     async def read(self) -> list[bytes]:
-        """Return the events of the run so far; end what the process that has died left open.
+        """Return the events of the run so far, and end the messages that a dead process left open.
 
-        From then on, the run stops when it is asked to, and soon if it was asked before. There are no
-        events if its beginning was not stored.
+        From then on, a request to stop ends the run, even a request sent earlier. A run whose start
+        was not stored has no events.
         """
         if self._begun is not None:
             self._after, events = self._begun
@@ -157,14 +157,14 @@ class LiveTurn:
             self.task.cancel()
 
     def _on_lost(self) -> None:
-        """Stop, and report nothing: another process runs in the thread by now."""
+        """Stop without a report, because another process now runs in the thread."""
         self._is_lost = True
         self.suspension.begin()
         if self.task is not None:
             self.task.cancel()
 
     async def on_event(self, event: Event) -> None:
-        """Report an event of the agent: with the run's hand-over, if its worker comes next."""
+        """Report an event of the agent, with the run's hand-over if its worker comes next."""
         events = self._mapping.map(event)
         if self.is_new and self.task is None:
             self._held += events
@@ -174,37 +174,38 @@ class LiveTurn:
         if isinstance(event, ToolSuspended):
             self.times.add(event)
         if isinstance(event, NodeAdded) and event.node.tool_uses:
-            await self._log.flush()  # tools begin next: who sees an effect has seen who called it
-            self._leave_if_over()  # another process has called them by now
+            await self._log.flush()  # readers must see a tool's call before its effects
+            self._leave_if_over()  # another process may call the tools by now
         await self._log.room()
 
     def _is_over(self) -> bool:
-        """Whether the lease has run out, so that another process may have it by now."""
+        """Whether the lease has expired, so that another process may have the run."""
         return self._lease is not None and self._lease.is_over
 
     def _leave_if_over(self) -> None:
-        """Stop as when the lease is lost, wherever in the turn this is noticed."""
+        """Stop as after the loss of the lease, from any place in the turn."""
         if self.suspension.begun and self.task is not None:
             if self.task is not asyncio.current_task():
                 self.task.cancel()
             raise asyncio.CancelledError
 
     def report_held(self) -> None:
-        """Report what has happened, as its worker is this process, which may be at work on others."""
+        """Report the events held back for this worker, which may be working on other runs."""
         held, self._held = self._held, []
         self._log.add(held, lease=self._lease)
 
     async def follows_a_stop(self) -> bool:
-        """Whether the run before this one, which has just begun, was stopped."""
+        """Whether the run before this new one was stopped."""
         before = reversed(await self._log.read(0, self._after + 1))
         end = next((each for each in before if each.startswith(RUN_ENDS)), b"")
         return STOPPED in end
 
     async def show_missed(self, nodes: Sequence[Node]) -> None:
-        """Report the nodes of a path that the log does not have, as far as they are the run's.
+        """Report the run's nodes on a path that the log lacks.
 
-        Those are the ones after the first that is shown in the run: a process may have stored one, and
-        not reported it, below which another has. Before any is shown, they are the last ones.
+        These are the nodes after the first one reported in the run: a process may have stored a node
+        without reporting it, and another process may have stored one below. If none is reported yet,
+        these are the last nodes.
         """
         shown = shown_in(await self._log.read(self._after))
         first = next((at for at, node in enumerate(nodes) if node.id in shown), None)
@@ -217,27 +218,27 @@ class LiveTurn:
             await self.on_event(NodeAdded(node))
 
     async def show_missed_beside(self, nodes: Sequence[Node], tree: Tree) -> None:
-        """Report the nodes of branches, and the results of tools, that the log does not have.
+        """Report the nodes of branches and the results of tools that the log lacks.
 
-        ``nodes`` is the main path, whose nodes are reported, and ``tree`` the thread.
+        ``nodes`` is the main path, whose nodes are reported, and ``tree`` is the thread.
         """
         in_run = shown_in(await self._log.read(self._after))
         at = next((at for at, node in enumerate(nodes) if node.id in in_run), len(nodes) - 1)
-        while nodes[at].kind in BATCH and at:  # the tools may have been called in a run before
+        while nodes[at].kind in BATCH and at:  # an earlier run may have called the tools
             at -= 1
         for event in missed_events(tree, nodes[at].id, await self._log.read(0)):
             await self.on_event(event)
 
     @property
     def has_slept(self) -> bool:
-        """Whether a call of it slept when this process took it, or later, and may sleep still."""
+        """Whether a call of the turn slept at the time of :meth:`take` or later, and may still sleep."""
         return self.times.has_slept or (self.run is not None and self.run.until > 0)
 
     async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
-        """Report that the run waits for the answers to these questions, which are in the store.
+        """Report that the run waits for the answers to these questions, which the store already has.
 
-        Without one, it waits for the front end alone, whose calls are open: AG-UI has that as a success.
-        With ``until``, the thread is looked at then, if no run begins before.
+        Without a question, the run waits for calls of the front end's tools: AG-UI ends it as a
+        success. With ``until``, a worker looks at the thread then, unless another run starts before.
         """
         if interrupts:
             asked = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
@@ -247,7 +248,7 @@ class LiveTurn:
             await self._finish(success, until, goes_on=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
-        """Report that the turn has ended; ``is_empty`` says that nothing was to be done in it."""
+        """Report the turn's end; ``is_empty`` marks a turn without any work."""
         until = self.times.earliest() if is_empty else 0.0
         await self._finish(RunFinishedSuccessOutcome(type="success"), until)
 
@@ -256,17 +257,17 @@ class LiveTurn:
         await self._finish(RunFinishedCancelledOutcome(type="cancelled"), self.times.earliest())
 
     async def fail(self, message: str) -> None:
-        """Report why the turn has ended."""
+        """Report the reason why the turn failed."""
         await self._end(RunErrorEvent(message=message), until=self.times.earliest())
 
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0
     ) -> OpenRun | None:
-        """Have the run wait for a worker; return it, ``None`` if it has ended, or never begun.
+        """Let the run wait for a worker; return it, ``None`` if it has ended or never started.
 
-        ``is_called`` says that a worker is called next; else one is looked for. With a ``version``,
-        only a worker of that version takes the run; with ``until``, one is looked for at that time.
-        A run that was lost is left as it is; a worker finds what was stored here meanwhile.
+        ``is_called`` means that the caller calls a worker next; otherwise upkeep looks for one. With a
+        ``version``, only a worker of that version takes the run; with ``until``, upkeep looks for a
+        worker at that time. A lost run stays unchanged; its worker finds the results stored here.
         """
         if (lease := await self._leave()) is None:
             return None
@@ -278,11 +279,11 @@ class LiveTurn:
             )
         except StoreError as error:
             name = self._log.thread_id
-            logger.warning("thread %r: a run waits until its lease has run out: %s", name, error)
+            logger.warning("thread %r: a run waits until its lease expires: %s", name, error)
             return OpenRun.of(lease.owner)
 
     async def drop(self) -> None:
-        """Release the thread; nothing is reported."""
+        """Release the thread without a report."""
         if (lease := await self._leave()) is not None:
             async with lease:
                 pass
@@ -306,7 +307,7 @@ class LiveTurn:
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
         """Report the end of the run, if one is in progress; the events release its lease.
 
-        If the thread is to be looked at later, its alarm replaces the lease.
+        If a worker must look at the thread later, its alarm replaces the lease.
         """
         if (lease := await self._leave()) is not None:
             await run_shielded(lease.give_up())
@@ -320,7 +321,7 @@ class LiveTurn:
                 self._log.add(last, lease=lease, release=True)
 
     async def _leave(self) -> RenewedLease | None:
-        """Stop to wait for a stop; return the lease, once."""
+        """Stop waiting for a stop; return the lease, once."""
         lease, self._lease = self._lease, None
         if lease is not None and self._stopping is not None:
             await run_shielded(cancel_and_wait([self._stopping]))
@@ -333,13 +334,13 @@ async def stop_run(
     call: Callable[[OpenRun], Awaitable[object]],
     store_end: Callable[[LiveTurn], Awaitable[object]] | None = None,
 ) -> bool:
-    """Stop the run that has not ended, and wait for its end; return whether there was one.
+    """Stop the unfinished run and wait for its end; return whether there was one.
 
-    A worker ends one that waits for a time; ``call`` calls it. ``store_end`` stores how one ends
-    that no worker has taken.
+    A worker, which ``call`` calls, ends a run that waits for a time. ``store_end`` stores the end of a
+    run that no worker has taken.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     if (run := await right.open_run()) is None:
         return False

@@ -1,9 +1,9 @@
-"""The writer of an application's logs: what is added to any of them is stored soon, with the others.
+"""The writer of an application's logs: stores added events soon, those of all threads together.
 
-Adding never waits for the store. One batch at a time is written, with what all threads have added
-until then. What a person waits for is stored at once; a text that grows is stored a few times in a
-frame of the page at most, and the less often, the more the store has to do. Pieces of one text that
-wait for the same batch are stored as one event.
+Adding never waits for the store. The writer stores one batch at a time, with all events that all threads
+added by then. It stores an event for which a user waits immediately. It stores a growing text a few times
+in a frame of the page at most, and less often the slower the store is. Pieces of one text that wait for
+the same batch become one event.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from anabranch.errors import StoreError
 __all__ = ["LogWriter", "TextPiece", "encoded"]
 
 FOLLOWED = 0.02
-"""Seconds for which an event waits that is mostly followed by others, to be stored with them."""
+"""Seconds for which an event waits for the events that mostly follow it."""
 
 REST, LEAST_REST = 3.0, 0.008
-"""How long nothing is stored after a batch: in units of the time that it has taken; in seconds."""
+"""The pause after a batch: a multiple of the batch's duration, and the most seconds."""
 
 RETRY, PATIENCE = 0.25, 60.0
-"""Seconds until a store that has failed is tried again, and until events are dropped."""
+"""Seconds until the writer retries after a failure, and until it drops events."""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 
 class LogWriter:
-    """Stores what is added, in its order within each thread.
+    """Stores added events in their order within each thread.
 
     Args:
-        events: where it is stored.
+        events: the store of the events.
         clock: the time.
     """
 
@@ -67,10 +67,10 @@ class LogWriter:
         release: bool = False,
         is_followed: bool = False,
     ) -> None:
-        """Add events to a thread's log, as ``lease`` allows: when it has run out, they are dropped.
+        """Add events to a thread's log under ``lease``; the writer drops them if the lease expires.
 
-        With ``release``, they release it. Those that are mostly ``is_followed`` by others wait a
-        little for them.
+        With ``release``, the events release the lease. Events that others mostly follow,
+        ``is_followed``, wait a little for them.
         """
         added = list(events)
         if not added:
@@ -92,7 +92,7 @@ class LogWriter:
             self._task = asyncio.create_task(self._write())
 
     def _place(self, thread_id: str, lease: RenewedLease | None, *, release: bool) -> WaitingEvents:
-        """Return where events wait: with the last ones, or for a batch after theirs."""
+        """Return the batch in which new events wait: the last one, or a new one after it."""
         waiting = self._waiting.setdefault(thread_id, [])
         if not waiting or not waiting[-1].has_room(lease):
             waiting.append(WaitingEvents(lease))
@@ -100,17 +100,17 @@ class LogWriter:
         return waiting[-1]
 
     def size(self, thread_id: str) -> int:
-        """Return how many bytes of a thread wait to be taken into a batch."""
+        """Return the number of bytes of a thread that wait for a batch."""
         return sum(each.size for each in self._waiting.get(thread_id, ()))
 
     def is_written(self, thread_id: str) -> bool:
-        """Whether all that was added to a thread is stored."""
+        """Whether the store has all events added to a thread."""
         return thread_id not in self._waiting and thread_id not in self._storing
 
     async def flush(self, thread_id: str) -> None:
-        """Wait until all that was added to a thread is stored."""
+        """Wait until the store has all events added to a thread."""
         while not self.is_written(thread_id):
-            if thread_id in self._waiting:  # else it is being stored
+            if thread_id in self._waiting:  # otherwise the store is writing them
                 self._call_for(thread_id)
             await self._stored.wait()
 
@@ -134,7 +134,7 @@ class LogWriter:
             self._end_batch()
 
     def _take(self, *, all_threads: bool) -> Mapping[str, WaitingEvents]:
-        """Return what is to be stored: of all threads, or of those for which someone waits."""
+        """Return the events to store: of all threads, or of the threads that a caller flushes."""
         urgent, self._urgent = self._urgent, set()
         self._called.clear()
         names = list(self._waiting) if all_threads else urgent & self._waiting.keys()
@@ -143,7 +143,7 @@ class LogWriter:
             each.end_text()
             if not self._waiting[name]:
                 del self._waiting[name]
-            elif name in urgent:  # who waits for it waits for all
+            elif name in urgent:  # a flush waits for all batches
                 self._call_for(name)
         return taken
 
@@ -159,21 +159,21 @@ class LogWriter:
         self._stored = asyncio.Event()
 
     async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
-        """Store a batch, once, although the store may fail after it has done its work."""
+        """Store a batch once, even if the store fails after writing it."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
         is_tried = False
         while new := [one for name, each in batch.items() if (one := each.to_store(name, key))]:
             try:
-                if is_tried:  # some may be stored, and others be refused
+                if is_tried:  # the store may have written some and refused others
                     new = [each for each in new if not await self.events.find(each.run, key)]
                 await self.events.append_all(new, at=self.clock.now())
             except StoreError as error:
                 if self.clock.now() >= until:
                     lost = sum(len(each.events) for each in new)
-                    logger.exception("%d events of %d conversations are lost", lost, len(new))
+                    logger.exception("lost %d events of %d conversations", lost, len(new))
                     return
                 if not is_tried:
-                    logger.warning("events of conversations cannot be stored yet: %s", error)
+                    logger.warning("cannot store events of conversations yet: %s", error)
                 is_tried = True
                 await pause(self.clock, RETRY)
             else:

@@ -1,8 +1,8 @@
-"""The memory of the caller: its memories are listed, searched, shown with where they come from, and forgotten.
+"""The routes over the caller's memories: list, search, show with their sources, and forget.
 
 GET    /memories         the latest, or with query= the most relevant
-GET    /memories/{id}    one, with all that is stored of it, and whether the caller may forget it
-DELETE /memories/{id}    forget it, for good
+GET    /memories/{id}    one with all its data, and whether the caller may forget it
+DELETE /memories/{id}    forget it permanently
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MemoryRoom:
     """The routes over memories.
 
     Args:
-        banks: the memories of all callers, of which each sees their own.
+        banks: the memories of all callers, of which each caller sees its own.
     """
 
     def __init__(self, banks: Banks) -> None:
@@ -52,14 +52,14 @@ class MemoryRoom:
         return _json([shown(memory).model_dump() for memory in found])
 
     async def memory(self, request: Request) -> Response:
-        """Return a memory, with where it comes from."""
+        """Return a memory with its source."""
         found = await self._find(request)
         whole = found.model_dump(mode="json", exclude={"scope"})
         writable = found.scope in self._bank(request).writable
         return _json({**whole, **shown(found).model_dump(), "writable": writable})
 
     async def forget(self, request: Request) -> Response:
-        """Delete a memory, if the caller may write where it is."""
+        """Delete a memory, if the caller may write in its bank."""
         found = await self._find(request)
         try:
             await self._bank(request).forget(found.id)
@@ -75,7 +75,7 @@ class MemoryRoom:
         try:
             return await self._bank(request).find(name)
         except UnknownMemoryError:
-            raise HTTPException(404, f"There is no memory {name!r}.") from None
+            raise HTTPException(404, f"Unknown memory {name!r}.") from None
 
 
 def _json(content: object) -> JSONResponse:

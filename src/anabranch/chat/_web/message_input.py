@@ -1,7 +1,7 @@
 """The user's message of an AG-UI run: its text, and the files in its parts.
 
-A file arrives as base64, and is stored under its digest; its type is that of its bytes. A file that is
-an address stays one: the model's provider fetches it, and this server never does.
+A client sends a file as base64, and the server stores the file under its digest. The file's bytes decide
+its type. An address stays an address: the model's provider fetches it, and this server never does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANY_TYPE = {"image": "image/*", "audio": "audio/*", "document": "application/oc
 
 
 class RunInput(RunAgentInput):
-    """The input of a run, in which files may also be the ``binary`` parts of AG-UI before 1.0."""
+    """The input of a run, in which files may have the form ``binary`` of AG-UI before 1.0."""
 
     @model_validator(mode="before")
     @classmethod
@@ -50,7 +50,7 @@ def _list(given: object) -> Sequence[Any]:
 
 
 def _present_part(part: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a ``binary`` part as the part of AG-UI 1.0, any other as it is."""
+    """Return a ``binary`` part as a part of AG-UI 1.0, and any other part unchanged."""
     fields = _object(part)
     if fields.get("type") != "binary":
         return part
@@ -75,13 +75,13 @@ def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
     """Return the last message of a run's input, which must be the user's.
 
     Raises:
-        HTTPException: the last message is another's, or one of its files cannot be taken.
-        ToolError: a file is too large, or no model takes its type.
+        HTTPException: if the last message is not the user's, or one of its files is refused.
+        ToolError: if a file is too large, or no model takes its type.
     """
     last = wanted.messages[-1] if wanted.messages else None
     if not isinstance(last, UserMessage):
         raise HTTPException(
-            422, "A run begins with a message of the user, the result of a tool, or resume."
+            422, "A run starts with a message of the user, the result of a tool, or resume."
         )
     if isinstance(last.content, str):
         return GivenMessage(Message(last.content, place))
@@ -95,18 +95,20 @@ def given_message(wanted: RunAgentInput, place: Place) -> GivenMessage:
 
 
 def _block(part: _FilePart, files: dict[str, bytes]) -> FileBlock:
-    """Return the reference to the file of a part; its bytes, if it has any, are added to ``files``."""
+    """Return the reference to the file of a part, and add the file's bytes, if any, to ``files``."""
     if isinstance(part, VideoPart):
         raise HTTPException(422, "Messages can have images, sounds and documents, but no video.")
     source, name = part.source, _name(part.metadata)
     if isinstance(source, FileSource):
-        raise HTTPException(422, "A file that is at a provider cannot be sent. Send its bytes.")
+        raise HTTPException(
+            422, "Files stored at a provider are not supported. Send the file's bytes."
+        )
     if not isinstance(source, DataSource) and not source.value.startswith("data:"):
         return _address(part, source.value, source.mime_type)
     try:
         data = read_base64(source.value)
     except ValueError:
-        raise HTTPException(422, f"The data of {name or 'a file'} is no base64.") from None
+        raise HTTPException(422, f"The data of {name or 'a file'} is not base64.") from None
     block = file_block(data, name)
     files[block.digest or ""] = data
     return block
@@ -120,12 +122,12 @@ def _address(part: ImagePart | AudioPart | DocumentPart, url: str, given: str | 
     if where.scheme not in ("http", "https") or not where.netloc or len(url) > LONGEST_URL:
         raise HTTPException(
             422,
-            f"The address of a file begins with https://, and has at most {LONGEST_URL} characters.",
+            f"The address of a file must start with https:// and have at most {LONGEST_URL} characters.",
         )
     return FileBlock(mime_type=given or guess_type(where.path)[0] or _ANY_TYPE[part.type], url=url)
 
 
 def _name(metadata: object) -> str:
-    """Return the name that a client has given to a file."""
+    """Return the client's name for a file."""
     fields = _object(metadata)
     return next((str(fields[key]) for key in ("filename", "name") if fields.get(key)), "")

@@ -1,6 +1,6 @@
-"""The events that a run lacks in its log: a process had stored in the tree what they report, and died.
+"""The events that a run's log lacks, because a process died after storing their nodes in the tree.
 
-Nodes of branches and results of tools are found here; the main path is reported as a run goes on.
+This module finds nodes of branches and results of tools. A continuing run reports the main path.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from anabranch.tree import Node, Result, Tree
 from anabranch.tree._projection import is_placeholder
 
 BATCH = {*ASIDE, "results"}
-"""Kinds of nodes that follow one that calls tools."""
+"""Kinds of nodes that follow a node that calls tools."""
 
 RESULT = b'{"type":"TOOL_CALL_RESULT"'
 
 
 def missed_events(tree: Tree, begins_at: str, log: Sequence[bytes]) -> Iterator[Event]:
-    """Yield the events that a log lacks, branch by branch, the outer ones first.
+    """Yield the events that a log lacks, branch by branch, outer branches first.
 
     Args:
         tree: the thread of the log.
@@ -52,11 +52,11 @@ def missed_events(tree: Tree, begins_at: str, log: Sequence[bytes]) -> Iterator[
 
 
 class _Missed:
-    """The nodes below one, parents before children, and the results that a log lacks of them.
+    """The nodes below one node, parents before children, and the results that a log lacks.
 
     Attributes:
         nodes: the node, and all nodes below it.
-        branch_of: the first node of the branch that each is in, ``None`` on the main path.
+        branch_of: the first node of each node's branch, ``None`` on the main path.
     """
 
     def __init__(self, tree: Tree, begins_at: str, log: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ class _Missed:
         self._results = list(self._unreported(tree.results.values(), log))
 
     def in_branch(self, branch: str | None, inside: Sequence[Node]) -> Iterator[Event]:
-        """Yield the events that are missing in one branch, whose nodes are ``inside``."""
+        """Yield the missing events of one branch, whose nodes are ``inside``."""
         yield from (NodeAdded(node) for node in inside if node.id not in self._shown)
         for caller, use, result in self._results:
             if self.branch_of[result.node_id] == branch:
@@ -83,7 +83,7 @@ class _Missed:
     def _unreported(
         self, results: Iterable[Result], log: Iterable[bytes]
     ) -> Iterator[tuple[str, ToolUseBlock, Result]]:
-        """Yield the results that tools have returned and the log lacks, each with its call."""
+        """Yield the tools' results that the log lacks, each with its call."""
         events = (
             ToolCallResultEvent.model_validate_json(each) for each in log if each.startswith(RESULT)
         )

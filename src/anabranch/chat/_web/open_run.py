@@ -1,6 +1,6 @@
-"""A run that has not ended, as its thread's lease names it: all that other processes know of it at once.
+"""An unfinished run, encoded in the name of its thread's lease for all other processes to read.
 
-The name says which run it is, and for what it waits; it is read and written here alone.
+The name holds the run and its wait; only this module reads and writes the name.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ import re
 from dataclasses import dataclass, replace
 
 _OWNER = re.compile(r"(.*)/([0-9]+)(?:~([^~/]+)~)?(?:@([^@/]+)@)?(?:\.([^/]*))?", re.DOTALL)
-"""A run, how many processes have left it, the version and the time that it waits for, who works on it."""
+"""The parts of a name: run, processes that left it, awaited version, awaited time, and worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that has not ended, as the owner of its thread's lease names it.
+    """An unfinished run, as the owner of its thread's lease names it.
 
     Attributes:
         run_id: the run.
-        attempt: how many processes that worked on it have died, or ended.
+        attempt: the number of its workers that died or ended.
         worker: the process that works on it, empty while it waits for one.
-        version: while it waits, the version of the tools' code that a worker must have to take it;
-            empty if any will do.
-        until: the time for which it waits, or has waited; 0 if it waits for nothing but a worker.
+        version: the version of the tools' code that its next worker must have; empty for any.
+        until: the time for which the run waits, or has waited; 0 if it waits only for a worker.
     """
 
     run_id: str
@@ -33,7 +32,7 @@ class OpenRun:
 
     @classmethod
     def of(cls, owner: str) -> OpenRun:
-        """Read the name of an owner."""
+        """Return the run that an owner's name encodes."""
         if read := _OWNER.fullmatch(owner):
             run, attempt, version, until, worker = read.groups(default="")
             return cls(run, int(attempt), worker, version, float(until or 0.0))
@@ -41,17 +40,17 @@ class OpenRun:
 
     @property
     def name(self) -> str:
-        """The name under which it waits; that of a worker begins with it."""
+        """The name under which the run waits; a worker's name starts with it."""
         pinned = f"~{self.version}~" if self.version else ""
         timed = f"@{self.until!r}@" if self.until else ""
         return f"{self.run_id}/{self.attempt}{pinned}{timed}"
 
     @property
     def next(self) -> OpenRun:
-        """The same run when its worker is gone."""
+        """Return the same run without its worker."""
         return replace(self, attempt=self.attempt + bool(self.worker), worker="")
 
     @property
     def is_alarm(self) -> bool:
-        """Whether it is no run, but the time at which one is to begin."""
+        """Whether this is no run, but the time at which a run must start."""
         return not self.run_id

@@ -1,7 +1,7 @@
-"""The open work of all conversations, as it is in the store: runs that wait for a worker, run, or were cut off.
+"""The open work of all conversations in a store: lists runs that wait, run or were cut off, and controls them.
 
-What an engine knows of it is speed only. So these look into the store, and change what is there; the
-processes that look for runs without a worker find it within seconds.
+An engine's own list of work is only a shortcut, so these functions read and change the store. The
+processes that look for runs without a worker find each change within seconds.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 
 FRESH = 1.0
-"""Seconds for which what was read counts."""
+"""Seconds for which a count stays valid."""
 
 COME_BACK = 5
-"""Seconds after which one who is refused is asked to come back."""
+"""Seconds until a refused caller may try again."""
 
 RUNNING = 10_000
-"""The most runs in progress beside which all that wait are found."""
+"""The most runs in progress among which the backlog finds all waiting runs."""
 
 
 class Backlog:
-    """How many runs wait, as far as it matters to a limit.
+    """Counts the waiting runs, up to a limit.
 
-    Many processes may each let some pass at the same moment: the limit is exceeded by so many at most.
+    Several processes may each accept a run at the same moment, and then exceed the limit by as many.
 
     Args:
-        events: stores who works on which run.
-        most: how many may wait; ``None`` for any number.
-        here: counts the runs that this process has begun for itself, and not taken yet.
+        events: stores each run with its worker.
+        most: the most runs that may wait; ``None`` for any number.
+        here: counts the runs that this process has started for itself, and not taken yet.
         now: seconds that never go back.
 
     Raises:
-        ValueError: ``most`` is not positive.
+        ValueError: if ``most`` is not positive.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Backlog:
         self._waiting = self._begun = 0
 
     async def add(self) -> int:
-        """Count a run that is to begin; return after how many seconds to come back, 0 if it may.
+        """Count a run that is about to start; return seconds until a retry, 0 if it may start.
 
-        The store is read once a second; before a run is refused that would fit by what was read, too,
-        since some that have begun meanwhile may have been taken.
+        The backlog reads the store once a second. It also reads before it refuses a run that fitted
+        the last count, because workers may have taken runs since.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         if self._most is None:
             return 0
@@ -88,40 +88,40 @@ class Backlog:
         self._read_at = self._now()
 
     async def counted(self, most: int) -> tuple[int, int]:
-        """Return how many runs wait, and how many are in progress; ``most`` are looked at.
+        """Return the number of waiting runs and of runs in progress, among at most ``most`` runs.
 
-        One that waits for other code, or for a time, is neither: no worker comes to it now.
+        A run that waits for other code or for a time is neither, because no worker can take it now.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         found = await self._events.overdue(math.inf, most)
         runs = [OpenRun.of(owner) for _, owner, _ in found]
         taken = sum(bool(run.worker) for run in runs)
         waiting = sum(not (run.worker or run.version or run.until) for run in runs)
-        here = self._here()  # the store has them as this process's
+        here = self._here()  # the store lists them as this process's
         return waiting + here, taken - here
 
 
 WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
 ALL = 100_000
-"""More than is open at the same time."""
+"""More runs than are open at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """A run that has not ended.
+    """An unfinished run.
 
     Attributes:
         thread: its conversation.
         run: the run.
-        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` when its process
-            has died.
-        attempt: how many processes have left it, or died over it.
+        state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` after the death of
+            its process.
+        attempt: the number of its workers that left it, or died.
         events: the number of the last event of its conversation.
-        version: the version of the tools' code that it waits for; empty if any will do.
-        until: when it goes on if it is asleep, else 0.
+        version: the version of the tools' code that it waits for; empty for any.
+        until: the time when a sleeping run continues, else 0.
     """
 
     thread: str
@@ -134,10 +134,10 @@ class OpenWork:
 
 
 async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]:
-    """Return the open work, at most so much; what waits longest comes first.
+    """Return the open work, at most ``limit`` runs, those that wait longest first.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     leases = await events.overdue(math.inf, ALL)
     runs = [(name, OpenRun.of(owner)) for name, owner, _ in leases]
@@ -154,13 +154,13 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
-    """Have any worker called for a run that waits, or was cut off.
+    """Let any worker take a run that waits or was cut off.
 
     Returns:
-        false if it is in progress, or waits for nothing but a time, which :func:`asleep_until` says.
+        false if the run is in progress, or waits only for the time that :func:`asleep_until` returns.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     owner = await events.holder(thread, 0.0)
     if owner is None:
@@ -174,29 +174,29 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
-    """Return the time for which the run of a conversation sleeps, 0 if it does not.
+    """Return the time until which a conversation's run sleeps, 0 if it does not sleep.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     run = OpenRun.of(await events.holder(thread, 0.0) or "")
     return 0.0 if run.until <= now or run.worker or run.is_alarm else run.until
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
-    """Stop the run of a conversation, with all its branches; false if there is none.
+    """Stop the run of a conversation with all its branches; return false if there is none.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()
     if run is not None and not run.until:
-        await retry(events, thread, clock.now())  # what was cut off waits from now on
+        await retry(events, thread, clock.now())  # a run that was cut off waits from now on
     return await stop_run(log, right, _is_looked_for)
 
 
 async def _is_looked_for(run: OpenRun) -> None:
-    """Call no worker: there is no engine here."""
+    """Call no worker, because this process has no engine."""
     del run

@@ -1,6 +1,6 @@
-"""The open questions of a thread, and the check of an answer to one of them.
+"""The open questions of a thread, as pages and clients see them, and the check of an answer's fields.
 
-All that is shown of a question is in the store, so it can be shown, and answered, after a restart.
+The store has the whole question, so a restarted server can show the question and take its answer.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from anabranch.tool import Tool
 from anabranch.tree import Navigator, Node, Path
 
 LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
-"""The last time that can be written in every zone."""
+"""The last time that every time zone can represent."""
 
 SHOWN = ("kind", "url", "params", "handoff", "context", "goes_on_at", "branch")
 
 
 class PendingQuestion(BaseModel):
-    """A question as a page, or a client, is sent it; ``module`` shows it in the page.
+    """A question in the form for pages and clients; ``module`` shows it in the page.
 
-    It can be answered until ``expires_at``. At ``goes_on_at`` its tool goes on without an answer.
-    ``branch`` is the innermost branch in which it was asked: the ``id`` of its first node, which is its
-    ``subagentRunId``, and its ``description``. One of the kind ``call`` is no question to the person: the
-    front end runs a tool of its own, and sends the result for the ``tool_call_id``.
+    It takes answers until ``expires_at``. At ``goes_on_at`` its tool continues without an answer.
+    ``branch`` is the innermost branch around the question: the ``id`` of its first node, which is its
+    ``subagentRunId``, and its ``description``. A question of the kind ``call`` is a call of the front
+    end's own tool: the front end runs the tool, and sends the result for the ``tool_call_id``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,7 +70,7 @@ class PendingQuestion(BaseModel):
 
 
 class FieldError(BaseModel):
-    """What is wrong with one field of an answer; ``field`` is empty for the answer as a whole."""
+    """A fault of one field of an answer; ``field`` is empty for the answer as a whole."""
 
     field: str
     message: str
@@ -80,10 +80,10 @@ class Questions:
     """Reads questions from the store.
 
     Args:
-        dependencies: those of the agent: its stores, and its clock.
-        tools: returns the tools that ask, by name, as they are now.
-        servers: of the plugins, by a tool's name: which of its data may leave the server (by
-            default, the parameters), and what shows its questions.
+        dependencies: the agent's stores and clock.
+        tools: returns the present tools by name.
+        servers: the plugins' server sides by a tool's name: the data that may leave the server (by
+            default, the parameters), and the modules that show questions.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Questions:
             try:
                 if (question := await self.unexpired(node, path)) is not None:
                     found.append(question)
-            except ToolError:  # it comes from a file, and is closed
+            except ToolError:  # a question from a file is closed
                 continue
         return found
 
@@ -116,17 +116,17 @@ class Questions:
     ) -> PendingQuestion | None:
         """Return a question on a path; ``None`` if its call's time is over.
 
-        A question that ``is_answered`` already has no time of its own any more.
+        A question that ``is_answered`` has no time limit of its own.
 
         Raises:
-            ToolError: the question is closed.
+            ToolError: if the question is closed.
         """
         stored = read_question(path, node, self._tools())
         is_over = not is_answered and self._open_until(stored) <= self._dependencies.clock.now()
         return None if is_over or await self._has_expired(stored) else self._shown(stored, path)
 
     def _open_until(self, stored: StoredQuestion) -> float:
-        """Return when the time for a first answer is over; soon after it, the call's undos begin."""
+        """Return the end of the time for a first answer; the call's undos start soon after."""
         calls, asked = self._dependencies.calls, stored.node.created_at
         if calls is None or stored.journal is None:
             return math.inf
@@ -140,7 +140,7 @@ class Questions:
         return record is not None and record.state in UNDONE
 
     async def is_undone(self, node: Node, path: Path) -> bool:
-        """Whether what the call had done before it asked is undone: it does not go on from there."""
+        """Whether the call's effects before the question are undone, so that the call cannot continue."""
         stored, calls = read_question(path, node, self._tools()), self._dependencies.calls
         if calls is None or stored.journal is None:
             return False
@@ -148,7 +148,7 @@ class Questions:
         return record is not None and is_compensated(record, stored.journal)
 
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:
-        """Return the question that a line of a call has asked in a step, or a line above it."""
+        """Return the question that a line of a call, or a line above it, asked in a step."""
         found: dict[str, Node] = {}
         tree = await self._dependencies.store.tree(thread_id)
         navigator, tools = Navigator(tree), self._tools()
@@ -160,16 +160,16 @@ class Questions:
         return next((found[each] for each in reversed([*lines]) if each in found), None)
 
     async def asked_at(self, end: PathEnd) -> list[Interrupt]:
-        """Return what waits for a person at the end of a path, as a run reports it.
+        """Return the questions for the user at the end of a path, as a run reports them.
 
-        A call that the front end runs is none of it: its events have said it.
+        The front end's own calls are left out, because the run's events already announced them.
 
         Raises:
-            ToolError: a question is closed.
+            ToolError: if a question is closed.
         """
         found, around, store = list[Interrupt](), end.around, self._dependencies.store
         asked = [node for node in end.questions if not is_in_front_end(node)]
-        for node in asked:  # those in branches are not on the path
+        for node in asked:  # questions in branches are not on the path
             path = around if node in around.nodes else await store.path(node.id)
             stored = read_question(path, node, self._tools())
             found.append(_as_interrupt(self._shown(stored, path)))
@@ -202,14 +202,14 @@ class Questions:
         )
 
     def errors(self, question: PendingQuestion, reply: Reply) -> list[FieldError]:
-        """Return what is wrong with an accepted answer, field by field."""
+        """Return the faults of an accepted answer, field by field."""
         if isinstance(reply, FrontEndResult):
             return []
         return errors_in(question.form, reply)
 
 
 def _goes_on_at(stored: StoredQuestion, path: Path) -> float | None:
-    """Return when the tool goes on: after its sleep, or at the deadline of the branch that it is in."""
+    """Return the time when the tool continues: after its sleep, or at the deadline of its branch."""
     first = stored.node.data.get("round")
     untils = [node.data.get("until") for node in path.nodes if node.id == first]
     until = next((each for each in untils if isinstance(each, int | float)), None)
@@ -218,7 +218,7 @@ def _goes_on_at(stored: StoredQuestion, path: Path) -> float | None:
 
 
 def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldError]:
-    """Return what is wrong with an accepted answer to a question with this ``form``."""
+    """Return the faults of an accepted answer to a question with this ``form``."""
     wrong = _wrong_numbers(reply.content or {})
     if reply.action != "accept" or form is None or wrong:
         return wrong
@@ -227,13 +227,13 @@ def errors_in(form: Mapping[str, Any] | None, reply: ElicitReply) -> list[FieldE
 
 
 def _wrong_numbers(content: Mapping[str, Any]) -> list[FieldError]:
-    """Return an error for each field with a number that JSON does not have, such as 1e999."""
+    """Return an error for each field with a number that JSON cannot represent, such as 1e999."""
     found = {name: number_problem(value) for name, value in content.items()}
     return [FieldError(field=name, message=problem) for name, problem in found.items() if problem]
 
 
 def _as_interrupt(question: PendingQuestion) -> Interrupt:
-    """Return a question as AG-UI has it."""
+    """Return a question as an interrupt of AG-UI."""
     data = question.model_dump(mode="json", by_alias=True)
     return Interrupt(
         id=question.interrupt_id,

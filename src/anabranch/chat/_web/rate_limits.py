@@ -1,4 +1,4 @@
-"""The rate limits of requests and runs: a bucket of tokens for each caller, which fills with time."""
+"""The rate limits of requests and runs: each caller has a bucket of tokens that fills with time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from anabranch._budget import by_address
 
 MINUTE = 60.0
 CALLERS_HELD = 10_000
-"""The most callers whose buckets are held; of more, those are forgotten that were here first."""
+"""The most callers whose buckets are kept; beyond them, the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """What one caller may do in a minute; a caller is a principal, or an address without one.
+    """The limits of one caller per minute; a caller is a principal, or an address without one.
 
     Attributes:
         requests: requests of all kinds, refused ones included.
-        runs: messages and answers, each of which makes the model or a tool work.
+        runs: messages and answers, each of which gives work to the model or a tool.
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: if a number is not positive.
     """
 
     requests: int = 600
@@ -39,10 +39,10 @@ class RateLimits:
 
 
 class Rates:
-    """Counts what callers do.
+    """Counts the requests and runs of callers.
 
     Args:
-        limits: what each may do; ``None`` for no limit.
+        limits: the limits of each caller; ``None`` for no limit.
         now: seconds that never go back.
     """
 
@@ -53,16 +53,16 @@ class Rates:
         self._runs = None if limits is None else _Buckets(limits.runs, now)
 
     def request(self, caller: str) -> int:
-        """Count a request; return after how many seconds to try again, 0 if it may pass."""
+        """Count a request; return the seconds until a retry, 0 if the request may pass."""
         return 0 if self._requests is None else self._requests.take(caller)
 
     def run(self, caller: str) -> int:
-        """Count a run; return after how many seconds to try again, 0 if it may begin."""
+        """Count a run; return the seconds until a retry, 0 if the run may start."""
         return 0 if self._runs is None else self._runs.take(caller)
 
 
 def counted_as(request: Request, principal: str | None) -> str:
-    """Return who is counted: the principal, or the address."""
+    """Return the name under which a request counts: the principal, or the address."""
     if principal is not None:
         return f"principal {principal}"
     return by_address(request.client.host if request.client is not None else "")
@@ -76,7 +76,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Buckets:
-    """A bucket for each caller; one that is full is as good as none."""
+    """A bucket for each caller; a full bucket need not be kept."""
 
     most: int
     now: Callable[[], float]

@@ -1,4 +1,4 @@
-"""The bodies that clients may send, as models; one that does not fit is answered with one sentence."""
+"""The bodies that clients may send, as models; a body that does not fit is refused with one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 
 PATIENCE = 30.0
-"""Seconds within which the body of a request must have arrived."""
+"""Seconds within which the body of a request must arrive."""
 
 B = TypeVar("B", bound=BaseModel)
 
@@ -25,7 +25,7 @@ class Body(BaseModel):
 
 
 class ThreadBody(Body):
-    """Begins a thread."""
+    """Creates a thread."""
 
     id: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^[\w.:-]+$")
     title: str = Field(default="", max_length=500)
@@ -33,7 +33,7 @@ class ThreadBody(Body):
 
 
 class ReplyBody(Body):
-    """An answer, to whatever question."""
+    """An answer to any question."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, JsonValue] | None = None
@@ -57,7 +57,7 @@ class CallAnswerBody(ReplyBody):
 
 
 class RetryBody(Body):
-    """Begins a turn again that ended without a reply."""
+    """Retries a turn that ended without a reply."""
 
     node_id: str
 
@@ -73,8 +73,8 @@ async def read_body(request: Request, model: type[B]) -> B:
     """Return the body of a request.
 
     Raises:
-        HTTPException: it is no JSON (415 or 400), does not fit ``model`` (422), or does not arrive
-            (408).
+        HTTPException: if the body is no JSON (415 or 400), does not fit ``model`` (422), or does not
+            arrive (408).
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "Send JSON, with Content-Type: application/json.")

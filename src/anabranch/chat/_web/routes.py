@@ -1,17 +1,17 @@
 """The routes of the web application: threads, their trees, their open questions, their events.
 
-GET  /threads                  the threads, the last begun first
-POST /threads                  begin one
+GET  /threads                  the threads, the latest first
+POST /threads                  create a thread
 GET  /threads/{id}/tree        the JSON export
 GET  /threads/{id}/files/…     a file, by its digest
 GET  /threads/{id}/pending     the open questions
 POST /threads/{id}/answers     answer one
-GET  /threads/{id}/events      what happens, as AG-UI events; Last-Event-ID says what was seen
+GET  /threads/{id}/events      AG-UI events as they happen, after Last-Event-ID
 POST /threads/{id}/stop        stop the running turn
-POST /threads/{id}/retry       begin a turn again that failed, or was stopped
+POST /threads/{id}/retry       retry a turn that failed or was stopped
 POST /threads/{id}/labels      label a node
 DELETE /threads/{id}/labels/…  remove a label
-GET  /tools                    what can be called with /TOOL
+GET  /tools                    the tools for /TOOL
 GET  /modules/{name}           a plugin's module, which shows a question in the page
 """
 
@@ -80,27 +80,27 @@ class Routes:
         ]
 
     async def threads(self, request: Request) -> Response:
-        """Return the threads, the last begun first."""
+        """Return the threads, the latest first."""
         principal = caller_of(request).principal
         found = await self._agent.store.threads_of(principal, THREADS_LISTED)
         return _json([_shown(thread) for thread in found])
 
     async def begin(self, request: Request) -> Response:
-        """Begin a thread; a client may choose its id."""
+        """Create a thread; a client may choose its id."""
         body = await read_body(request, ThreadBody)
         dependencies = self._agent.dependencies
         name = body.id or dependencies.naming("thread")
         owner = caller_of(request).principal
         thread = Thread(name, dependencies.clock.now(), body.system_prompt, body.title, owner)
         if not await self._conversations.begin(thread):
-            raise HTTPException(409, f"There is a thread {name!r} already.")
+            raise HTTPException(409, f"The thread {name!r} already exists.")
         return _json(_shown(thread), 201)
 
     async def tree(self, request: Request) -> Response:
-        """Return the thread's tree as the JSON export, and where its events are."""
+        """Return the thread's tree as the JSON export, and the position in its events."""
         conversation = await self._conversation(request)
         last = await conversation.position()
-        # After the last event was looked up: what changes it from now on is an event after that.
+        # This read follows the look-up of the last event, so later changes have later events.
         running = await conversation.is_running()
         tree = await self._agent.store.tree(conversation.thread_id)
         exported = tree_to_json(tree)
@@ -112,14 +112,14 @@ class Routes:
         return _json({**named, **beside})
 
     async def file(self, request: Request) -> Response:
-        """Return a file of the thread: an image to show, anything else to save."""
+        """Return a file of the thread: an image to show, any other type to save."""
         conversation, digest = await self._conversation(request), request.path_params["digest"]
         found = None
         if DIGEST.fullmatch(digest):
             files = await self._agent.store.files(conversation.thread_id, [digest])
             found = files.get(digest)
         if found is None:
-            raise HTTPException(404, "There is no such file here.")
+            raise HTTPException(404, "This conversation has no such file.")
         kind = media_type(found)
         shown = "inline" if kind in IMAGES else "attachment"
         headers = {
@@ -135,7 +135,7 @@ class Routes:
         return _json([each.model_dump(mode="json", by_alias=True) for each in found])
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question; the tool goes on by itself."""
+        """Answer a question, so that its tool continues."""
         conversation = await self._conversation(request)
         body = await read_body(request, AnswerBody)
         caller_of(request).check_run()
@@ -143,7 +143,7 @@ class Routes:
         return _json({"interrupt_id": body.interrupt_id, "action": body.action})
 
     async def events(self, request: Request) -> Response:
-        """Return what happens, from where the reader has been; by default, from now on."""
+        """Return the events from the reader's position; by default, from now on."""
         conversation = await self._conversation(request)
         seen = request.headers.get("last-event-id", request.query_params.get("after"))
         after = await conversation.log.id_of() if seen is None else position(seen)
@@ -161,7 +161,7 @@ class Routes:
         return _json({"stopped": await conversation.stop()})
 
     async def retry(self, request: Request) -> Response:
-        """Begin a turn again that ended at a node without a reply."""
+        """Retry a turn that ended at a node without a reply."""
         conversation = await self._conversation(request)
         body = await read_body(request, RetryBody)
         caller_of(request).check_run()
@@ -178,9 +178,9 @@ class Routes:
         store = self._agent.store
         node = await store.node(body.node_id)
         if node is None or node.thread_id != conversation.thread_id:
-            raise HTTPException(404, f"There is no node {body.node_id!r} here.")
+            raise HTTPException(404, f"This conversation has no node {body.node_id!r}.")
         if body.label == HEAD or is_branch_name(body.label):
-            raise HTTPException(422, f"The label {body.label!r} is taken. Give another one.")
+            raise HTTPException(422, f"The label {body.label!r} is taken. Choose another.")
         await store.set_ref(conversation.thread_id, Ref(body.label, node.id))
         return _json({"label": body.label, "node_id": node.id})
 
@@ -189,13 +189,13 @@ class Routes:
         conversation = await self._conversation(request)
         name = request.path_params["label"]
         if name == HEAD:
-            raise HTTPException(422, "'head' is no label. It moves with the conversation.")
+            raise HTTPException(422, "The conversation moves 'head', so it is no label.")
         if not await self._agent.store.delete_ref(conversation.thread_id, name):
-            raise HTTPException(404, f"There is no label {name!r} here.")
+            raise HTTPException(404, f"This conversation has no label {name!r}.")
         return _json({"label": name})
 
     async def tools(self, request: Request) -> Response:
-        """Return what can be called with /TOOL."""
+        """Return the tools for /TOOL."""
         del request
         specs = [tool.spec for tool in self._agent.tools.values()]
         return _json([each.model_dump(mode="json") for each in specs])
@@ -204,19 +204,19 @@ class Routes:
         """Return a plugin's module for the page."""
         module = self._conversations.modules.get(request.path_params["name"])
         if module is None:
-            raise HTTPException(404, "There is no such module. Reload the page.")
+            raise HTTPException(404, "Unknown module. Reload the page.")
         return Response(module.source, headers=IMMUTABLE, media_type=JAVASCRIPT)
 
     async def _conversation(self, request: Request) -> Conversation:
         name = request.path_params["id"]
         found = await self._conversations.find(name, caller_of(request).principal)
         if found is None:
-            raise HTTPException(404, f"There is no thread {name!r}.")
+            raise HTTPException(404, f"Unknown thread {name!r}.")
         return found
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Answer with one sentence what was wrong."""
+    """Answer an error with one sentence."""
     del request
     if isinstance(error, HTTPException):
         return _json({"error": error.detail}, error.status_code, error.headers)
@@ -224,9 +224,9 @@ async def on_error(request: Request, error: Exception) -> Response:
         errors = [each.model_dump() for each in error.errors]
         shown = {"error": str(error), "reason": error.reason, "errors": errors}
         return _json(shown, ANSWER_STATUS[error.reason])
-    if isinstance(error, StoreError):  # its message is about the server's database
-        logger.warning("a request was not served: %s", error)
-        return _json({"error": "The conversations cannot be reached just now. Try again."}, 503)
+    if isinstance(error, StoreError):  # the message describes the server's database
+        logger.warning("could not serve a request: %s", error)
+        return _json({"error": "The server cannot read its conversations now. Try again."}, 503)
     return _json({"error": str(error)}, 409 if isinstance(error, BusyError) else 422)
 
 

@@ -1,6 +1,6 @@
-"""The input of a run, as AG-UI's event of its beginning has it; and the ends of what was cut off.
+"""Writes and reads a run's first event, and closes the messages and branches of a run that was cut off.
 
-Any process can begin a run, or go on with it, from its stored events and the tree.
+Any process can start or continue a run from its stored events and the tree.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from anabranch.agents import FrontEnd
 from anabranch.messages import FileBlock
 
 FRONT_END = "frontEnd"
-"""In the raw event of a run's beginning: the tools and the context of its front end."""
+"""The key of the front end's tools and context in the raw event of a run's start."""
 
 
 class Head(Enum):
-    """Where the conversation is: below the last node that was added to it."""
+    """The head: the place below the last node added to the conversation."""
 
     HEAD = "head"
 
 
 HEAD = Head.HEAD
 Place: TypeAlias = str | Literal[Head.HEAD] | None
-"""Where a message goes: below a node, at the beginning, or at the head."""
+"""The place of a message: below a node, at the beginning, or at the head."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a person says.
+    """A message of the user.
 
     Attributes:
         text: the message.
-        at: where it goes.
-        files: references to the files in it.
+        at: the message's place.
+        files: references to its files.
     """
 
     text: str
@@ -58,10 +58,10 @@ class Message:
 def started(
     thread_id: str, run_id: str, message: Message | None = None, front_end: FrontEnd | None = None
 ) -> RunStartedEvent:
-    """Return the event with which a run begins.
+    """Return the first event of a run.
 
-    A message is in its raw event, which clients pass by: those in AG-UI's ``input`` they would add
-    to the ones that they have. So is what the run has of its front end.
+    Its raw event holds the message and the front end. Clients ignore a raw event, but would append the
+    messages in AG-UI's ``input`` to their own.
     """
     raw: dict[str, object] = {}
     if message is not None:
@@ -76,13 +76,13 @@ def started(
 
 
 def node_id(thread_id: str, run_id: str) -> str:
-    """Return the name of the node of a run's message: the same run is the same message."""
+    """Return the id of the node of a run's message; a repeated run has the same node."""
     named = f"{len(thread_id)}:{thread_id}/{run_id}".encode("utf-8", "surrogatepass")
     return f"node_{hashlib.sha256(named).hexdigest()[:24]}"
 
 
 def message_in(event: bytes) -> Message | None:
-    """Return the message with which a run begins, ``None`` if it goes on at answers."""
+    """Return the message of a run's first event, ``None`` if the run continues from answers."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     if "text" not in raw:
         return None
@@ -91,13 +91,13 @@ def message_in(event: bytes) -> Message | None:
 
 
 def front_end_in(event: bytes) -> FrontEnd:
-    """Return what a run has of its front end."""
+    """Return the tools and context of a run's front end."""
     raw: dict[str, Any] = RunStartedEvent.model_validate_json(event).raw_event or {}
     return FrontEnd.model_validate(raw.get(FRONT_END, {}))
 
 
 def ends_of_all_open(events: Sequence[bytes]) -> list[BaseEvent]:
-    """Return the ends of replies and branches of a run that was cut off: what is open is begun again."""
+    """Return the end events of open replies and branches, which a continuing run opens again."""
     replies, branches = dict[str, str | None](), list[str]()
     for event in events:
         if event.startswith(b'{"type":"TEXT_MESSAGE_START"'):

@@ -1,7 +1,7 @@
-"""The work on the runs of one conversation: a worker takes a run to its end, or as far as it comes now.
+"""The work on the runs of one conversation: a worker takes a run to its end or its next wait.
 
-It ends at a person's questions, which are in the store before anyone is shown them; or it waits, under
-its thread's lease, for other code, or for a time.
+A run ends at the user's questions, which the store has before any page shows them. A run that needs
+other code, or sleeps until a time, waits under its thread's lease.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 MOST_ATTEMPTS = 5
-"""How many processes may die over one run."""
+"""The most processes that may die during one run."""
 
 CUT_OFF = (
-    "The run was cut off while a tool ran. What the tool had done is not stored, so it is not run"
-    " again."
+    "The server stopped while a tool ran, and the tool's effects are unknown. The run does not call"
+    " the tool again."
 )
-GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not tried again."
+GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not retried."
 
 
 class RunWork:
-    """The runs of one conversation, of which one is worked on at a time.
+    """Works on the runs of one conversation, one at a time.
 
     Args:
         agent: leads the conversation.
         questions: reads its questions.
         log: the thread's events.
         right: the right to run in the thread.
-        wake: calls a worker for a run that waits.
+        wake: calls a worker for a waiting run.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class RunWork:
         return self._turn is None
 
     async def advance(self, new: LiveTurn | None, waiting: OpenRun) -> None:
-        """Take the run that waits for a worker to its end, and what is answered meanwhile.
+        """Run the waiting run to its end, then continue with answers that arrived meanwhile.
 
-        Nothing happens if none waits: it has ended, or another process works on it.
+        If no run waits, nothing happens: the run has ended, or another process works on it.
 
         Args:
-            new: the turn of a run that has begun here, and that no worker has taken yet.
-            waiting: the run that probably waits, for which a worker was called.
+            new: the turn of a run that started here, and that no worker has taken yet.
+            waiting: the run that probably waits, for which the engine called a worker.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         if (turn := await self._expected(new, waiting)) is None and waiting.until:
             await self._look_again(waiting)
@@ -98,43 +98,43 @@ class RunWork:
             if turn.is_waiting:
                 return
             is_sure, asleep = True, turn.times.asleep(self._agent.dependencies.clock.now())
-            await self._log.flush()  # from then on, what a person does begins another run
+            await self._log.flush()  # from then on, a user's message starts another run
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
             turn = None
 
     async def store_stop(self, turn: LiveTurn) -> None:
-        """Store that a run was stopped which no worker has taken, and its message."""
+        """Store the stop of a run that no worker has taken, and the run's message."""
         current_turn.set(turn)
         await self._store_end(turn, None)
 
     async def look_later(self, run_id: str) -> None:
-        """Have the thread looked at later, although a run that is in progress takes up what is there.
+        """Let a worker look at the thread later, even though the run in progress takes answers up.
 
-        Its process may die when it has looked for the last time: then there is no run any more.
+        The process of that run may die after its last look, and then no run is left to take them.
         """
         later = self._agent.dependencies.clock.now() + SECONDS
         await self._wake(OpenRun(run_id, until=later))
 
     async def _look_again(self, waiting: OpenRun) -> None:
-        """Look once more if the thread was to be looked at, and the run that was in progress still is."""
+        """Look again if the thread has an alarm, while the run in progress still holds it."""
         held = await self._right.held()
         if held is not None and held.worker and held.run_id != waiting.run_id:
             await self.look_later(waiting.run_id)
 
     async def _expected(self, new: LiveTurn | None, waiting: OpenRun) -> LiveTurn | None:
-        """Return the turn that has begun here, or that of the run for which a worker was called."""
+        """Return the turn that started here, or the turn of the run with the called worker."""
         if new is not None and new.is_new:
             return new
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take(waiting) else None
 
     async def _next_turn(self, asleep: Asleep, *, is_sure: bool) -> LiveTurn | None:
-        """Return a turn that this process has to work on.
+        """Return a turn that this process must work on.
 
-        Where tools can go on that belong to no run, one begins: they have answers that came when
-        the last run was about to end, or their time has come, or ``is_sure`` says that what they
-        did is stored. Those that are known to be ``asleep`` cannot.
+        If tools that belong to no run can continue, a run starts. They have answers that arrived
+        near the end of the last run, their time has come, or ``is_sure`` means that their effects
+        are stored. Tools known to be ``asleep`` cannot continue.
         """
         turn, held = LiveTurn(self._log, self._right), await self._right.held()
         if held is not None and not held.is_alarm:
@@ -172,18 +172,18 @@ class RunWork:
             await self._wait(turn, version=other.version)
         except RefusedError as error:
             await self._fail(turn, str(error))
-        except (StoreError, UnreachableError) as error:  # who comes later may reach the store
+        except (StoreError, UnreachableError) as error:  # a later worker may reach the store
             logger.warning("thread %r: a turn was cut off: %s", self._thread_id, error)
             await turn.hand_over()
         except (AnabranchError, ModelError) as error:
             await self._fail(turn, str(error))
-        except Exception:  # what is not meant for the page is for the log
-            logger.exception("thread %r: a turn has failed", self._thread_id)
-            await self._fail(turn, "The run has failed; the server's log says why.")
+        except Exception:  # the page shows no internal error, so the log does
+            logger.exception("thread %r: a turn failed", self._thread_id)
+            await self._fail(turn, "The run failed. See the server's log.")
 
     async def _take_to_its_end(self, turn: LiveTurn) -> None:
         events, run = await turn.read(), turn.run
-        if run is None or not events:  # its process died before it was stored
+        if run is None or not events:  # the process died before storing the run
             await turn.drop()
         elif run.attempt >= MOST_ATTEMPTS:
             await self._fail(turn, GIVEN_UP)
@@ -201,26 +201,26 @@ class RunWork:
             await self._end(turn, work, last)
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
-        """Whether what this turn would go on with was stopped while no worker had it."""
+        """Whether a stop reached the work of this turn while no worker had it."""
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
     async def _goes_on_below(self, last: Node) -> bool:
-        """Whether a process that had the run before has stored more, and did not go on with it."""
+        """Whether an earlier process of the run stored more nodes without continuing from them."""
         end = await end_of(self._agent, self._thread_id)
         return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
 
     async def _can_go_on(self) -> bool:
-        """Whether no effect is repeated by a run that was cut off."""
+        """Whether a run that was cut off can continue without repeating an effect."""
         is_stored = self._agent.dependencies.calls is not None
         end = None if is_stored else await end_of(self._agent, self._thread_id)
         return end is None or not end.can_go_on
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
-        """End a turn that has come to ``last``, after all that can go on now: this decides how.
+        """End a turn at ``last``, after everything that can continue now has run.
 
-        It ends wholly, or with a person's questions or calls of the front end's tools; or it waits for
-        a time.
+        The turn ends completely, at the user's questions, or at calls of the front end's tools. Or
+        it waits for a time.
         """
         asked, asleep, until = list[Interrupt](), Asleep(), math.inf
         is_open = False
@@ -248,22 +248,22 @@ class RunWork:
             await turn.succeed()
 
     async def _show_missed(self, turn: LiveTurn, last: Node) -> None:
-        """Report what the run has come to that another process has stored, and not reported."""
+        """Report the run's nodes that another process stored without reporting them."""
         if turn.is_taken_over:
             path = (await self._agent.store.path(last.id)).nodes
             await turn.show_missed(path)
             await turn.show_missed_beside(path, await self._agent.store.tree(self._thread_id))
 
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
-        """Have a run wait for a worker of a version, or until a time."""
+        """Let a run wait for a worker of a version, or until a time."""
         run = await turn.hand_over(is_called=True, version=version, until=until)
         if run is not None:
             await self._wake(run)
 
     async def _stop(self, turn: LiveTurn) -> None:
-        """Report that a turn was stopped, when what its calls have done that sleep is undone.
+        """Undo the effects of a stopped turn's sleeping calls, then report the stop.
 
-        So do tools end that the stop has kept from beginning: else another run began with them.
+        Also end the tools that the stop kept from starting; otherwise another run would start them.
         """
         try:
             end = await end_of(self._agent, self._thread_id)
@@ -271,7 +271,7 @@ class RunWork:
                 await self._agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
             logger.warning(
-                "thread %r: what a stopped run has done is undone when it expires: %s",
+                "thread %r: the effects of a stopped run are undone when its calls expire: %s",
                 self._thread_id,
                 error,
             )
@@ -279,14 +279,14 @@ class RunWork:
         await turn.stop()
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
-        """Report why a turn has ended."""
+        """Report the reason why a turn failed."""
         await self._store_end(turn, message)
         await turn.fail(message)
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store how a turn has ended at the head, where its last node is: its message, if no other.
+        """Store the end of a turn at the head, which is the turn's last node or its message.
 
-        A stop may come when the reply is whole: then there is nothing to try again.
+        A stop may come after the whole reply: then there is nothing to retry.
         """
         try:
             if not await self._is_said(turn) and error is None:
@@ -296,10 +296,10 @@ class RunWork:
                 await store_turn_end(self._agent.store, TurnEnd(around.last.id, error))
         except AnabranchError as problem:
             name = self._thread_id
-            logger.warning("thread %r: the end of a turn could not be stored: %s", name, problem)
+            logger.warning("thread %r: could not store the end of a turn: %s", name, problem)
 
     async def _is_said(self, turn: LiveTurn) -> bool:
-        """Whether the message of a turn is in the tree, if it has one: it is added if it can be."""
+        """Whether the tree has the message of a turn, or the turn has none; add a missing one."""
         if turn.run is None or turn.message is None:
             return True
         run_id = turn.run.run_id

@@ -1,4 +1,4 @@
-"""Extra node fields for the page, beside those of the JSON export: a part of a node's ``data``, which holds journals."""
+"""The fields of a node's ``data`` that the page shows in addition to the JSON export; never the journals."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FIELDS = (
     "stop_reason",
     "cost",
     "tool_use_id",
-    SHOWN,  # the text for people of a node whose own is for a model
-    "by",  # whether the person called the tool
-    "error",  # why a branch has failed, or has reached a limit
+    SHOWN,  # the user's text of a node whose own text is for a model
+    "by",  # whether the user called the tool
+    "error",  # the reason why a branch failed, or hit a limit
     "step_id",  # of a question, which may be in a branch inside of its tool
-    "question",  # that an answer answers
+    "question",  # the answered question
     "action",
     "left",
     "time_over",
@@ -29,15 +29,15 @@ FIELDS = (
 
 
 def shown_data(node: Node) -> dict[str, JsonValue]:
-    """Return what the page shows of a node's data; of a question, who is asked."""
+    """Return the shown fields of a node's data; a question also has the one who is asked."""
     asks = {"asks": node.data["kind"]} if node.kind == "question" and "kind" in node.data else {}
     return {**{name: node.data[name] for name in FIELDS if name in node.data}, **asks}
 
 
 def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
-    """Yield that of each node of a thread, in their order.
+    """Yield the shown fields of each node of a thread, in order.
 
-    A first node of a branch has the branch, and a reply the blocks that its provider refused.
+    The first node of a branch has the branch, and a reply has the blocks that its provider refused.
     """
     branches = branches_in(tree)
     walk = Navigator(tree)
@@ -52,12 +52,12 @@ def shown_in_tree(tree: Tree) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def named_branch(start: Node) -> dict[str, str]:
-    """Return what names a branch in a question of it: its id in events, and its description."""
+    """Return the branch of a question: its id in events, and its description."""
     return {"id": start.id, "description": start.shown}
 
 
 def interrupted(exported: Mapping[str, Any]) -> list[str]:
-    """Return the tool uses that a node of the export has no result of: they did not end on its path."""
+    """Return the tool uses without a result in an exported node: they did not end on its path."""
     results = (each for each in exported["content"] if each["type"] == "tool_result")
     return [
         each["tool_use_id"]
@@ -67,5 +67,5 @@ def interrupted(exported: Mapping[str, Any]) -> list[str]:
 
 
 def is_interrupted(content: Iterable[ResultBlock]) -> bool:
-    """Whether a result says that its tool has none."""
+    """Whether a result marks a tool that returned none."""
     return is_no_result(content)

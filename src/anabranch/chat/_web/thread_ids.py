@@ -1,7 +1,7 @@
-"""Ids of threads, which clients choose: each principal has ids of its own.
+"""Ids of threads, which clients choose: each principal has a separate set of ids.
 
-A thread is stored under the id that its client has chosen. If another principal has that one already, it
-is stored under an id that no client can choose: otherwise a refusal would say which ids others use.
+The store keeps a thread under the id that its client chose. If another principal has that id, the store
+keeps the thread under an id that no client can choose: a refusal would reveal the ids of others.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 MARK = "@"
-"""No id that a client chooses has it."""
+"""A separator that no chosen id contains."""
 OWN = re.compile(rf"{MARK}[0-9a-f]{{32}}\Z")
 
 
 def stored_ids(chosen: str, principal: str | None) -> Iterator[str]:
-    """Yield the ids under which a principal's thread may be stored, the first that is free."""
+    """Yield the possible stored ids of a principal's thread; the first free one is used."""
     yield chosen
     whose = blake2b((principal or "").encode("utf-8", "surrogatepass"), digest_size=16)
     yield f"{chosen}{MARK}{whose.hexdigest()}"
 
 
 def shown_id(stored: str) -> str:
-    """Return the id by which the principal knows a thread."""
+    """Return the id that the principal knows a thread by."""
     return OWN.sub("", stored)

@@ -1,11 +1,11 @@
-"""The right to run in a thread: one run at a time has it, from its beginning to its end.
+"""The right to run in a thread: one run at a time has it, from its start to its end.
 
-It is a lease that outlives its processes: until the run has ended, no other begins in the thread, even if
-its process has died. A run that waits for a worker holds it under the run's own name (``open_run.py``); a
-process that works on the run, under a name of its own. A thread in which no run is open, but a tool is to
-go on at a time, has an alarm: a lease without a run, which is found at that time, and which the next run
-takes over. Any process can ask the run to stop: that is an event of the thread, since events reach every
-process.
+The right is a lease that outlives processes: no other run starts before the run ends, even if its process
+died. A run that waits for a worker holds the lease under the run's own name (``open_run.py``), and a
+process that works on the run holds it under the process's name. A thread without a run, but with a tool
+that must continue at a time, has an alarm: a lease without a run. Upkeep finds the alarm at that time,
+and the next run takes it over. Any process can ask the run to stop by an event of the thread, because
+events reach every process.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from anabranch.errors import StoreError
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 SECONDS = 15.0
-"""Until another process can go on with the run of one that has died."""
+"""Seconds until another process can continue the run of a dead process."""
 
 WAITS = 60.0
-"""Seconds for which a run waits for a worker before it is called for once more."""
+"""Seconds for which a run waits for a worker before upkeep calls another."""
 
 SOON = 0.02
-"""Seconds until a run that another process begins is looked for again."""
+"""Seconds between two looks for a run that another process starts."""
 
 AGAIN = 1.0
-"""Seconds until events are read again when that has failed."""
+"""Seconds until events are read again after a failure."""
 
 STOP = b'{"type":"CUSTOM","name":"anabranch.stop","value":null}'
 """The event that asks for a stop."""
 
 ALWAYS = 0.0
-"""The time at which each lease that was not released is held still."""
+"""A time at which every unreleased lease is still valid."""
 
 
 class BusyError(Exception):
@@ -54,14 +54,14 @@ class BusyError(Exception):
 
 
 class ThreadLease:
-    """Who may run in one thread.
+    """The right to run in one thread, and its holder.
 
     Args:
         events: stores the lease.
         log: the thread's events.
         thread_id: the thread.
         clock: the time.
-        version: that of the tools' code in this process.
+        version: the version of the tools' code in this process.
     """
 
     def __init__(
@@ -74,23 +74,23 @@ class ThreadLease:
         self._version = version
 
     async def open_run(self) -> OpenRun | None:
-        """Return the run that has not ended, whether or not a process works on it."""
+        """Return the unfinished run, with or without a worker."""
         held = await self.held()
         return None if held is None or held.is_alarm else held
 
     async def held(self) -> OpenRun | None:
-        """Return the run that has not ended, or the alarm."""
-        await self._log.flush()  # the last event of a run releases it
+        """Return the unfinished run, or the alarm."""
+        await self._log.flush()  # the last event of a run releases the lease
         owner = await self._events.holder(self._thread_id, ALWAYS)
         return None if owner is None else OpenRun.of(owner)
 
     async def end(self, lease: RenewedLease, events: Sequence[bytes], until: float) -> None:
-        """End the run with these ``events``, and have the thread looked at at a time, in one step.
+        """End the run with these ``events`` and set the thread's alarm, in one step.
 
-        If what was reported before could not be stored, another process has to end the run.
+        If earlier events could not be stored, another process has to end the run.
 
         Raises:
-            StoreError: the store failed; the end of the run is looked at once more.
+            StoreError: if the store fails; a worker then looks at the run again.
         """
         await self._log.flush()
         if lease.is_lost:
@@ -100,9 +100,9 @@ class ThreadLease:
         await self._events.append_all([last], at=self._clock.now())
 
     async def move_alarm(self, alarm: OpenRun, until: float) -> OpenRun | None:
-        """Have a thread in which there is nothing to do looked at at another time, or never again.
+        """Move the alarm of an idle thread to another time, or remove it.
 
-        Returns the alarm as it is then, ``None`` if there is none any more.
+        Returns the moved alarm, ``None`` if there is none any more.
         """
         later = OpenRun("", until=until)
         if until == math.inf:
@@ -115,19 +115,19 @@ class ThreadLease:
     async def begin(
         self, run_id: str, event: bytes, on_lost: Callable[[], object]
     ) -> tuple[RenewedLease, int, float] | None:
-        """Take it for a new run; ``None`` if the run has begun already, in whatever process.
+        """Take the right for a new run; ``None`` if any process has already started the run.
 
-        Returns it with the number of the run's first event, and with the time of the alarm that it
-        replaces, 0 if there was none.
+        Returns the right with the number of the run's first event, and with the time of the alarm
+        that it replaces, 0 if there was none.
 
         Args:
             run_id: the run.
             event: its first event.
-            on_lost: called if another process takes it over, because this one was suspended.
+            on_lost: called if another process takes the right over from this suspended process.
 
         Raises:
-            BusyError: another run has not ended.
-            StoreError: the store failed.
+            BusyError: if another run is unfinished.
+            StoreError: if the store fails.
         """
         alarm: OpenRun | None = None
         while True:
@@ -145,23 +145,23 @@ class ThreadLease:
                 continue
             if found.run_id != run_id:
                 raise BusyError
-            await pause(self._clock, SOON)  # this same run is about to begin in another process
+            await pause(self._clock, SOON)  # another process is about to start this same run
 
     async def take(
         self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
     ) -> tuple[RenewedLease, TakenRun] | None:
-        """Take it for a run that waits for a worker; ``None`` if it does not, or for another one.
+        """Take the right for a waiting run; ``None`` if the run does not wait, or is another one.
 
-        Returns it with where the run's events are.
+        Returns the right with the position of the run's events.
 
         Args:
-            run: as it was found, or is expected.
-            on_lost: called if another process takes it over, because this one was suspended.
-            to_end: the run is not worked on, so whose version it waits for does not matter; but
-                where it waits for a time, a worker has to end what it has begun.
+            run: the run as found, or as expected.
+            on_lost: called if another process takes the right over from this suspended process.
+            to_end: take the run only to end it, whichever version it waits for. A run that waits
+                for a time still needs a worker, which ends its calls.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         if run.worker or run.is_alarm:
             return None
@@ -193,17 +193,17 @@ class ThreadLease:
         version: str = "",
         until: float = 0.0,
     ) -> OpenRun:
-        """Have the run wait for a worker, which is called for at once unless one ``is_called``.
+        """Let the run wait for a worker, which upkeep calls immediately unless one ``is_called``.
 
-        The last ``events`` of this process are stored with that.
-        With a ``version``, for a worker of that version. With ``until``, for that time: a worker is
-        called for then, and may be called sooner. The process has done what there was to do, and
-        those that died before do not count any more. Returns the run as it waits.
+        The store adds the last ``events`` of this process in the same step. With a ``version``, the
+        run waits for a worker of that version. With ``until``, it waits for that time: upkeep calls a
+        worker then, or sooner. The count of dead processes starts again, because this one did its
+        work. Returns the run as it waits.
         """
         await self._log.flush()
         await lease.give_up()
         run, now = OpenRun.of(lease.owner), self._clock.now()
-        if lease.is_lost:  # and who goes on has to report what was not
+        if lease.is_lost:  # the next worker has to report the rest
             waits, sought = run.next, now
         elif until:
             waits, sought = OpenRun(run.run_id, until=until), until
@@ -220,7 +220,7 @@ class ThreadLease:
         return waits
 
     async def rouse(self) -> OpenRun | None:
-        """Have a worker looked for now if the run waits for a time; return it, ``None`` if not."""
+        """Let upkeep look for a worker now if the run waits for a time; return the run, or ``None``."""
         run = await self.open_run()
         if run is None or not run.until:
             return None
@@ -230,16 +230,16 @@ class ThreadLease:
         return replace(sought, until=now) if is_sought else None
 
     async def ask_to_stop(self, call: Callable[[OpenRun], Awaitable[object]]) -> None:
-        """Ask the run that has not ended to stop, and wait; ``call`` calls a worker for it."""
+        """Ask the unfinished run to stop, and wait; ``call`` calls a worker for it."""
         asked = await self._log.put(STOP)
         if (run := await self.rouse()) is not None:
             await call(run)
         with suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):  # by then, a process that has died has lost it
+            async with asyncio.timeout(SECONDS):  # by then, a dead process has lost the lease
                 await self._until(asked, RUN_ENDS)
 
     async def asked_to_stop(self, after: int) -> None:
-        """Return when the run that began after this event is asked to stop."""
+        """Return when a client asks the run after this event to stop."""
         await self._until(after, STOP)
 
     async def _until(self, after: int, start: bytes | tuple[bytes, ...]) -> bytes:
@@ -251,8 +251,8 @@ class ThreadLease:
                             if event.startswith(start):
                                 return event
                         after = first + len(events) - 1
-            except StoreError as error:  # who waits for a stop does so all the same
+            except StoreError as error:  # the wait for a stop continues
                 logger.warning(
-                    "thread %r: events are not seen: %s; trying again", self._thread_id, error
+                    "thread %r: cannot read events: %s; trying again", self._thread_id, error
                 )
             await pause(self._clock, AGAIN)

@@ -1,10 +1,10 @@
-"""The log of a thread's events: each has an id, so that a reader can come back for what it missed.
+"""The log of a thread's events: each event has an id, so that a returning reader gets the missed ones.
 
-An event is stored before anyone reads it, so its id outlives the process and means the same in every
-other. It is ``NUMBER-MARK``: the mark tells the event from others that had its number before a crash
-of the database. Writing never waits for the store (``log_writer.py``). The tree is the record of the
-conversation; the log is for watching it happen. It is bounded, so a reader who was away for too long
-is sent :data:`MISSED` and reads the tree again.
+The store has an event before any reader gets it, so its id outlives the process and means the same in
+every other. The id is ``NUMBER-MARK``: the mark tells the event from others that had its number before a
+crash of the database. Writing never waits for the store (``log_writer.py``). The tree is the record of
+the conversation, and the log lets pages watch it. The log is bounded: a reader that was away too long
+gets :data:`MISSED`, and reads the tree again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from anabranch.chat._web.log_writer import LogWriter, TextPiece
 from anabranch.chat._web.thread_ids import shown_id
 
 RUN_ENDS = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
-"""How the last event of a run begins."""
+"""The start of the last event of a run."""
 
 MISSED = b'{"type":"CUSTOM","name":"anabranch.missed","value":null}'
-"""The event for a reader who has missed events that are no longer stored, or were lost."""
+"""The event for a reader whose missed events are deleted or lost."""
 
 NOWHERE = EventId(-1, 0)
 """The id of no event."""
@@ -32,7 +32,7 @@ NOWHERE = EventId(-1, 0)
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{1,16})")
 
 MOST_WAITING = 2**20
-"""The most bytes that wait for the store before a turn waits, too."""
+"""The most bytes that wait for the store before a turn waits as well."""
 
 
 class ThreadLog:
@@ -44,7 +44,7 @@ class ThreadLog:
 
     Attributes:
         thread_id: the thread.
-        shown_id: the id by which its principal knows it.
+        shown_id: the id that its principal knows it by.
     """
 
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
@@ -56,21 +56,21 @@ class ThreadLog:
 
     @property
     def is_written(self) -> bool:
-        """Whether all that was added is stored."""
+        """Whether the store has all added events."""
         return self._writer.is_written(self.thread_id)
 
     async def put(self, event: bytes) -> int:
-        """Add one event when all before it are stored; return its number.
+        """Add one event after the store has all earlier ones; return the event's number.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         await self.flush()
         now = self._clock.now()
         return await self._events.append(self.thread_id, [event], at=now)
 
     async def begun(self, run_id: str) -> int | None:
-        """Return the number before the first event of a run, ``None`` if it has not begun."""
+        """Return the number before the first event of a run, ``None`` if the run has not started."""
         found = await self._events.find(self.thread_id, run_id)
         return None if found is None else found - 1
 
@@ -82,18 +82,18 @@ class ThreadLog:
         release: bool = False,
         is_followed: bool = False,
     ) -> None:
-        """Add events, which are stored soon, as :meth:`LogWriter.add` does."""
+        """Add events, which the writer stores soon; see :meth:`LogWriter.add`."""
         self._writer.add(
             self.thread_id, events, lease=lease, release=release, is_followed=is_followed
         )
 
     async def room(self) -> None:
-        """Wait while too much waits for the store."""
+        """Wait while too many bytes wait for the store."""
         if self._writer.size(self.thread_id) > MOST_WAITING:
             await self.flush()
 
     async def flush(self) -> None:
-        """Wait until all that was added is stored."""
+        """Wait until the store has all added events."""
         await self._writer.flush(self.thread_id)
 
     async def last(self) -> int:
@@ -102,13 +102,13 @@ class ThreadLog:
         return await self._events.last(self.thread_id)
 
     async def id_of(self, number: int | None = None) -> EventId:
-        """Return the id of an event that is stored; by default, of the last one."""
+        """Return the id of a stored event; by default, of the last one."""
         if number is None:
             await self.flush()
         return await self._events.id_of(self.thread_id, number)
 
     async def read(self, after: int, until: int | None = None) -> list[bytes]:
-        """Return the events after a number that are there, or all to the number ``until``."""
+        """Return the stored events after a number, up to the number ``until`` if given."""
         last, found = await self.last() if until is None else until, list[bytes]()
         if last > after:
             async with aclosing(self.follow(after)) as following:
@@ -119,9 +119,9 @@ class ThreadLog:
         return found
 
     async def follow(self, after: int | EventId) -> AsyncGenerator[EventBatch]:
-        """Yield the events after a number, or an event, in batches, for ever.
+        """Yield the events after a number or an event, in endless batches.
 
-        A reader who has missed events is sent :data:`MISSED`, under the id of the last event.
+        A reader that has missed events gets :data:`MISSED` with the id of the last event.
         """
         while True:
             try:
@@ -134,9 +134,9 @@ class ThreadLog:
 
 
 def position(text: str) -> EventId:
-    """Return the id that a reader gives; that of no event if it is none, such as a mere number.
+    """Return the event id that a reader sends; that of no event for other text, such as a mere number.
 
-    ``0`` is the beginning, as ``0-0`` is: who has read nothing has nothing to prove.
+    ``0`` is the beginning, as ``0-0`` is, because a reader without events needs no mark.
     """
     found = _ID.fullmatch("0-0" if text == "0" else text)
     return EventId(int(found[1]), int(found[2], 16)) if found else NOWHERE

@@ -1,4 +1,4 @@
-"""The wake-up times seen in a turn by this process; none are read from the store."""
+"""The wake-up times that this process sees during a turn, without those in the store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TypeAlias
 from anabranch.agents import ToolSuspended
 
 Asleep: TypeAlias = dict[tuple[str, str], float]
-"""Tool uses that wait for a time, each after the node that calls it, and until when."""
+"""The time for which each sleeping tool use waits, by its calling node and use."""
 
 
 class TurnTimes:
-    """The times at which a turn goes on by itself.
+    """The times at which a turn continues without an answer.
 
     Attributes:
-        alarm: the time at which the thread was to be looked at before the run began; 0 for none.
+        alarm: the time of the thread's alarm before the run started; 0 for none.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class TurnTimes:
         self._limits: list[float] = []
 
     def add(self, suspended: ToolSuspended) -> None:
-        """Note until when a tool sleeps, or how long it waits for answers."""
+        """Note the time until which a tool sleeps, or waits for answers."""
         if suspended.asks:
             self._limits.append(suspended.until)
         else:
@@ -31,17 +31,17 @@ class TurnTimes:
 
     @property
     def has_slept(self) -> bool:
-        """Whether a tool has slept, and may sleep still."""
+        """Whether a tool has slept, and may still sleep."""
         return bool(self._asleep)
 
     def asleep(self, now: float) -> Asleep:
-        """Return the tool uses that sleep at ``now``, each after its caller, and until when.
+        """Return the tool uses that sleep at ``now``, each with its caller and the end of its sleep.
 
-        One whose time is the limit of a question is not among them: that is in the tree.
+        A tool use that waits for a question's time limit is left out, because the tree has that limit.
         """
         return {use: until for use, until in self._asleep.items() if until > now}
 
     def earliest(self) -> float:
-        """Return when there may be something to do after a turn that ends early, 0 for never."""
+        """Return the time of possible work after a turn that ends early, 0 for never."""
         known = [*self._asleep.values(), *self._limits, self.alarm]
         return min((until for until in known if until), default=0.0)

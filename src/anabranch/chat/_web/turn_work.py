@@ -1,6 +1,6 @@
-"""The work of a turn: from a person's message, or from where its thread is, to its end or its next questions.
+"""The work of a turn, from a user's message or the thread's end to the next questions or the turn's end.
 
-It is done from the tree alone, so that another process can go on with it where one has died.
+The work depends on the tree alone, so that another process can continue it after a crash.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
 from anabranch.tree._person_view import clear_turn_end
 
 ASIDE = {"question", "answer"}
-"""Kinds of nodes between one that calls tools and their results."""
+"""Kinds of nodes between a node that calls tools and their results."""
 
 BATCH = {*ASIDE, "results"}
-"""Kinds of nodes that follow one that calls tools."""
+"""Kinds of nodes that follow a node that calls tools."""
 
 
 class TurnWork:
-    """The work of turns in one thread.
+    """Does the work of turns in one thread.
 
     Args:
-        agent: does it; that of a run adds each of its nodes once, in however many processes.
+        agent: leads the conversation, and adds each node of a run once, in however many processes.
         thread_id: the thread.
-        report: is given the nodes from which the work goes on, which others may not have reported.
+        report: receives the nodes from which the work continues, possibly unreported by others.
     """
 
     def __init__(
@@ -49,37 +49,38 @@ class TurnWork:
         self._report = report
 
     async def check(self, message: Message) -> None:
-        """Check that a message can be said.
+        """Check that a message can be added.
 
         Raises:
-            ToolError: it is blank, or goes below what is no node of the thread.
-            SessionError: it calls a tool with arguments that cannot be read.
-            InvalidArgumentsError: they do not fit.
+            ToolError: if the message is blank, or its place is no node of the thread.
+            SessionError: if the message calls a tool with unreadable arguments.
+            InvalidArgumentsError: if the arguments do not fit.
         """
         if not message.text.strip() and not message.files:
             raise ToolError("A message must not be blank.")
         if message.at is not HEAD and message.at is not None:
             node = await self._agent.store.node(message.at)
             if node is None or node.thread_id != self._thread_id:
-                raise ToolError(f"There is no node {message.at!r} in this conversation.")
+                raise ToolError(f"This conversation has no node {message.at!r}.")
         self._called(message.text)
 
     async def check_retry(self, node_id: str) -> None:
-        """Check that a turn ended at a node without a reply, and was not tried again.
+        """Check that a turn ended at a node without a reply, and has not been retried.
 
         Raises:
-            ToolError: none did, or it was.
+            ToolError: if no turn ended there, or the turn was retried.
         """
         await self._retried_at(node_id)
 
     async def _retried_at(self, node_id: str) -> str:
-        """Return the node from which a turn is tried again that ended at ``node_id`` without a reply.
+        """Return the node from which to retry a turn that ended at ``node_id`` without a reply.
 
-        It is the last one that the model, or a tool that the person called, was to reply to; or the
-        end itself, if a tool has returned there, or has an answer: what was done is not done again.
+        The node is the last one that the model, or a tool called by the user, had to reply to. If a
+        tool has returned at the end or has an answer, the node is the end itself, so that no effect
+        is repeated.
 
         Raises:
-            ToolError: no turn ended there.
+            ToolError: if no turn ended there.
         """
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or not turn_has_ended(around):
@@ -92,24 +93,24 @@ class TurnWork:
         return next(replied).id
 
     async def go_back(self, node_id: str) -> None:
-        """Move the thread's head to where the turn is tried again that ended at a node: once.
+        """Move the thread's head to the node from which to retry a turn: once.
 
-        A run without a message goes on from there.
+        A run without a message continues from there.
 
         Raises:
-            ToolError: no turn ended there, or it is tried again already.
+            ToolError: if no turn ended there, or the turn was retried.
         """
         store = self._agent.store
         await store.set_ref(self._thread_id, Ref(HEAD_REF, await self._retried_at(node_id)))
         await clear_turn_end(store, node_id)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
-        """Do the work of a run, or go on with it; return the turn's last node.
+        """Do the work of a run, or continue it; return the turn's last node.
 
-        ``is_new`` says that nothing of it is done yet.
+        ``is_new`` means that none of the work is done yet.
 
         Raises:
-            Exception: what the model raises, and what :class:`~anabranch.agents.Agent` says.
+            Exception: if the model or :class:`~anabranch.agents.Agent` raises it.
         """
         if message is not None:
             name = node_id(self._thread_id, run_id)
@@ -117,27 +118,27 @@ class TurnWork:
                 return await self._reply(await self._say(message, name))
         end = await self._end()
         if end is None:
-            raise ToolError("There is nothing to go on with in this conversation.")
+            raise ToolError("This conversation has no unfinished work to continue.")
         node = end.around.last
         if node.kind == "user":
             return await self._reply(node)
         has_returned = (node.tool_uses or node.kind in ASIDE) and not end.questions
-        if end.can_go_on or has_returned:  # and then the node of the results is not there yet
+        if end.can_go_on or has_returned:  # the node of the results is still missing
             return await self.go_on(end.around)
         if node.kind == "results" and not _is_by_person(end.around):
             return await self._agent.go_on(end.around)
         return node
 
     async def go_on(self, around: Surroundings) -> Node:
-        """Go on at a question or an answer; the model follows unless the person called the tool."""
+        """Continue at a question or an answer; the model follows unless the user called the tool."""
         by_person = _is_by_person(around)
         return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
-        """Add the message of a run that ends before it was said; return whether it is there.
+        """Add the message of a run that ends before the message was added; return whether it exists.
 
-        It is not where a question is open, or a tool has an answer: who tries the message again
-        finds them as they are.
+        The message stays out where a question is open or a tool has an answer, so that a retry finds
+        them unchanged.
         """
         name, agent = node_id(self._thread_id, run_id), self._agent
         if await agent.store.node(name) is None:
@@ -149,7 +150,7 @@ class TurnWork:
         return True
 
     async def _say(self, message: Message, name: str) -> Node:
-        """Add a message; open questions are left first: their tools read that they were cancelled."""
+        """Add a message, after cancelling open questions: their tools read the cancellation."""
         agent = self._agent
         end = await self._end()
         head = None if end is None else end.around.last.id
@@ -167,7 +168,7 @@ class TurnWork:
         return said
 
     async def _end(self) -> PathEnd | None:
-        """Return the end of the path to the head; what is on it has been reported."""
+        """Return the end of the path to the head; the path's nodes have been reported."""
         end = await end_of(self._agent, self._thread_id)
         if end is not None and self._report is not None:
             await self._report(end.around.nodes)
@@ -178,7 +179,7 @@ class TurnWork:
         return await (self._agent.go_on(message) if called is None else called(message))
 
     def _called(self, text: str) -> Callable[[Node], Awaitable[Node]] | None:
-        """Return what follows a message that calls a tool, ``None`` for any other message."""
+        """Return the work after a message that calls a tool, ``None`` for any other message."""
         name, _, values = text.strip().removeprefix("/").partition(" ")
         tool = self._agent.tools.get(name) if text.lstrip().startswith("/") else None
         if tool is None:
@@ -197,7 +198,7 @@ class TurnWork:
 
 
 def has_replied(around: Surroundings) -> bool:
-    """Whether a turn has its whole reply at the last node: the model's, or that of a person's tool."""
+    """Whether the last node is a turn's whole reply: the model's, or that of a tool the user called."""
     last = around.last
     if last.kind == "results":
         return _is_by_person(around) and _has_returned(around)
@@ -206,19 +207,19 @@ def has_replied(around: Surroundings) -> bool:
 
 
 def _must_be_left(end: PathEnd) -> bool:
-    """Whether a message there leaves questions, or tools with answers, that go on without one."""
+    """Whether a message there leaves questions or answered tools, which then continue without one."""
     return bool(end.questions) or end.around.last.kind in ASIDE
 
 
 def _has_returned(around: Surroundings) -> bool:
-    """Whether a tool has a result that is called at the last node, or before what was asked there."""
+    """Whether a tool called at the last node, or before the questions there, has a result."""
     found = filter(None, _results(around))
     contents = (each.content if each.pending is None else each.pending for each in found)
     return not all(map(is_interrupted, contents))
 
 
 def _results(around: Surroundings) -> list[Result | None]:
-    """Return the results of the tools with which a path ends, each ``None`` if there is none."""
+    """Return the results of the tools at the end of a path, each ``None`` if it is missing."""
     back = dropwhile(lambda each: each.kind in BATCH, reversed(around.nodes))
     caller = next(back, around.last)
     return [result_at(around, use.id) for use in caller.tool_uses]

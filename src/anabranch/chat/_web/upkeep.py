@@ -1,6 +1,6 @@
-"""The periodic work on all conversations of a store, done by one of the processes that have them.
+"""The periodic jobs for all conversations of a store, which one of the store's processes does.
 
-It looks for what was left behind, and calls for it; it works on nothing itself.
+The jobs find work without a worker, and call workers; they do none of the work.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ APART = 60.0
 
 
 class Revival:
-    """Finds runs whose process has died, although the clocks of processes may differ.
+    """Finds runs whose process died, although the clocks of processes may differ.
 
-    The store says which processes are dead, where it can tell. Of others it is known by their
-    leases. A lease that is over by the clock here may be valid by its owner's. So it counts as over
-    only when nothing has renewed it for as long as it lasts, since its owner stores nothing then;
-    it is looked at early enough that this costs no time where clocks agree.
+    The store names dead processes if it can tell. For other processes, their leases decide. A lease
+    that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
+    nothing renewed it for its whole duration. Its owner stores nothing by then. The look starts early
+    enough to lose no time where clocks agree.
 
     Args:
         events: has the leases.
@@ -41,12 +41,12 @@ class Revival:
         self._seen: dict[tuple[str, str, float], float] = {}
 
     async def revive(self, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
-        """Have runs wait for a worker whose process has died; return them, each with its thread.
+        """Let runs of dead processes wait for a worker; return them, each with its thread.
 
-        Runs that have waited for long are among them. Of several processes, one has each.
+        The result includes runs that have waited long. Of several processes, one gets each run.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         found: list[tuple[str, OpenRun]] = []
         before, self._seen = self._seen, {}
@@ -67,32 +67,32 @@ class Revival:
 
 
 RETAINED = 7 * 86_400.0
-"""Seconds after the last event of a thread for which its events are stored."""
+"""Seconds after the last event of a thread for which its events stay stored."""
 
 PRUNE_EVERY, PRUNED_AT_ONCE = 600.0, 10_000
-"""Seconds from one pruning of old events to the next, and how many each of its steps deletes."""
+"""Seconds from one pruning of old events to the next, and the number that each step deletes."""
 
 REVIVE_EVERY, REVIVED_AT_ONCE = 0.5, 1_000
-"""Seconds from one look for runs of dead processes to the next, and the most that it finds."""
+"""Seconds from one look for runs of dead processes to the next, and the most that a look finds."""
 
 ANY_TIME = 0.0
-"""The time of a wake that may come at once, however often it is given."""
+"""The time of a wake that may come immediately, however often it is given."""
 
 REPORT_EVERY, REPORTED = 30.0, 20_000
-"""Seconds from one report of the backlog to the next, and the most runs that are counted for it."""
+"""Seconds from one report of the backlog to the next, and the most runs that it counts."""
 
 RESUMED = 1_000
-"""The most threads, the latest, in which turns that were cut off go on by themselves."""
+"""The most threads, the latest first, whose cut off turns continue without a request."""
 
 
 class Upkeep:
-    """The jobs of an application beside its runs.
+    """The periodic jobs of an application.
 
     Args:
         agent: leads the conversations.
-        events: stores who works on which run.
-        engine: has each job done by one process of all, and calls workers.
-        backlog: counts the runs that wait.
+        events: stores each run with its worker.
+        engine: gives each job to one of all processes, and calls workers.
+        backlog: counts the waiting runs.
     """
 
     def __init__(self, agent: Agent, events: RunEvents, engine: Engine, backlog: Backlog) -> None:
@@ -104,7 +104,7 @@ class Upkeep:
         self._revival = Revival(events)
 
     def jobs(self) -> Iterator[Awaitable[object]]:
-        """Yield what does the jobs, each until it is cancelled."""
+        """Yield an awaitable for each job, which runs until it is cancelled."""
         yield self._engine.every("old events", PRUNE_EVERY, self.prune)
         yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
         yield self._engine.every("the backlog", REPORT_EVERY, self.report_backlog)
@@ -117,22 +117,22 @@ class Upkeep:
         """Delete old events.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         now = self._clock.now()
         while await self._events.prune(now - RETAINED, PRUNED_AT_ONCE):
             pass
 
     async def call_workers(self) -> None:
-        """Call workers for runs whose process has died, or that have waited for long.
+        """Call workers for runs that waited long or whose process died.
 
         Raises:
-            StoreError: the store failed; or the engine did, for some of them. Those are found again
-                when they have waited for long.
+            StoreError: if the store fails, or if the engine fails for some runs. A later look finds
+                those again.
         """
         now, failed = self._clock.now(), list[StoreError]()
         for call, run in await self._revival.revive(now, REVIVED_AT_ONCE):
-            # There may be no worker of a version for long, so it is the same wake each time.
+            # A version may have no worker for long, so each look gives the same wake.
             at = ANY_TIME if run.version else now
             with _added_to(failed):
                 thread = await self._agent.store.thread(call)
@@ -142,18 +142,18 @@ class Upkeep:
         _raise_if_any(failed)
 
     async def report_backlog(self) -> None:
-        """Report how many runs wait, and how many are in progress, in all processes.
+        """Report the number of waiting runs and of runs in progress, in all processes.
 
         Raises:
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         report_backlog(*await self._backlog.counted(REPORTED))
 
     async def resume(self) -> None:
-        """Call workers where tools were cut off that belong to no run, as those of a terminal.
+        """Call workers for tools that were cut off and belong to no run, such as a terminal's.
 
         Raises:
-            StoreError: the store failed; or the engine did, for some of them.
+            StoreError: if the store fails, or if the engine fails for some tools.
         """
         now, failed = self._clock.now(), list[StoreError]()
         for thread in await self._agent.store.threads(RESUMED):
@@ -166,7 +166,7 @@ class Upkeep:
 
 @contextmanager
 def _added_to(failed: list[StoreError]) -> Generator[None]:
-    """Add to ``failed`` what fails for one, which must not be the end of all others."""
+    """Add a failure to ``failed``, so that one failure does not end the other items."""
     try:
         yield
     except StoreError as error:
@@ -175,4 +175,6 @@ def _added_to(failed: list[StoreError]) -> Generator[None]:
 
 def _raise_if_any(failed: Sequence[StoreError]) -> None:
     if failed:
-        raise StoreError(f"For {len(failed)} no worker was called: {failed[-1]}") from failed[-1]
+        raise StoreError(
+            f"Could not call a worker for {len(failed)} runs: {failed[-1]}"
+        ) from failed[-1]

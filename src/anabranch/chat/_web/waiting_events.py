@@ -1,6 +1,6 @@
 """The events of one thread that wait for the store, with the lease under which they were reported.
 
-Pieces of one text that wait together are one event.
+Pieces of one text that wait together become one event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch._text import encodable
 
 
 class TextPiece(NamedTuple):
-    """A ``TextMessageContentEvent``, as most events are: AG-UI's model takes ten times as long."""
+    """A piece of a text, as most events are; AG-UI's ``TextMessageContentEvent`` is ten times slower."""
 
     message_id: str
     delta: str
@@ -26,10 +26,10 @@ class TextPiece(NamedTuple):
 
 @dataclass(slots=True)
 class WaitingEvents:
-    """Events that one append stores in one thread, and then the pieces of one text.
+    """Events that one append stores in one thread, followed by the pieces of one text.
 
     All were reported under one ``lease``, or under none: the store adds them if its owner still holds
-    it. With ``releases``, they release it.
+    the lease. With ``releases``, they release the lease.
     """
 
     lease: RenewedLease | None = None
@@ -40,11 +40,11 @@ class WaitingEvents:
     size: int = 0
 
     def has_room(self, lease: RenewedLease | None) -> bool:
-        """Return whether events that were reported under ``lease`` may be stored with these."""
+        """Return whether one append may store these events and others reported under ``lease``."""
         return lease is self.lease and not self.releases
 
     def add_text(self, piece: TextPiece) -> None:
-        """Add a piece of a text; it becomes part of the event of the pieces before it."""
+        """Add a piece of a text, which becomes part of the event of the pieces before it."""
         text = self.text
         if text is None or text[0] != piece[0] or text[2] != piece[2]:
             self.end_text()
@@ -59,16 +59,16 @@ class WaitingEvents:
         self.size += len(event)
 
     def end_text(self) -> None:
-        """Make an event of the pieces."""
+        """Turn the pieces into an event."""
         if self.text is not None:
             self.events.append(encoded(self.text._replace(delta="".join(self.deltas))))
             self.text = None
             self.deltas.clear()
 
     def to_store(self, thread_id: str, key: str) -> NewEvents | None:
-        """Return the events with their key; ``None`` if their lease has run out.
+        """Return the events with their key; ``None`` if their lease has expired.
 
-        Another process may work on the run by then, and reports what it finds.
+        By then another process may work on the run, and reports the stored results.
         """
         if self.lease is None:
             return NewEvents(thread_id, self.events, key)
@@ -82,7 +82,7 @@ class WaitingEvents:
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:
-    """Return an event as it is sent."""
+    """Return an event in the sent form."""
     shown: object = event
     if isinstance(event, TextPiece):
         branch = event.subagent_run_id
@@ -94,5 +94,5 @@ def encoded(event: BaseModel | TextPiece) -> bytes:
         }
     try:
         return to_json(shown, by_alias=True, exclude_none=True)
-    except ValueError:  # texts of tools and models may have what UTF-8 has not
+    except ValueError:  # texts of tools and models may have lone surrogates
         return to_json(encodable(shown), by_alias=True, exclude_none=True)

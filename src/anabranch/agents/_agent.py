@@ -1,6 +1,6 @@
 """An agent: a model with tools that replies in threads of the conversation tree.
 
-An agent has no state of its own between turns; all of it is in the store.
+Between turns, the store keeps all state of an agent.
 """
 
 from __future__ import annotations
@@ -130,15 +130,16 @@ class Agent:
 
     @property
     def store(self) -> TreeStore:
-        """Where the threads are stored."""
+        """The store of the threads."""
         return self.dependencies.store
 
     def of_run(self, run_id: str, front_end: FrontEnd | None = None) -> Agent:
-        """Return this agent as it works on one run of a conversation, in whatever process.
+        """Return this agent for one run of a conversation, in any process.
 
-        What it adds is named after its place: so what two processes add there is the same node. The
-        model is offered the tools of the run's ``front_end``, and reads its context: a turn ends with
-        the call of such a tool, and :meth:`answer` continues it with a :class:`FrontEndResult`.
+        The agent names nodes after their place, so two processes add the same node at one place.
+        The model is offered the tools of the run's ``front_end`` and reads its context. A turn ends
+        with the call of such a tool, and :meth:`answer` continues the turn with a
+        :class:`FrontEndResult`.
         """
         agent, given = copy(self), front_end or FrontEnd()
         agent.tools = self.tools.beside(FrontEndTools(given.tools))
@@ -180,9 +181,10 @@ class Agent:
             at: the node that the message follows; by default, the thread's head.
 
         Raises:
-            ToolError: the thread does not exist, or the message is blank.
-            TurnLimitError: a limit of the turn is reached.
-            Exception: what the model raises. The message, and all nodes before the error, stay.
+            ToolError: if the thread does not exist, or the message is blank.
+            TurnLimitError: if a limit of the turn is reached.
+            Exception: if the model raises an error. The message and all nodes before the error
+                stay.
         """
         if await self.store.thread(thread_id) is None:
             raise ToolError(f"There is no thread {thread_id!r}.")
@@ -199,10 +201,10 @@ class Agent:
     ) -> list[Node]:
         """Add user messages, each after the node with the given id, without running a turn.
 
-        Files in their blocks are stored beside the tree; the messages refer to them.
+        The store keeps the files of the blocks next to the tree; the messages refer to the files.
 
         Raises:
-            ToolError: a message is blank; then no message is added.
+            ToolError: if a message is blank; then no message is added.
         """
         contents = [_blocks(content) for _, content in messages]
         if not all(map(_says_something, contents)):
@@ -216,19 +218,20 @@ class Agent:
         return await self.add(nodes, head=head)
 
     async def go_on(self, node: Node | Surroundings) -> Node:
-        """Run a turn from ``node`` on, and return its last node.
+        """Run a turn from ``node`` on, and return the turn's last node.
 
-        If ``node`` calls tools, those that have no result yet are run first. If it is a question of
-        a tool, or an answer, the tools of its line go on as far as they have answers. If it is in a
-        branch whose tool has not returned, that branch goes on, and then, when all branches have
-        ended, the tool's caller. If the turn is cancelled, what was received until then is stored,
-        and the thread is valid. A node can be given as its surroundings, where these were just read.
+        If ``node`` calls tools, the turn first runs the tools without a result. If ``node`` is a
+        question of a tool, or an answer, the tools of its line continue as far as the answers
+        allow. If ``node`` is in a branch whose tool has not returned, the branch continues, and
+        after the last branch the tool's caller. A cancelled turn stores the text received so far
+        and leaves a valid thread. ``node`` may be given as its surroundings, if the caller has just
+        read them.
 
         Raises:
-            ToolError: one of these tools has asked a question. Running it again would repeat what
-                it did before the question; :meth:`answer` resumes it.
-            TurnLimitError: a limit of the turn is reached.
-            Exception: what the model raises.
+            ToolError: if one of these tools has asked a question. A second run would repeat the
+                tool's effects before the question; :meth:`answer` resumes the tool.
+            TurnLimitError: if a limit of the turn is reached.
+            Exception: if the model raises an error.
         """
         around = await surroundings_of(self.store, node)
         return await observed(around.thread.id, self._go_on(around))
@@ -245,14 +248,14 @@ class Agent:
         return await resume(turn, writer)
 
     async def use_tools(self, node: Node | Surroundings) -> Node:
-        """Go on with the tools of a line as :meth:`go_on` does, without the model."""
+        """Continue the tools of a line as :meth:`go_on` does, without asking the model."""
         around = await surroundings_of(self.store, node)
         turn = _turn_in(self, around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
         return await observed(around.thread.id, use_line(turn, writer))
 
     async def _go_on_in(self, fork: OpenFork) -> Node:
-        """Go on in these branches, and then with the tools that have opened them."""
+        """Continue these branches, and then the tools that have opened the branches."""
         around = await line_of(self.store, fork.caller)
         turn = _turn_in(self, around.thread, around.last)
         turn.continuation = replace(turn.continuation, within=fork.within)
@@ -262,21 +265,21 @@ class Agent:
     async def answer(self, question_id: str, reply: Reply) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
 
-        The tool goes on when all that it has asked in this round is answered; then, when all tools
-        have returned, the model continues. Steps that had finished are replayed from the journal.
+        The tool continues when all its questions of this round are answered. The model continues
+        when all tools have returned. Finished steps are replayed from the journal.
 
-        A question that is answered again, differently, begins another line of the conversation,
-        and of the call: effects after the question happen on each, under different keys. The same
-        answer again goes on with the line that it has begun, if something is left to do there.
-        In a branch, an answer is final until the tool that has opened the branch has returned.
+        A second, different answer starts another line of the conversation and of the call: effects
+        after the question happen on each line, under different keys. A repeated answer continues
+        the line that it has started, if work is left there. In a branch, an answer is final until
+        the tool that has opened the branch has returned.
 
         Raises:
-            QuestionAnsweredError: such an answer would be another one.
-            QuestionExpiredError: the question's time is over, and it has no answer; or, in a
-                branch, its tool goes on without one.
-            ToolError: the question does not exist, or the agent does not have its tool.
-            TurnLimitError: a limit of the turn is reached.
-            Exception: what the model raises.
+            QuestionAnsweredError: if a different answer to a final question is stored.
+            QuestionExpiredError: if the question's time is over without an answer, or, in a branch,
+                the question's tool continues without an answer.
+            ToolError: if the question does not exist, or the agent lacks the question's tool.
+            TurnLimitError: if a limit of the turn is reached.
+            Exception: if the model raises an error.
         """
         question, around = await find_question(self.store, question_id)
         return await observed(question.thread_id, self._answer(question, around, reply))
@@ -291,18 +294,19 @@ class Agent:
     async def add_answer(
         self, question_id: str, reply: Reply, *, again: bool = False, at: Surroundings | None = None
     ) -> Node:
-        """Store the first answer to a question, without going on; :meth:`go_on` does.
+        """Store the first answer to a question; :meth:`go_on` continues from there.
 
-        Returns the last node of the question's line. With this same answer, nothing is changed.
-        With ``again``, another answer begins another line, as for :meth:`answer`. ``at`` is the
-        end of the question's line, where that was just read. A call whose questions are all
-        answered does not expire, however late it goes on.
+        Returns the last node of the question's line. A repeated answer changes nothing. With
+        ``again``, a different answer starts another line, as for :meth:`answer`. ``at`` is the end
+        of the question's line, if the caller has just read it. A call whose questions are all
+        answered does not expire, however late the call continues.
 
         Raises:
-            QuestionAnsweredError: it has been answered differently, maybe just now in another
-                process.
-            QuestionExpiredError: its time is over, and its tool goes on without an answer.
-            ToolError: as for :meth:`answer`.
+            QuestionAnsweredError: if the question has a different answer, maybe just stored by
+                another process.
+            QuestionExpiredError: if the question's time is over, and its tool continues without an
+                answer.
+            ToolError: if :meth:`answer` would raise it.
         """
         question, around = await find_question(self.store, question_id, at)
         turn, fork = self._turn_at(around)
@@ -318,12 +322,12 @@ class Agent:
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.
 
-        The tools go on with that, also if they ask more, until they have returned. The model is
-        not asked, and branches that wait end there. ``node`` is a question, or any other node of
-        the line, or of a branch below it.
+        The tools continue with ``cancel``, for further questions as well, until the tools have
+        returned. The agent does not ask the model, and waiting branches end. ``node`` is a
+        question, or any other node of the line or of a branch below the line.
 
         Raises:
-            ToolError: no tool waits there.
+            ToolError: if no tool waits at ``node``.
         """
         around = await surroundings_of(self.store, node)
         turn, fork = _turn_in(self, around.thread, around.last), open_fork(around)
@@ -333,29 +337,30 @@ class Agent:
         return await use_line(turn, await LineWriter.at(turn.timeline, around))
 
     async def open_questions(self, node: Node | Surroundings) -> list[Node]:
-        """Return the questions that wait for an answer on the line of ``node``, in their order.
+        """Return the open questions on the line of ``node``, in their order.
 
-        Those in branches that its tools have opened follow. Where a turn ends at questions, its
-        last node is such a ``node``.
+        The questions in branches of the line's tools follow. If a turn ends at questions, its last
+        node is such a ``node``.
         """
         around = await surroundings_of(self.store, node)
         return list((await PathEnd.read(self.store, around)).questions)
 
     async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
-        """Return the node at the head if tools were cut off there, as by a crash.
+        """Return the node at the head if tools were cut off there, for example by a crash.
 
-        These are tools that have neither returned nor been interrupted, and wait for no answer, or
-        have branches that wait for none; :meth:`go_on` continues them. The uses that are known to
-        be ``asleep``, each after the id of its caller, are not among them.
+        A tool that was cut off has neither returned nor been interrupted, and neither the tool nor
+        its branches wait for an answer; :meth:`go_on` continues it. ``asleep`` names sleeping uses
+        to leave out, each after the id of its caller.
         """
         end = await end_of(self, thread_id, asleep=asleep)
         return end.around.last if end is not None and end.can_go_on else None
 
     async def interrupt_tools(self, thread_id: str) -> None:
-        """Undo what tools at the head have done that sleep, or were cut off: they have ended.
+        """Undo the effects of tools at the head that sleep or were cut off, and end these tools.
 
-        What waits for an answer goes on waiting; but where a tool has opened branches, and one of
-        them is stopped, all of them are, and their questions are left. The model is not asked.
+        Tools that wait for an answer continue to wait. But if one branch of a tool is stopped, all
+        branches of the tool stop without answers to their questions. The agent does not ask the
+        model.
         """
         end = await end_of(self, thread_id)
         if end is not None and end.can_go_on:
@@ -364,21 +369,21 @@ class Agent:
             await use_line(turn, await LineWriter.at(turn.timeline, end.around))
 
     def suspend(self) -> None:
-        """Have turns that are interrupted from now on continued later: the process ends.
+        """Continue later the turns that are interrupted from now on, because the process ends.
 
-        Without this, what an interrupted tool has done is undone, and the tool has ended; and what
-        the model had said of an interrupted reply is stored.
+        Without this call, an interruption undoes a tool's effects and ends the tool, and stores the
+        received part of the model's reply.
         """
         self.dependencies.suspension.begin()
 
     async def expire_calls(self, engine: Engine | None = None) -> NoReturn:
-        """Undo what tools have done whose questions are not answered in time, until cancelled.
+        """Undo the effects of tools whose questions are not answered in time, until cancelled.
 
-        Run it in a task, in one process or several; with an ``engine``, one of them does it. What
-        has expired cannot be answered any more.
+        Run this method in a task, in one process or several; with an ``engine``, one of the
+        processes does the work. Questions of expired calls cannot be answered any more.
 
         Raises:
-            ValueError: the agent has no store of calls.
+            ValueError: if the agent has no store of calls.
         """
         tools = {
             name: called.tool
@@ -418,7 +423,7 @@ async def end_of(
 
 
 async def turn_of(agent: Agent, node: Node) -> Turn:
-    """Return a turn in the thread of ``node``; nothing has happened in it yet.
+    """Return a new turn in the thread of ``node``.
 
     Raises:
         ToolError: the thread does not exist.

@@ -27,9 +27,9 @@ from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
 
 class Suspension:
-    """Says that turns which are interrupted from now on will be continued: all, or one of them.
+    """Marks all turns, or one turn, as to be continued after an interruption from now on.
 
-    It begins by itself when ``is_over`` says that this process has no right to the turn any more.
+    A suspension also begins when ``is_over`` says that this process has lost the right to the turn.
     """
 
     def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -37,16 +37,16 @@ class Suspension:
         self._begun = False
 
     def begin(self) -> None:
-        """Have an interruption be a suspension from now on."""
+        """Turn each interruption into a suspension from now on."""
         self._begun = True
 
     def enter(self) -> None:
-        """Have it hold for the turn that this task runs, whatever its agent's others do."""
+        """Suspend the turn that this task runs, whatever the agent's other turns do."""
         _of_turn.set(self)
 
     @property
     def begun(self) -> bool:
-        """Whether the turn that is asked from will be continued."""
+        """Whether the turn of the current task will be continued."""
         own = _of_turn.get()
         self._begun = self._begun or self._is_over()
         if self._begun or own is None or own is self:
@@ -108,8 +108,9 @@ class AgentDependencies:
     ) -> Node:
         """Return a node created now and not yet stored.
 
-        In a run, its id follows from its place: the node above it, its kind, and, where a run adds
-        several there, a ``key``. So what another process has added to that place has the same id.
+        In a run, the node's id follows from its place: the node above it, its kind, and a ``key``
+        if a run adds several nodes there. So the node that another process adds to that place has
+        the same id.
         """
         blocks = (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
         place, now = (self.run, thread_id, parent_id, kind, key), self.clock.now()
@@ -119,7 +120,7 @@ class AgentDependencies:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), refs: Sequence[Ref] = ()
     ) -> list[Node]:
-        """Store nodes, and report them; return them as they are stored: see :func:`added_or_found`."""
+        """Store and report nodes; return them as stored: see :func:`added_or_found`."""
         appending = self.store.append(nodes, results=results, refs=refs)
         stored = await added_or_found(self.store, nodes, appending)
         for node in stored:
@@ -130,12 +131,13 @@ class AgentDependencies:
 async def added_or_found(
     store: TreeStore, nodes: Sequence[Node], appending: Awaitable[None]
 ) -> list[Node]:
-    """Return nodes when ``appending`` has added them; or what another process has added there before.
+    """Return the nodes that ``appending`` adds, or another process has added at their place.
 
-    A node of a run is named after its place: the first one stays, and all go on from it.
+    A node of a run is named after its place: the first node stays, and all processes continue from
+    it.
 
     Raises:
-        RefusedError: they are refused for another reason.
+        RefusedError: if the store refuses the nodes for another reason.
     """
     try:
         await appending
@@ -153,10 +155,10 @@ EXPIRE_AFTER = 86_400.0
 
 
 def require_parts(where: str, store: object, model: object, capabilities: object) -> None:
-    """Check that what ``where`` was given is of the right kinds.
+    """Check that ``where`` was given parts of the right kinds.
 
     Raises:
-        TypeError: it is not.
+        TypeError: if a part is of another kind.
     """
     if not has_methods(store, "create_thread", "append", "path"):
         wanted = "a store of conversations first, for example open_tree_store('sqlite:///trees.db')"
@@ -191,7 +193,7 @@ class _Declaring(Protocol):
 
 
 def offered(asked: Capabilities, model: Model) -> Capabilities:
-    """Return what tools can ask for: questions as ``asked`` says, and samples of ``model``."""
+    """Return the capabilities of tools: questions as ``asked`` says, and samples of ``model``."""
     samples = model.capabilities if isinstance(model, _Declaring) else Capabilities()
     return replace(
         asked,

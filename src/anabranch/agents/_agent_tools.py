@@ -37,13 +37,13 @@ ELSEWHERE = (OtherVersionError, UnreachableError)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool returns to the model.
+    """The result that a tool returns to the model.
 
     Attributes:
         text: the text of the tool's result.
         is_error: whether the tool has failed.
         blocks: the result, if it has more than a text, such as images.
-        is_interrupted: whether the tool has returned nothing, since it was interrupted.
+        is_interrupted: whether the tool was interrupted before it returned a result.
     """
 
     text: str
@@ -57,13 +57,13 @@ class Outcome:
         return cls(NO_RESULT, is_error=True, blocks=NO_RESULT_CONTENT, is_interrupted=True)
 
     def with_line(self, line: str, mark: Literal["budget"] | None = None) -> Outcome:
-        """Return it with a line at its end."""
+        """Return this outcome with a line at its end."""
         blocks = self.blocks or (TextBlock(text=self.text),)
         return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark=mark)))
 
 
 def failed(tool: str, error: Exception) -> Outcome:
-    """Return the outcome of a tool that has raised ``error``, which is logged if it is unexpected.
+    """Return the outcome of a tool that has raised ``error``; log an unexpected error.
 
     An error that was not raised for the model's eyes may contain secrets, so its text goes to the log.
     """
@@ -76,14 +76,15 @@ def failed(tool: str, error: Exception) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a tool asks before it can return anything.
+    """The questions that a tool asks before it can return a result.
 
-    The questions are stored, and the tool is used again with the answers, in whatever process.
+    The agent stores the questions and uses the tool again with the answers, in any process.
 
     Attributes:
-        asks: what it asks.
-        state: what it will be resumed from.
-        until: when it goes on with the answers that there are; ``None`` if it waits for all.
+        asks: the questions.
+        state: the state from which the tool is resumed.
+        until: the time at which the tool continues with the answers so far; ``None`` if the tool
+            waits for all answers.
     """
 
     asks: tuple[Ask, ...]
@@ -93,19 +94,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskedInBranches:
-    """What a tool returns whose branches wait for answers to questions of their tools.
+    """The return value of a tool whose branches wait for answers to questions of their tools.
 
-    How far they are is in the tree. The tool is used again when one of them can go on, or all have
-    ended.
+    The tree has the state of the branches. The agent uses the tool again when a branch can
+    continue, or all branches have ended.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Asleep:
-    """What a tool returns whose call waits for a time, and is stored.
+    """The return value of a tool whose stored call waits for a time.
 
-    Nothing of it is alive. The tool is used again, in whatever process; before the time, it returns
-    this once more.
+    No task of the call is alive. The agent uses the tool again, in any process; before the time,
+    the tool returns this value again.
 
     Attributes:
         until: the time, in seconds since the epoch.
@@ -116,15 +117,15 @@ class Asleep:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How a turn, and each branch that it opens, goes on at questions and sleeps.
+    """The rules by which a turn and its branches continue at questions and sleeps.
 
     Attributes:
-        person: answers them at once; without one, the turn ends at them.
-        within: the first nodes of the branches that go on, of those that were open before;
-            ``None`` if all do.
-        is_left: whether the person has left the questions: tools end, and the model is not asked.
-        is_stopped: whether what tools have done is undone that wait for no answer, instead; and
-            where such a tool is in a branch, of all that were opened with it.
+        person: answers questions immediately; without one, the turn ends at questions.
+        within: the first nodes of the open branches that continue; ``None`` if all continue.
+        is_left: whether the user has left the questions unanswered: tools end, and the model is not
+            asked.
+        is_stopped: whether, instead, tools that wait for no answer are undone; if such a tool is in
+            a branch, the tools in all branches opened with it are undone.
     """
 
     person: Answerer | None = None
@@ -139,7 +140,7 @@ class Continuation:
 
     @property
     def in_branches(self) -> Continuation:
-        """How branches go on: if the tool that has opened them is stopped, their questions are left."""
+        """The rules for branches: the questions of a stopped tool's branches get no answers."""
         return replace(self, person=Absent(), is_left=True) if self.is_stopped else self
 
 
@@ -186,8 +187,8 @@ class ToolUse:
         caller: the node of that reply.
         timeline: the path that is being extended, with the agent's dependencies.
         tools: all tools of the agent, by name.
-        answered: what the tool has asked in its last round, with the answers; ``None`` before.
-        side_usage: usage of requests beside the thread; stored with the next node of the tools.
+        answered: the questions of the tool's last round, with the answers; ``None`` before.
+        side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
         continuation: how the turn goes on at questions.
         above: the path to what the caller follows, ``None`` if it was not read.
@@ -204,20 +205,20 @@ class ToolUse:
     above: Path | None = None
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return what the agent's model replies to ``request``, which is not of this thread.
+        """Return the reply of the agent's model to ``request``, which is not part of this thread.
 
         Raises:
-            TurnLimitError: a limit of the turn is used up.
-            Exception: what the model raises.
+            TurnLimitError: if a limit of the turn is used up.
+            Exception: if the model raises an error.
         """
         return await self.timeline.sample(request, total=self.side_usage)
 
     async def aside(self, prompt: str, model: Model | None = None) -> str:
-        """Return what the agent's model, or another, replies to ``prompt`` alone.
+        """Return the reply of the agent's model, or of another, to ``prompt`` alone.
 
         Raises:
-            TurnLimitError: a limit of the turn is used up.
-            Exception: what the model raises.
+            TurnLimitError: if a limit of the turn is used up.
+            Exception: if the model raises an error.
         """
         return await self.timeline.aside(prompt, model, self.side_usage)
 

@@ -28,7 +28,7 @@ from anabranch.tree import Node, Surroundings, TreeStore
 
 
 class Cancelling(Absent):
-    """Answers for a person who has left all questions."""
+    """Answers for a user who has left all questions."""
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
         """Cancel."""
@@ -46,12 +46,13 @@ async def store_answer(
         around: the surroundings of a node on the line of the question, not above it.
         question: the question.
         reply: the answer.
-        again: whether the question may have another answer, so that this one begins a line.
+        again: whether a different answer starts another line.
 
     Raises:
-        QuestionAnsweredError: it has another answer, and ``again`` is false.
-        QuestionExpiredError: its time is over, and it has no answer; or ``again`` is false.
-        ToolError: the question is closed, or the agent does not have its tool.
+        QuestionAnsweredError: if the question has another answer, and ``again`` is false.
+        QuestionExpiredError: if the question's time is over, and either no answer is stored or
+            ``again`` is false.
+        ToolError: if the question is closed, or the agent lacks the question's tool.
     """
     writer = await LineWriter.at(turn.timeline, around)
     _check_tool(turn, question, writer.line)
@@ -68,7 +69,7 @@ async def store_answer(
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
-    """Return the last node of a line that has gone on, ``None`` if it has not."""
+    """Return the last node of a line that has continued, ``None`` if the line has not."""
     node, end = writer.after, None
     while node is not None:
         below = await turn.timeline.dependencies.store.children(node.id)
@@ -78,10 +79,10 @@ async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
 
 
 def check_unasked(line: BatchLine) -> None:
-    """Check that no tool of a line that would run from its beginning has asked a question.
+    """Check that no tool that would run from its beginning has asked a question on this line.
 
     Raises:
-        ToolError: one has.
+        ToolError: if such a tool has asked a question.
     """
     for use in line.unfinished:
         if (round_ := line.rounds.get(use.id)) is not None:
@@ -95,7 +96,8 @@ def check_unasked(line: BatchLine) -> None:
 async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surroundings | None:
     """Return the surroundings of the last known node on the line of a node.
 
-    Of several lines, it is the one at the thread's head. ``None`` if there is no such node.
+    Of several lines, the function takes the line at the thread's head. Returns ``None`` if the node
+    does not exist.
     """
     head = await store.around(thread_id)
     ids = [] if head is None else [node.id for node in head.nodes]

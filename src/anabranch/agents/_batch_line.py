@@ -1,8 +1,8 @@
 """One line of a tool batch: the node that calls tools, and the questions and answers below it.
 
-All that a batch needs to go on is on the line, whatever process goes on with it: which tools have
-returned, what each has asked in its last round, and what of that is answered. A question that is
-answered differently begins another line, which has the nodes above that answer in common.
+A line has all that any process needs to continue the batch: the results of tools, the questions of
+each tool's last round, and their answers. A second, different answer to a question starts another
+line. Both lines share the nodes above that answer.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "result_at"]
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRound:
-    """What a call is resumed from.
+    """The state and the answers from which a call is resumed.
 
     Attributes:
         state: of the call, when it asked.
-        answers: to what it asked, by step.
+        answers: the answers to the call's questions, by step.
         other: whether these questions have been answered differently before.
-        in_time: whether the answers were stored before a sleep ended beside the questions.
+        in_time: whether the answers were stored before a sleep next to the questions ended.
     """
 
     state: str
@@ -49,7 +49,7 @@ class AnsweredRound:
 
 @dataclass(frozen=True, slots=True)
 class AskedRound:
-    """What a tool has asked in one round, and the answers to it on this line, by question."""
+    """The questions of a tool's round, and their answers on this line, by question."""
 
     questions: list[Node]
     answers: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -66,18 +66,18 @@ class AskedRound:
 
     @property
     def is_in_front_end(self) -> bool:
-        """Whether it is a call that is left to the front end."""
+        """Whether this is a call that the front end runs."""
         return is_in_front_end(self.questions[0])
 
     @property
     def is_returned(self) -> bool:
-        """Whether the front end has returned the result of such a call."""
+        """Whether the front end has returned the result of its call."""
         answer = self.answers.get(self.id)
         return answer is not None and isinstance(reply_of(answer), FrontEndResult)
 
     @property
     def until(self) -> float:
-        """When its tool goes on with the answers that there are; for most, never."""
+        """The time at which the tool continues with the answers so far; for most tools, never."""
         until = self.questions[0].data.get("until")
         return float(until) if isinstance(until, int | float) else math.inf
 
@@ -93,7 +93,7 @@ class AskedRound:
         )
 
     def _is_in_time(self, answer: Node) -> bool:
-        """Whether an answer came before the time; one of another line counts as if it had."""
+        """Whether an answer came before the time; an answer of another line counts as in time."""
         is_first = not (is_other_answer(answer) or isinstance(reply_of(answer), TimeOver))
         return not is_first or answer.created_at < self.until
 
@@ -141,7 +141,7 @@ class BatchLine:
 
     @classmethod
     def read(cls, path: Path) -> BatchLine | None:
-        """Return the line that ``path`` ends with, ``None`` if it does not end in a tool batch."""
+        """Return the line at the end of ``path``, ``None`` if no tool batch is there."""
         first = len(path.nodes) - 1
         while first > 0 and path.nodes[first].kind in ASIDE:
             first -= 1
@@ -171,12 +171,12 @@ class BatchLine:
         return tuple(use for use in self.caller.tool_uses if not self.has_returned(use.id))
 
     def is_waiting(self, use_id: str, now: float = 0.0) -> bool:
-        """Whether the tool waits for answers, and goes on ``now`` only when it has them."""
+        """Whether the tool still waits for answers ``now``."""
         round_ = self.rounds.get(use_id)
         return round_ is not None and bool(round_.unanswered) and now < round_.until
 
     def is_late(self, question: Node, now: float) -> bool:
-        """Whether a question has no answer, and its tool goes on ``now`` without one."""
+        """Whether a question has no answer and its tool continues ``now`` without one."""
         round_ = self.rounds[str(stored_with(question, "tool_use_id"))]
         return question.id not in self.answers and round_.until <= now
 
@@ -188,7 +188,7 @@ class BatchLine:
     def result(self, use_id: str) -> Result | None:
         """Return the result of a tool on this line, ``None`` before there is one.
 
-        What is held above an answer that begins a line of the tool's call belongs to another line.
+        A result above an answer that starts a line of the tool's call belongs to another line.
         """
         asked = {node.id for node in self.nodes if node.data.get("tool_use_id") == use_id}
         for node in reversed(self.nodes):

@@ -1,7 +1,7 @@
 """The progress of the branches below a tool use, read from the tree: they have no other state.
 
-A branch goes on from its nodes, in whatever process. What a person says below one of them, or answers
-differently there, is beside its line.
+Any process can continue a branch from its nodes. Messages and different answers that a user adds
+below those nodes do not belong to the branch.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PARTIAL = "partial"
 
 @dataclass(frozen=True, slots=True)
 class BranchOutcome:
-    """How a branch has ended, or where it waits.
+    """The end of a branch, or the place where the branch waits.
 
     Attributes:
         start: the node of its prompt.
-        end: its last node; if it has failed, the node that says so.
-        error: why it has failed, ``None`` if it has not.
-        partial: what was received of the reply in which it has failed.
-        waits: whether it has not ended, since its tools wait for answers.
+        end: the branch's last node; of a failed branch, the node with the error.
+        error: the reason for a failure, ``None`` without one.
+        partial: the received part of the reply in which the branch has failed.
+        waits: whether the branch has not ended because its tools wait for answers.
     """
 
     start: Node
@@ -59,15 +59,15 @@ class BranchOutcome:
 
     @property
     def text(self) -> str:
-        """The text of its last reply; empty if it has failed, or waits."""
+        """The text of the branch's last reply; empty if the branch has failed or waits."""
         return "" if self.error is not None or self.waits else self.end.text
 
 
 class BranchProgress:
     """The branches among ``nodes``, parents before children, with the results these hold.
 
-    ``asleep`` are the tool uses that wait for a time, each after the node that calls it. A question
-    whose time is over ``now`` makes no tool wait.
+    ``asleep`` names the tool uses that wait for a time, each after the node that calls it. No tool
+    waits for a question whose time is over ``now``.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class BranchProgress:
         ]
 
     def path(self, start: Node) -> list[Node]:
-        """Return the nodes of a branch, from its first to the one at which it goes on, or ends."""
+        """Return the nodes of a branch, from its first to the node at which it continues or ends."""
         nodes, works = [start], bool(start.data.get(ALLOW_WORK, True))
         while (node := self._next(nodes[-1], works=works)) is not None:
             nodes.append(node)
         return nodes
 
     def _next(self, node: Node, *, works: bool = False) -> Node | None:
-        """Return the node that continues a branch; a reply that was cut does only if it failed."""
+        """Return the node that continues a branch; a cut reply continues only a failed branch."""
         below = self._below.get(node.id, [])
         for each in below:
             limited = each.kind == "user" and self._next(each) is not None  # and has summed up
@@ -156,7 +156,7 @@ class BranchProgress:
         return has_returned or self.outcome(start) is not None
 
     def waits(self, start: Node) -> bool:
-        """Whether a branch can go on only when something is answered, or another branch ends."""
+        """Whether a branch waits for an answer or for the end of another branch."""
         before = str(start.data.get(BEFORE, ""))
         siblings = self._below.get(start.parent_id or "", [])
         if any(each.id == before and self.outcome(each) is None for each in siblings):
@@ -169,16 +169,16 @@ class BranchProgress:
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
     ) -> list[Node]:
-        """Return those of some branches, within these, that go on now.
+        """Return the given branches that continue now, limited to ``within``.
 
-        Questions make a branch wait unless a person ``is_asked`` at once.
+        Questions make a branch wait unless a user ``is_asked`` immediately.
         """
         chosen = [each for each in starts if within is None or each.id in within]
         open_now = [each for each in chosen if self.outcome(each) is None]
         return [each for each in open_now if is_asked or not self.waits(each)]
 
     def can_go_on(self, line: BatchLine) -> bool:
-        """Whether a tool of ``line``, or a branch of one, can go on now, without another answer."""
+        """Whether a tool of ``line``, or a branch of one, can continue now, without another answer."""
         return any(
             self._is_ready(line, use.id)
             for use in line.unfinished
@@ -192,24 +192,24 @@ class BranchProgress:
         return not going or any(not self.waits(start) for start in going)
 
     def questions(self, line: BatchLine) -> list[Node]:
-        """Return the questions that wait for an answer on ``line``, and those in its branches."""
+        """Return the open questions on ``line`` and in its branches."""
         own = {question.id for round_ in _waiting(line) for question in round_.unanswered}
         found = [node for node in line.nodes if node.id in own]
         return found + [each for inner in self._inner(line) for each in self.questions(inner)]
 
     def until(self, line: BatchLine) -> float:
-        """Return when the first tool goes on, of ``line`` or in its branches, without an answer."""
+        """Return the first time at which a tool of ``line`` or a branch continues unanswered."""
         own = [round_.until for round_ in _waiting(line)]
         return min([*own, *map(self.until, self._inner(line))], default=math.inf)
 
     def _inner(self, line: BatchLine) -> list[BatchLine]:
-        """Return the tool batches at which the branches of the tools of ``line`` are."""
+        """Return the current tool batches of the branches of ``line``."""
         starts = [start for use in line.unfinished for start in self.opened(line.caller, use.id)]
         lines = [self.line(start) for start in starts if self.outcome(start) is None]
         return [inner for inner in lines if inner is not None]
 
     def line(self, start: Node) -> BatchLine | None:
-        """Return the tool batch at which a branch is, ``None`` if it is at none."""
+        """Return the current tool batch of a branch, ``None`` if there is none."""
         return BatchLine.read(Path(tuple(self.path(start)), self._results))
 
 
@@ -229,7 +229,7 @@ def said_in(path: Sequence[Node]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenFork:
-    """What a node is in whose branch has been opened by a tool that has not returned.
+    """The branches around a node, opened by tools that have not returned.
 
     Attributes:
         caller: the node that calls the tool: of several, the outermost.
@@ -241,7 +241,7 @@ class OpenFork:
 
 
 def open_fork(path: Path) -> OpenFork | None:
-    """Return what the last node of ``path`` is in; ``None`` on the main path, or where that is over."""
+    """Return the open branches around the end of ``path``, ``None`` if there are none."""
     nodes = path.nodes
     said = [at for at, node in enumerate(nodes) if is_said(node)]
     for at in range(said[-1] + 1 if said else 1, len(nodes)):

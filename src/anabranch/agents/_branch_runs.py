@@ -68,9 +68,10 @@ async def run_branches(
         meanwhile: jobs to run at the same time.
 
     Raises:
-        OtherVersionError: a branch can only go on with other code; the others have come as far as
-            they can.
-        UnreachableError: likewise, one can only go on later.
+        OtherVersionError: if only other code can continue a branch; the other branches have run as
+            far as possible.
+        UnreachableError: if a branch can only continue later; the other branches have run as far as
+            possible.
     """
     elsewhere: list[AnabranchError] = []
 
@@ -128,7 +129,7 @@ async def _report(turn: Turn, outcome: BranchOutcome) -> None:
 async def _running(
     turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
 ) -> Node:
-    """Run a branch from its prompt on, or from where it has come to; return its last node."""
+    """Run a branch from its prompt, or from its last node; return the new last node."""
     if len(path) > 1:
         await turn.timeline.continue_from(path)
         return await turn.go_on(path[-1])
@@ -183,7 +184,7 @@ async def _within(clock: Clock, seconds: float, start: Node, work: Awaitable[Nod
 
 
 async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOutcome:
-    """Add a node to the branch that says why it has failed."""
+    """Add a node with the reason for the failure to the branch."""
     message = _message(error)
     timeline = turn.timeline
     last = timeline.last_added or start

@@ -76,7 +76,7 @@ def _prompts(value: object) -> object:
     """Return the list of prompts in a string; any other value as it is.
 
     Raises:
-        ValueError: the string looks like a list, and is not well-formed.
+        ValueError: if the string looks like a list, and is not well-formed.
     """
     if not isinstance(value, str):
         return value
@@ -137,8 +137,8 @@ def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInpu
     """Return the input that a model has sent as ``arguments``.
 
     Raises:
-        ToolError: it is invalid, or has more than ``max_prompts`` prompts; the message shows how
-            to call the tool.
+        ToolError: if the input is invalid, or has more than ``max_prompts`` prompts; the message
+            shows how to call the tool.
     """
     try:
         read = BranchSelfInput.model_validate(dict(arguments))
@@ -170,7 +170,7 @@ class EndedBranch:
 
     @property
     def answer(self) -> str:
-        """What it has said, marked as incomplete if it has failed; empty if that is nothing."""
+        """The branch's text, marked as incomplete after a failure; empty without a text."""
         outcome = self.outcome
         if outcome is None:
             return ""
@@ -178,7 +178,7 @@ class EndedBranch:
         return f"(incomplete, as this branch failed) {partial}" if partial else outcome.text
 
     def report(self, max_length: int | None) -> str:
-        """Return how it has ended, with at most ``max_length`` characters of its answer."""
+        """Return a report of the branch, with at most ``max_length`` characters of its answer."""
         outcome = self.outcome
         if outcome is None:
             return "Interrupted before it was done."

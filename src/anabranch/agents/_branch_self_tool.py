@@ -72,10 +72,11 @@ class BranchSelfTool:
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
         """Open the branches, run them, and return a summary of how they have ended.
 
-        Branches that it has opened before go on from their nodes.
+        Branches that this tool use opened before continue from their nodes.
 
         Raises:
-            ToolError: the input is invalid, or a limit allows no such branches; none is opened.
+            ToolError: if the input is invalid, or a limit forbids the branches; no branch is
+                opened.
         """
         dependencies = here.timeline.dependencies
         progress = await BranchProgress.below(
@@ -131,7 +132,7 @@ class _Fork:
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def continued(self, progress: BranchProgress) -> list[BranchPath]:
-        """Note the branches that have ended; return the paths of those that go on now."""
+        """Note the branches that have ended; return the paths of the branches that continue now."""
         ended = {s.id: outcome for s in self.starts if (outcome := progress.outcome(s))}
         self.outcomes.update(ended)
         going = [start for start in self.starts if start.id not in self.outcomes]

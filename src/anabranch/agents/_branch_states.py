@@ -1,7 +1,7 @@
-"""The branches of a thread as people are shown them: description, state and conclusion of each.
+"""The branches of a thread as users see them: description, state and conclusion of each.
 
-All of it is read from the tree. Whether somebody works on a branch is not in there: one that could
-go on by itself is ``running``.
+All three come from the tree. The tree does not record whether a process works on a branch: a branch
+that waits for nobody is ``running``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ShownBranch:
 def branch_around(path: Path) -> Node | None:
     """Return the first node of the innermost branch that a path ends in; ``None`` outside of any.
 
-    What a person says below a branch is a conversation of its own.
+    Messages that a user adds below a branch form a separate conversation.
     """
     for node in reversed(path.nodes):
         if node.kind == "branch" or is_said(node):
@@ -86,9 +86,9 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
 
 
 async def transcript_of(here: ToolUse, start: Node, end: Node) -> str:
-    """Return what was done in a branch from its first node to ``end``, without its task.
+    """Return the transcript of a branch from its first node to ``end``, without its task.
 
-    That is what was said, which tools were called, and what they returned, in order.
+    The transcript has texts, tool calls and their results, in order.
     """
     if end.id == start.id:
         return ""

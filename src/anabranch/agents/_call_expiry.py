@@ -1,6 +1,6 @@
-"""Expiry of an agent's calls: a question that no one answers in time has its tool's effects undone.
+"""Expiry of an agent's calls: undoes the effects of a tool whose question gets no answer in time.
 
-The reaper of ``_durable`` does that; here is what it needs to know of the conversation.
+The reaper of ``_durable`` runs the undos; this module tells the reaper about the conversation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_WAIT = 30 * 86_400.0
 
 
 def open_until(asked: float, wakes: float | None, expire_after: float) -> float:
-    """Return when the time of a question is over.
+    """Return the time at which a question expires.
 
     Args:
         asked: when it was asked.
@@ -44,16 +44,17 @@ def open_until(asked: float, wakes: float | None, expire_after: float) -> float:
 
 
 def not_before(record: CallRecord, caller: Node, tree: Tree, now: float, wait: float) -> float:
-    """Return before when a call must not expire; 0 where its deadline alone counts.
+    """Return the earliest time at which a call may expire; 0 if only its deadline counts.
 
-    That is so of a call which does not go on in its conversation: since it has returned there, say.
+    Only the deadline counts for a call that no longer continues in its conversation, for example
+    because it has returned there.
 
     Args:
         record: the call.
         caller: the node that makes it.
         tree: the caller's thread.
         now: the time.
-        wait: seconds for which a person is waited for; and a worker, until this is asked again.
+        wait: seconds to wait for a user, and for a worker before the next check.
     """
     navigator = Navigator(tree)
     if _is_over(navigator.path(caller.id), tree.results):
@@ -85,7 +86,7 @@ def _is_of(call_id: str, round_: AskedRound) -> bool:
 
 
 def _lines(caller: Node, navigator: Navigator, results: Results) -> Iterator[BatchLine]:
-    """Yield the lines of a caller's tools on which the conversation has not gone on."""
+    """Yield the lines of a caller's tools after which the conversation has not continued."""
     ends = [[caller]]
     while ends:
         nodes = ends.pop()
@@ -119,9 +120,9 @@ def principal_of(caller: Node, thread: Thread) -> str:
 
 
 def caller_in(principal: str) -> tuple[str, str | None] | None:
-    """Return what :func:`principal_of` was given: the node's id and the owner; or ``None``.
+    """Return the node's id and the owner from a principal that :func:`principal_of` made.
 
-    A call that no conversation has made has another principal.
+    Returns ``None`` for the principal of a call that no conversation has made.
     """
     if not principal.startswith(_CALLER):
         return None
@@ -135,7 +136,7 @@ async def runtime_at(
     thread: Thread | None = None,
     above: Path | None = None,
 ) -> Runtime:
-    """Return what encloses a call that ``caller`` makes: the conversation before it.
+    """Return the runtime of a call that ``caller`` makes: the conversation before the call.
 
     ``thread`` and ``above``, the path to what the caller follows, are given where they are known.
     """
@@ -170,7 +171,7 @@ async def _conversation_at(
 async def end_calls(
     dependencies: AgentDependencies, tools: dict[str, Tool[Any]]
 ) -> list[CallRecord]:
-    """End all open calls, and undo what they have done; return those of which something is left.
+    """End all open calls and undo their effects; return the calls with effects left.
 
     Raises:
         ValueError: the agent has no store of calls.

@@ -87,15 +87,15 @@ class CalledTool:
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
         """Run the next round of the call, which begins with the first.
 
-        What an earlier round has recorded is replayed. If the round is interrupted, what the call
-        has done is undone, and it has ended; unless the agent's turns are suspended. While a call
-        sleeps that is not stored, or one beside which a person waits, this waits. What the call
-        raises is an outcome, which is logged as of this call if it is unexpected.
+        The round replays the record of earlier rounds. An interruption undoes the call's effects
+        and ends the call, unless the agent's turns are suspended. The method waits during the sleep
+        of an unstored call, and of a call next to which a user is waiting. An error of the call
+        becomes an outcome; an unexpected error is logged with the call's name.
 
         Raises:
-            ToolError: the call cannot be continued.
-            OtherVersionError: it can only be continued by the code that has begun it.
-            UnreachableError: the store of calls does not answer.
+            ToolError: if the call cannot be continued.
+            OtherVersionError: if only the code that began the call can continue it.
+            UnreachableError: if the store of calls does not answer.
         """
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
         thread = here.timeline.thread
@@ -189,7 +189,7 @@ class CalledTool:
     async def _interrupt(
         self, here: ToolUse, service: CallService, job: Job, journal: Journal
     ) -> None:
-        """Undo what an interrupted call has done, and record that it has ended."""
+        """Undo the effects of an interrupted call, and record its end."""
         try:
             await here.record(await self._undone(here, service, job, journal))
         except Exception:  # the interruption is about to be raised, and must not be replaced
@@ -198,7 +198,7 @@ class CalledTool:
     async def _undone(
         self, here: ToolUse, service: CallService, job: Job, journal: Journal
     ) -> Outcome:
-        """Undo what a call has done that does not go on; return its outcome."""
+        """Undo the effects of a call that does not continue; return the call's outcome."""
         dependencies = here.timeline.dependencies
         if dependencies.calls is None:
             await service.undo(job, journal)
@@ -222,9 +222,9 @@ async def check_version(here: ToolUse) -> None:
     """Check that a call which this code cannot even open was not begun by other code.
 
     Raises:
-        OtherVersionError: it was, and is open.
-        ToolError: another release of this library has stored it.
-        StoreError: the store failed.
+        OtherVersionError: if other code began the call, and the call is open.
+        ToolError: if another release of this library has stored the call.
+        StoreError: if the store fails.
     """
     dependencies = here.timeline.dependencies
     if dependencies.calls is None:
@@ -241,8 +241,8 @@ def _opened(here: ToolUse, service: CallService) -> tuple[Journal, Mapping[str, 
     """Return the journal of the call, and what the next round is given.
 
     Raises:
-        ToolError: the questions were stored by another release of this library, or the call
-            cannot be continued.
+        ToolError: if another release of this library has stored the questions, or the call cannot
+            be continued.
     """
     answered = here.answered
     if answered is None:
@@ -262,20 +262,20 @@ def _loaded(answered: AnsweredRound) -> Journal:
 
 
 class _Resumable:
-    """How this edge asks: what a round has asked is given back, and can be repeated from a store."""
+    """The edge of an agent's calls: returns a round's questions, and repeats them from a store."""
 
     kind = "agent"
 
     def make(self, asks: tuple[Ask, ...], state: str) -> Asked:
-        """Return what was asked."""
+        """Return the questions."""
         return Asked(asks, state)
 
     def dump(self, reply: Asked) -> dict[str, Any]:
-        """Return what was asked as JSON."""
+        """Return the questions as JSON."""
         return {"asks": [dump_ask(ask) for ask in reply.asks]}
 
     def load(self, stored: dict[str, Any], state: str) -> Asked:
-        """Return what was asked again."""
+        """Return the questions from JSON."""
         return Asked(tuple(map(load_ask, stored["asks"])), state)
 
 
@@ -296,8 +296,9 @@ class _TurnModel:
         """Answer ``request``.
 
         Raises:
-            ToolError: a limit of the turn, or of its branch, is used up, in words that can be recorded.
-            Exception: what the model raises.
+            ToolError: if a limit of the turn, or of its branch, is used up; the call can record the
+                message.
+            Exception: if the model raises an error.
         """
         try:
             return await self.here.sample(request)

@@ -75,7 +75,7 @@ class Meter:
 
         Raises:
             TurnLimitError: the turn may not open that many more; none of them is counted.
-            StoreError: the store failed.
+            StoreError: if the store fails.
         """
         await self._count_earlier()
         limit = self.limits.max_branches

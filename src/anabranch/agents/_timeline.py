@@ -126,10 +126,10 @@ class Timeline:
             concludes: whether this is its last reply in a branch, so that it can use no tools.
 
         Raises:
-            TurnLimitError: a limit of the turn is used up.
+            TurnLimitError: if a limit of the turn is used up.
             BranchTokenError: the budget of the branch is used up.
             BranchNotActiveError: the branch was closed meanwhile.
-            Exception: what the model raises; text received before that is stored.
+            Exception: if the model raises an error; text received before that is stored.
         """
         request = await self.with_files(self._request(messages or await self._messages_at(node)))
         if concludes:
@@ -165,10 +165,10 @@ class Timeline:
         The thread is neither sent nor changed; its files are, where the request refers to them. The usage is added to ``total``.
 
         Raises:
-            TurnLimitError: a limit is used up.
+            TurnLimitError: if a limit is used up.
             BranchTokenError: the budget of the branch is used up.
             BranchNotActiveError: the branch was closed meanwhile.
-            Exception: what the model raises.
+            Exception: if the model raises an error.
         """
         request = await self.with_files(request)
         async with self._admitted(request, aside=True) as admitted:

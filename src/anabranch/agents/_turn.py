@@ -40,8 +40,8 @@ class Turn:
         ``node`` as messages, where it is known already.
 
         Raises:
-            TurnLimitError: a limit is reached; the thread can be continued.
-            Exception: what the model raises.
+            TurnLimitError: if a limit is reached; the thread can be continued.
+            Exception: if the model raises an error.
         """
         limit = self.timeline.dependencies.limits.max_requests
         for _ in range(limit):

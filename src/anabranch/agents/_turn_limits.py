@@ -132,7 +132,7 @@ async def spent_in_turn(store: TreeStore, node: Node) -> Spent:
     """Return the usage of the turn that continues at ``node``: on its path and in all its branches.
 
     Raises:
-        StoreError: the store failed.
+        StoreError: if the store fails.
     """
     tree = await store.tree(node.thread_id)
     known = {each.id: each for each in tree.nodes}

@@ -138,7 +138,7 @@ class WorkingBranch:
         Raises:
             BranchTokenError: the budget does not hold it.
             BranchNotActiveError: the branch was closed meanwhile.
-            TurnLimitError: a limit of the turn is used up.
+            TurnLimitError: if a limit of the turn is used up.
         """
         prompt = prompt_tokens(request)
         new = prompt if aside else self._new_in(prompt)

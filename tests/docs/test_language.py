@@ -19,6 +19,7 @@ PRONOUN = re.compile(r"(What|Who|Where|That|Those|Of|How|It)\b")
 RAISED = re.compile(r"(if )?(it|they|one|these|those|see|what)\b", re.IGNORECASE)
 RAISES = re.compile(r"^Raises:\n((?:[ ]{4,}.*(?:\n|$)|\n)+)", re.MULTILINE)
 ERROR = re.compile(r"^ {4}[\w.]+(?:, [\w.]+)*: (.*)$", re.MULTILINE)
+NAMED = re.compile(r"\btest_\w+")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w*)", re.MULTILINE)
 
 
@@ -57,6 +58,20 @@ def naming_what_or_who() -> Iterator[str]:
         for name in TEST.findall(path.read_text(encoding="utf-8")):
             if {"what", "who"} & set(name.split("_")):
                 yield f"{path.relative_to(ROOT)}: {name}"
+
+
+def test_the_engines_comments_name_tests_that_exist() -> None:
+    named = {
+        name
+        for path in (ROOT / "src/anabranch/_engine").glob("*.py")
+        for name in NAMED.findall(path.read_text(encoding="utf-8"))
+    }
+    exist = {
+        name
+        for path in (ROOT / "tests").glob("engine*/test_*.py")
+        for name in TEST.findall(path.read_text(encoding="utf-8"))
+    }
+    assert not named - exist
 
 
 ALLOWED = {

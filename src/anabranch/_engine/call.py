@@ -172,6 +172,8 @@ class Call(Generic[T]):
         if self._ended is None:
             return Finished(await self._ending.conclude(task))
         await scheduler.cancel_and_wait()
+        # A body that swallows its cancellation would act beyond the round's end:
+        # test_a_body_that_swallows_its_cancellation_and_returns_is_named_by_its_question.
         scheduler.check_suspended({task, *self._ended.asked_by})
         if self._ended.quiet.certain:
             self.cursor.check_all_reached(None)
@@ -221,6 +223,8 @@ class Call(Generic[T]):
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
                     await self.scheduler.changed.wait()
+            # Otherwise a body that waits for a device would keep the undos from running:
+            # test_a_call_is_unwound_although_its_body_waits_for_what_never_comes.
             if self.cursor.has_reached_all():
                 break
         await self.scheduler.cancel_and_wait()

@@ -74,6 +74,8 @@ class Compensations:
 
     def can_fold(self, step_ids: set[str]) -> bool:
         """Whether every undo among these steps can be found again by name."""
+        # An undo without a name would be lost with its entry:
+        # test_a_branch_that_owes_an_undo_without_a_name_is_not_folded.
         return all(
             due.undo is not None and due.step is not None
             for due in self._journal.compensations
@@ -148,6 +150,8 @@ class Compensations:
 
     async def _repeat(self, step_id: str, undo: Callable[..., Any], value: object) -> None:
         delays = iter(RETRY_AFTER)
+        # Under the step's own key, a service would take the undo for a repeated step:
+        # test_an_undo_has_a_key_of_its_own_each_time_that_it_is_tried.
         key = f"{self._journal.line}:{step_id}/undo"
         while True:
             try:

@@ -40,12 +40,16 @@ class Reached:
         self.unentered: set[str] = set()
         self.on_passed: Callable[[], None] | None = None
         self._entries = entries
+        # A marker counts for no progress: code may drop one without drift
+        # (test_a_marker_that_is_taken_out_of_the_code_is_not_missed).
         self._ahead = [known for known, entry in entries.items() if entry.kind != MARKER]
         self._name = name
 
     def come_to(self, step_id: str) -> None:
         """Record that the run has come to ``step_id``, an id or a path."""
         self.ids.add(step_id)
+        # A strand at a marker would wait out the round's patience:
+        # test_a_marker_does_not_wait_for_an_effect_of_others.
         if self.on_passed is not None:
             self.on_passed()
 
@@ -169,6 +173,8 @@ class ReplayCursor:
             return step_id
         again = f"{step_id}~{attempt}"
         self.reached.come_to(again)
+        # Counted apart, attempts would be refused without an end:
+        # test_a_question_that_never_stays_the_same_is_a_difference.
         self._wordings.repeat(step_id, again)
         return again
 
@@ -233,6 +239,8 @@ class ReplayCursor:
 
     def replace(self, step_id: str, entry: Entry) -> None:
         """Replace our entry by ``entry``, which another run has recorded first."""
+        # An entry that has been folded away would come back outside of its branch:
+        # test_the_first_record_of_another_run_takes_the_place_of_ours.
         if step_id in self._entries:
             self._entries[step_id] = entry
 
@@ -274,6 +282,8 @@ class ReplayCursor:
     def answer(self, step_id: str, answer: Answer) -> None:
         """Record the answer to an open question, which the run may not have reached yet."""
         self.journal.answer({step_id: answer})
+        # Otherwise an answer that the body never comes to would go unnoticed:
+        # test_an_answer_that_is_given_ahead_of_the_run_must_be_reached.
         self.reached.expect(step_id)
         self._note(step_id, self._entries[step_id])
 
@@ -286,6 +296,8 @@ class ReplayCursor:
         """Record an answer held back by ``open_asks.py``, unless the question is withdrawn."""
         if (asked := self.journal.pending.pop(step_id, None)) is not None:
             if asked != (entry.kind, entry.fingerprint):
+                # Otherwise a late answer to the old words would count as one to the new words:
+                # test_an_answer_that_came_later_than_the_clock_is_refused_as_well.
                 self._wordings.refuse(step_id, entry)
             self._entries[step_id] = entry
             self.reached.expect(step_id)
@@ -299,6 +311,8 @@ class ReplayCursor:
 
     def answered(self, step_id: str) -> Entry:
         """Return the answer to a question; from now on the body has read it."""
+        # Marked as unread, an answer that the body acted on would be refused later:
+        # test_a_hot_run_goes_on_with_the_new_words.
         self.journal.unread.discard(step_id)
         return self._entries[step_id]
 
@@ -311,6 +325,8 @@ class ReplayCursor:
     def inside(self, branch: Branch, *, failed: bool) -> set[str]:
         """Return the ids of the entries inside ``branch``, which has ended."""
         inner = set(branch.ids)
+        # Entries of a cancelled task would stay behind, and be missed in the next replay:
+        # test_what_a_cancelled_task_has_recorded_folds_with_its_branch.
         if self.reached.cancelled or failed:
             inner.update(self.reached.ahead(branch.path))
         return inner
@@ -320,9 +336,13 @@ class ReplayCursor:
         journal = self.journal
         if inner:
             journal.fold(inner)
+        # Otherwise a journal would grow with every finished branch:
+        # test_a_finished_branch_is_one_entry_with_its_value_and_its_cost.
         for path in (branch.path, *branch.noticed):
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)
+        # Tokens reserved for a request that was dropped would stay taken for ever:
+        # test_what_is_reserved_in_what_has_ended_is_free_again.
         self.budgets.release_in(branch.path)
         entry.tokens = branch.account.tokens
         self.record(branch.path, entry, into)
@@ -332,6 +352,8 @@ class ReplayCursor:
         self.budgets.release_in(branch.path)
         into.absorb(branch)
         if branch.path in self.journal.deadlines and not branch.is_expired:
+            # A later round would stop a branch that has ended in time:
+            # test_a_branch_that_was_done_in_time_is_not_stopped_in_a_later_round.
             self.journal.deadlines[branch.path] = None
 
     # -- drift -------------------------------------------------------------------------------
@@ -357,5 +379,6 @@ class ReplayCursor:
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"
                 self.fail(NonDeterminismError(step_id, kind, found))
+            # A question that nothing awaits would stay open: test_an_open_question_of_a_cancelled_sibling.
             pending.pop(step_id, None)  # nothing awaits it now
             self.budgets.release(step_id)

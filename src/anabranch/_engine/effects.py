@@ -83,6 +83,8 @@ class Effects:
                 entry = await self._run(scope, step_id, asked, effect)
         elif entry.error is not None:
             raise error_from_json(entry.error)
+        # Otherwise the undo of a step from an earlier round would not be found:
+        # test_an_undo_gets_the_value_as_every_replay_sees_it.
         elif undo is not None:
             self._compensations.bind(step_id, function, undo)
         return codec_of(function).decode(step_id, entry.value)
@@ -97,8 +99,12 @@ class Effects:
     async def _run(self, scope: Scope, step_id: str, asked: str, effect: Effect) -> Entry:
         cursor = self._cursor
         strand = await self._scheduler.go_live(scope, step_id)
+        # A replay does not run a loser, so its undo would be lost:
+        # test_in_a_race_a_step_with_an_undo_must_be_found_by_name.
         if effect.undo is not None and strand.racing:
             require_references(step_id, effect)
+        # Otherwise the effect would happen, and its value could never be recorded:
+        # test_an_effect_does_not_happen_when_its_annotation_is_of_no_json.
         codec_of(effect.function).require_writable(step_id)
         async with self.running(strand):
             try:
@@ -106,7 +112,11 @@ class Effects:
                 async with nullcontext() if is_async(effect.function) else self._threads:
                     entry, cause = await self._perform(step_id, asked, effect, key)
             except UnrecordedError as unrecorded:
+                # Without an entry, no later undo would find this effect:
+                # test_an_effect_is_undone_when_its_value_does_not_survive_the_record.
                 await self._compensations.undo_now(step_id, effect, unrecorded.value)
+                # A body that catches the error would continue without a record:
+                # test_a_value_that_cannot_be_recorded_ends_the_call_even_if_it_is_caught.
                 raise cursor.fail(unrecorded.error) from unrecorded
             except AnabranchError as error:
                 cursor.fail(error)
@@ -114,11 +124,15 @@ class Effects:
             cursor.record(step_id, entry, scope.branch)
             if entry.error is None:
                 self._compensations.add(step_id, effect)
+        # Undos have run already, and would leave out this step:
+        # test_a_thread_that_ends_after_everything_else_is_undone_all_the_same.
         if entry.error is None:  # the call may have failed while a thread ran
             await self._compensations.run_late()
         if isinstance(cause, Interrupted):
             raise asyncio.CancelledError from cause  # asyncio.timeout knows no subclass of it
         first = cursor.recorded(step_id) or entry  # another run's, if there was one
+        # Otherwise the call would undo a step that failed, or keep one that succeeded:
+        # test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo.
         if (first.error is None) != (entry.error is None):
             self._compensations.correct(step_id, effect, done=first.error is None)
         if first.error is not None:
@@ -140,6 +154,8 @@ class Effects:
         self._scheduler.begin_effect(strand)
         try:
             await self._write(self._records.write_ahead)
+            # The effect would happen in a round that is over:
+            # test_nothing_begins_once_the_run_is_closing.
             if self._scheduler.closing:  # while that was being written
                 raise asyncio.CancelledError
             yield
@@ -151,5 +167,7 @@ class Effects:
         try:
             await write()
         except Exception as error:
+            # The body would continue, and undo steps that the next attempt needs:
+            # test_a_live_run_that_cannot_write_ends_as_in_a_crash_with_nothing_undone.
             self._scheduler.abort(error)
             raise asyncio.CancelledError from error

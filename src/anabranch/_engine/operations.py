@@ -115,6 +115,8 @@ class Operations:
             ask = Ask(step_id, kind, make_request(), asked)
         except AnabranchError as refusal:
             refused = Entry(kind, asked, error=error_to_json(refusal))
+            # A replay with a larger budget would ask, and take another way:
+            # test_a_request_that_a_limit_refuses_is_refused_for_good.
             cursor.record(step_id, refused, scope.branch)
             raise
         with self._observe(kind, step_id):
@@ -122,6 +124,8 @@ class Operations:
                 await self._park(strand, ask, scope.branch)
             else:
                 async with self._effects.running(strand):
+                    # The first answer could spend the budget before the others are admitted:
+                    # test_what_is_asked_at_once_is_admitted_before_the_first_answer.
                     if scope.branch.account.is_limited:
                         await self._barrier.wait()
                     cursor.answer_here(ask, await responder(ask.request), scope.branch)
@@ -135,6 +139,8 @@ class Operations:
         future = self._asks.open(ask, strand.task)
         self._cursor.ask(ask)
         self._scheduler.strand_parked()
+        # Otherwise a sleep would win against an answer that came before its end:
+        # test_an_answer_that_is_known_to_have_come_before_wins.
         wakes = ask.kind == "sleep" and ask.step_id not in self._cursor.journal.held
         alarm = Alarm(self._clock, ask, self._wake) if wakes else None
         try:
@@ -182,9 +188,12 @@ class Operations:
     async def race(self, scope: Scope, step_id: str, operations: Sequence[Awaitable[T]]) -> T:
         """Return the value of the operation that ends first; a replay runs only the winner."""
         entry = self._cursor.recall(step_id, "race", "", scope.branch)
+        # A second race could have another winner: test_a_replay_does_not_race_again.
         if entry is not None:
             return await replay_race(operations, int(cast("int", entry.value)))
         strand = current_strand()
+        # Steps of the losers are not replayed, so their undos need a name:
+        # test_in_a_race_a_step_with_an_undo_must_be_found_by_name.
         was_racing, strand.racing = strand.racing, True
         try:
             winner, future = await first_of(operations)
@@ -203,6 +212,8 @@ class Operations:
         journal, scheduler = self._cursor.journal, self._scheduler
         if scheduler.closing or scheduler.replaying:
             return
+        # Every round would deliver the notice again:
+        # test_a_notice_is_delivered_once_over_all_rounds.
         if number <= journal.delivered.get(scope.path, 0):
             return
         strand = await scheduler.go_live(scope, scope.path)

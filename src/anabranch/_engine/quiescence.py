@@ -145,6 +145,8 @@ class Quiescence:
 
     async def may_begin(self) -> None:
         """Wait before a new step while the round only waits for the end of running steps."""
+        # Otherwise steps that follow each other would prolong the round for ever:
+        # test_after_the_bound_no_other_step_begins.
         while self._ending:
             future = self._loop.create_future()
             self._held.append(future)
@@ -156,6 +158,8 @@ class Quiescence:
         if self._stopped:
             return
         self._stopped = True
+        # A timer that is left would fire in a round that is over:
+        # test_a_round_that_is_broken_off_while_it_settles_leaves_no_timer.
         self._stop_timers()
         for future in self._watched:
             future.remove_done_callback(self._wake)
@@ -193,12 +197,17 @@ class Quiescence:
         """Survey the strands and decide; ``waited`` after ``SETTLE``, ``UNSEEN`` or ``GRACE``."""
         asked = {future for future in self._parked() if not future.done()}
         if not asked:
+            # Otherwise steps held back by the bound would wait for ever:
+            # test_steps_go_on_when_the_question_is_withdrawn_meanwhile.
             self._begin_again()
             return
         seen = self._strand_survey.take(asked.union(self._held))
         if seen.state is StrandState.BLOCKED:
+            # Without the bound, a clock that stands still would hold the round open:
+            # test_a_round_does_not_wait_longer_for_a_clock_that_stands_still.
             if self._ending or not self._sleeps_shortly():
                 self._end(Quiet(certain=not self._held))
+        # A heartbeat in the background never ends: test_a_question_is_asked_beside_it.
         elif self._ending or (waited and seen.in_background):
             self._end_after_steps(seen)
         elif waited and seen.state not in ACTIVE:
@@ -254,6 +263,8 @@ class Quiescence:
 
     def _end_after_steps(self, seen: Seen) -> None:
         self._ending = True
+        # A step that is cut off would run again in the next round:
+        # test_a_step_beside_a_question_is_never_cut_off.
         if any(strand.effects or task.done() for task, strand in self._strands.items()):
             return  # the end of a step, and of a strand, is reported
         place = waits.place_of(waits.frames_of(seen.strands[0]))
@@ -263,6 +274,8 @@ class Quiescence:
         self._end(Quiet(certain=False, cut_off=place if cut_off else None))
 
     def _end(self, quiet: Quiet) -> None:
+        # A late answer that is never given would be asked for again:
+        # test_a_late_answer_is_seen_after_the_sleep.
         if self._owner.answer_late():
             return  # the strands that go on are reported
         self.stop()

@@ -122,6 +122,8 @@ class Scheduler:
             if task is not None and (strand := self.strands.get(task)) and not strand.effects:
                 return strand
         strand = current_strand()
+        # Its steps would be named, and recorded, in the wrong call:
+        # test_a_scope_belongs_to_the_strand_of_its_own_call.
         if strand.owner is not self:
             expected = f"use in call {self._call_id!r}"
             raise NonDeterminismError("ctx", expected, "use in another call")
@@ -239,9 +241,13 @@ class Scheduler:
             asyncio.CancelledError: if the strand is not parked.
         """
         task = current_strand().task
+        # A step in a ``finally`` block would be reported as a swallowed cancellation:
+        # test_a_step_in_a_finally_block_happens_when_the_body_really_ends.
         if task in self._suspended and sys.exception() is None:
             self.owner.on_not_suspended(task, f"it went on to {step_id!r}")
         self._refused += 1
+        # A body that asks in an endless loop would keep the loop busy:
+        # test_a_body_that_asks_again_for_ever_is_parked_for_ever.
         if self._refused > REFUSALS:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(0)
@@ -318,6 +324,8 @@ class Scheduler:
         """
         self._close()
         while self.strands:
+            # A cancelled effect would be half complete, and run again:
+            # test_effects_are_finished_and_all_else_is_cancelled.
             for task in self.strands.keys() - self.in_effect:
                 task.cancel()
             if not self.in_effect:

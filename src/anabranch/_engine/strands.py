@@ -71,6 +71,8 @@ class Survey:
     def _awaited(self, futures: Iterable[AnyFuture]) -> StrandState:
         """Return the state of a wait for all or any of ``futures``."""
         live = [future for future in futures if not future.done()]
+        # Read as blocked, a strand that is about to run would be cut off:
+        # test_a_wait_whose_tasks_have_ended_is_ready_and_prolongs_the_round.
         if not live:
             return StrandState.READY
         found = StrandState.BLOCKED
@@ -163,6 +165,8 @@ def current_strand() -> Strand:
     except RuntimeError:
         task = None
     strand = _strands.get(task)
+    # A step that asked would leave its question without a place in the record:
+    # test_a_step_cannot_ask.
     if strand is None or strand.effects:
         raise NonDeterminismError("ctx", "use from the tool's own tasks", _misuse(task, strand))
     return strand
@@ -234,23 +238,33 @@ class _Factory:
             or type(coro).__name__ == _CLOSES_GENERATOR
         ):
             coro = Guarded(coro)  # which has the name of the coroutine
+        # A step's own tasks would be cancelled at the end of the round if they were strands:
+        # test_tasks_that_a_step_starts_are_no_strands.
         if parent is None or parent.effects:
             return self._make(loop, coro, options)
         # A strand must be registered before its first step, so it never starts eagerly.
         options.pop("eager_start", None)
+        # An eager factory would run the task before it has a name:
+        # test_an_eager_factory_does_not_start_a_strand_before_it_is_known.
         if self.previous is not None and _is_eager(self.previous):
             made = _plain_task(loop, coro, options)
         else:
             made = self._make(loop, coro, options)
         if isinstance(made, asyncio.Task):
             name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2]
+            # The order of a set differs in a replay, and so would the names of steps:
+            # test_a_task_started_from_a_set_cannot_be_named.
             scope = parent.scope.child(name, unordered=_started_from_a_set())
+            # A racing strand's tasks race as well, so that their undos need a name:
+            # test_in_a_race_a_step_with_an_undo_must_be_found_by_name.
             _register(Strand(parent.owner, made, scope, racing=parent.racing))
         return made
 
     def _make(
         self, loop: asyncio.AbstractEventLoop, coro: _Coro, options: dict[str, Any]
     ) -> asyncio.Future[Any]:
+        # A debugger's or tracer's own factory would be bypassed:
+        # test_the_factory_that_was_there_goes_on_making_the_tasks.
         if self.previous is not None:
             return self.previous(loop, coro, **options)
         return _plain_task(loop, coro, options)

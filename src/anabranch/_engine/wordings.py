@@ -42,9 +42,14 @@ class Wordings:
         Only a question can be asked again. An answer at the place of a step is drift.
         """
         first = self._first.get(step_id, step_id)
+        # A step has no words, so a question in its place is drift:
+        # test_a_step_may_take_the_place_of_an_open_question_and_not_of_an_answer.
         if kind not in _QUESTIONS:
             return False
         if entry.kind != REFUSED:
+            # A body has acted on a read answer, so its question is pinned
+            # (test_an_answer_that_a_body_has_read_pins_its_question). Without the maximum, a question with
+            # a clock in it would be asked for ever (test_a_question_that_never_stays_the_same_is_a_difference).
             if step_id not in self._journal.unread or self._refused[first] == REFUSALS:
                 return False
             self.refuse(step_id, entry)

@@ -66,6 +66,7 @@ class Budgets:
             BranchTokenError: if a budget is exceeded. The tokens stay charged and the error becomes
                 the entry's outcome, so that every replay ends the same way.
         """
+        # Every round would charge the answer again: test_a_question_is_charged_once_over_all_rounds.
         if entry.tokens is not None:
             return
         entry.tokens = tokens
@@ -75,6 +76,8 @@ class Budgets:
             branch.account.check()
         except BudgetError as refusal:
             error = _as_branch_error(refusal)
+            # A replay would find the answer, and take another way:
+            # test_an_exceeded_budget_is_the_answer_to_the_question_in_every_replay.
             entry.error = error_to_json(error)
             raise error from None
 
@@ -156,6 +159,8 @@ class Deadline:
 
     def _on_deadline(self) -> None:
         self.expired = True
+        # A replay that is cut off would miss steps, and their undos:
+        # test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_what_is_recorded.
         if not self._is_replaying(self.path):
             self._fire()
 

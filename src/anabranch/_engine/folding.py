@@ -84,6 +84,8 @@ class Branches:
             if folded.error is not None:
                 raise error_from_json(folded.error)
             return codec.decode(path, folded.value)  # type: ignore[no-any-return]
+        # A branch in a ``finally`` block would run in a round that is over:
+        # test_a_branch_in_a_finally_block_is_not_entered_while_the_round_ends.
         if scheduler.closing:
             await scheduler.refuse(path)
         cursor.reached.unentered.discard(path)
@@ -123,6 +125,8 @@ class Branches:
         if self.watch is None or self._scheduler.closing:
             return
         strand = self._scheduler.strand()
+        # A round that ends during a report would deliver the report again:
+        # test_branches_are_reported_as_they_open_and_end_and_no_round_ends_meanwhile.
         strand.effects += 1
         try:
             await self.watch(path, is_open)
@@ -136,6 +140,8 @@ class Branches:
         if branch.timeout is None:
             return body(branch)
         deadlines = self._cursor.journal.deadlines
+        # Counted anew in every round, a deadline would never pass:
+        # test_a_deadline_lasts_over_rounds.
         when = deadlines.setdefault(branch.path, self._clock.now() + branch.timeout)
         if when is None:  # done in time in an earlier round; only replayed now
             return body(branch)
@@ -146,9 +152,13 @@ class Branches:
 
     def _fold(self, branch: Branch, entry: Entry, into: Branch) -> bool:
         """Fold ``branch`` into ``entry``; return ``False`` if that would lose an undo."""
+        # A value of a ``finally`` block would replace entries that the next round needs:
+        # test_a_branch_that_fails_while_its_round_ends_is_not_folded.
         if self._scheduler.closing:  # the round has ended: what a body does now is not part of it
             return False
         inner = self._cursor.inside(branch, failed=entry.error is not None)
+        # The undo would be lost with its entry:
+        # test_a_branch_that_owes_an_undo_without_a_name_is_not_folded.
         if inner and not self._compensations.can_fold(inner):
             return False
         self._cursor.fold(branch, inner, entry, into)

@@ -104,6 +104,8 @@ def error_instead(error: BaseException | None) -> Exception | None:
         case KeyboardInterrupt() | GeneratorExit() if not _is_by_a_statement(error):
             return None
         case _:
+            # Otherwise a handler that exits on SIGTERM could not end the process:
+            # test_what_the_handler_of_a_signal_raises_stays_as_it_is.
             return None if _is_by_a_signal(error) else as_error(error)
 
 
@@ -225,6 +227,8 @@ async def run_function(function: Callable[..., object], *args: object) -> object
     try:
         await asyncio.wait({worker})
     except asyncio.CancelledError:
+        # A thread that is not awaited would act after the undos have run:
+        # test_a_thread_is_waited_for_when_its_strand_is_cancelled_and_then_undone.
         await wait_shielded(worker)
         raise Interrupted(worker) from None
     value = worker.result()

@@ -200,6 +200,8 @@ class Journal:
         The body checks later, when it takes an answer, whether the answer fits its question.
         """
         for step_id, answer in self.to_open(answers).items():
+            # Answers are progress, and start the count of stalled rounds anew:
+            # test_a_call_that_is_cut_off_again_and_again_without_progress_fails.
             self.stalled = 0
             self.latest.append(step_id)
             self.unread.add(step_id)
@@ -212,6 +214,7 @@ class Journal:
         """Drop the entries ``step_ids``; their compensations take over the values that they need."""
         for due in self.compensations:
             if due.step_id in step_ids and not due.folded:
+                # The undo would get no value: test_the_undo_of_a_folded_branch_is_found_by_its_name.
                 due.value = self.entries[due.step_id].value
                 due.folded = True
         for step_id in step_ids:

@@ -43,6 +43,8 @@ class OpenAsks:
     def close(self, step_id: str) -> None:
         """Remove an ask whose answer nothing awaits; cancel the task that is answering it."""
         del self._open[step_id]
+        # Otherwise a form would stay open for a question that was withdrawn:
+        # test_a_withdrawn_question_cancels_whoever_was_to_answer_it.
         if (answering := self._answering.pop(step_id, None)) is not None:
             answering.cancel()
 
@@ -63,6 +65,8 @@ class OpenAsks:
         """Return the next open ask that was not returned before, ``None`` if there is none."""
         while self._unseen:
             ask = self._unseen.popleft()
+            # A client would show a question that was withdrawn before:
+            # test_a_question_that_was_withdrawn_before_anybody_saw_it_is_not_shown.
             if self.is_open(ask.step_id):
                 return ask
         return None
@@ -115,6 +119,7 @@ def wakes_at(journal: Journal) -> float | None:
     ends = [until for _, until in sleeps]
     for path, due in journal.deadlines.items():
         if due is not None and any(step_id.startswith(f"{path}/") for step_id, _ in sleeps):
+            # The call would sleep beyond the deadline: test_the_deadline_of_a_branch_ends_a_sleep_in_it.
             ends.append(due)
     return min(ends, default=None)
 

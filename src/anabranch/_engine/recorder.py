@@ -80,6 +80,8 @@ class Records:
             Exception: if the recorder raises, even to a caller that is being cancelled: no effect may
                 depend on an entry that could not be written.
         """
+        # An effect must wait for entries that another strand is writing:
+        # test_an_effect_waits_for_what_another_strand_is_writing.
         if self.recorder is None or not (self._cursor.has_added or self._writing.locked()):
             return
         await self._write_now(self.recorder)
@@ -101,6 +103,8 @@ class Records:
 
     async def _write_now(self, recorder: Recorder) -> None:
         writing = asyncio.ensure_future(self._write(recorder))
+        # A cancelled write would leave open whether its entries are stored:
+        # test_a_strand_that_is_cancelled_while_it_writes_is_so_when_all_is_written.
         interrupted = await wait_shielded(writing)
         writing.result()  # raises what the recorder raised
         if interrupted is not None:

@@ -197,7 +197,7 @@ async def test_a_turn_goes_on_without_its_reader_and_is_stopped_from_elsewhere()
         await asyncio.wait([reading])
         assert await client.stop("t1") is True
         assert await client.stop("t1") is False
-        with pytest.raises(ChatClientError, match="no thread"):
+        with pytest.raises(ChatClientError, match="Unknown thread"):
             await client.stop("other")
 
 

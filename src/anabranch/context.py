@@ -1,8 +1,8 @@
 """The author's view of a branch: everything a tool's body may do.
 
-Identity is taken when a method is *called*, in the order of the program; the work is done when its
-result is awaited. So operations may be made first and awaited together, in any order. Each task
-that the author starts, and each sub-branch, has its own view of a conversation.
+A method takes its identity when the author *calls* it, in the order of the program, and works when
+the author awaits its result. So an author may make operations first and await them together, in any
+order. Each task and each sub-branch has its own view of a conversation.
 """
 
 from __future__ import annotations
@@ -194,10 +194,10 @@ class BranchContext:
         ``sampling.context``.
 
         Raises:
-            ValueError: neither or both of ``prompt`` and ``messages``; ``schema`` together with
-                ``tools``; ``tool_choice`` without; a parameter that cannot be sent; a ``key`` that
-                was used before, or has one of ``/~#<>`` in it.
-            TypeError: no JSON has values of ``schema``.
+            ValueError: if neither or both of ``prompt`` and ``messages`` are given, ``schema``
+                comes with ``tools``, ``tool_choice`` comes without ``tools``, a parameter cannot be
+                sent, or ``key`` was used before or contains one of ``/~#<>``.
+            TypeError: if JSON cannot hold values of ``schema``.
             CapabilityError, BranchTokenError, SampleValidationError, StepFailed: on ``await``.
         """
         bound = None if tools is None else tuple(map(as_spec, tools))
@@ -242,7 +242,7 @@ class BranchContext:
         view._is_conversing = True
         return view
 
-    # -- asking the person ---------------------------------------------------------------------
+    # -- asking the user -----------------------------------------------------------------------
 
     @overload
     def elicit(
@@ -258,15 +258,15 @@ class BranchContext:
         self, question: Elicitation[Any] | type[BaseModel] | str, message: str, *,
         context: JsonValue = None, key: str | None = None,
     ) -> Op[ElicitResult[Any]]:  # fmt: skip
-        """Ask the person: a declared elicitation, its key, or any flat model.
+        """Ask the user: a declared elicitation, its key, or any flat model.
 
-        ``context`` is data for the client that draws the form. An answer that does not fit is asked for
-        again, with the reason, three times at the most.
+        ``context`` is data for the client that draws the form. After an invalid answer, the
+        question is repeated with the reason, three times at the most.
 
         Raises:
-            ValueError: ``question`` is a key that the tool does not declare; or ``key`` was used
-                before, or has one of ``/~#<>`` in it.
-            TypeError: a form cannot show the model.
+            ValueError: if the tool does not declare the key ``question``, or ``key`` was used
+                before or contains one of ``/~#<>``.
+            TypeError: if a form cannot show the model.
             CapabilityError, ElicitValidationError, StepFailed: on ``await``.
         """
         name, model = find_question(question, self._elicits)
@@ -278,7 +278,7 @@ class BranchContext:
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None
     ) -> Op[Accepted[None] | Declined | Cancelled]:
-        """Send the person to ``url``; ``Accepted`` means consent, not that they are done there.
+        """Send the user to ``url``; ``Accepted`` means consent, not completion.
 
         Raises:
             CapabilityError, StepFailed: on ``await``.
@@ -297,15 +297,16 @@ class BranchContext:
         tools: Iterable[Runnable[Any]] = (), max_depth: int | None = None,
         max_tokens: int | None = None, timeout: float | None = None,
     ) -> Op[T]:  # fmt: skip
-        """Run ``fn(branch_ctx, *args)`` in a conversation of its own and return its value.
+        """Run ``fn(branch_ctx, *args)`` in a separate conversation and return its value.
 
-        What is said inside never reaches this conversation. ``messages`` are appended to what is
-        inherited, ``system_prompt`` replaces it; limits narrow those that enclose this branch.
+        Messages of the branch never reach this conversation. ``messages`` follow the inherited
+        messages, and ``system_prompt`` replaces the inherited prompt. Limits narrow the limits of
+        the enclosing branches.
 
         Raises:
-            ValueError: a negative limit, or a ``name`` with one of ``/~#<>`` in it.
+            ValueError: if a limit is negative, or ``name`` contains one of ``/~#<>``.
             BranchDepthError, BranchTokenError, BranchTimeoutError: on ``await``.
-            Exception: whatever ``fn`` raises, on ``await``.
+            Exception: if ``fn`` raises, on ``await``.
         """
         scope = self._scope()
         inherited = self._conversation.messages(scope)
@@ -345,13 +346,13 @@ class BranchContext:
     def call_tool(self, tool: Runnable[Any] | str, /, **arguments: object) -> Op[Any]:
         """Run another tool in a sub-branch, with a fresh conversation, and return its value.
 
-        ``tool`` may be the name of one bound to this branch (``branch(tools=[…])``). Its own
-        limits hold inside the limits of this branch; its ``max_depth`` counts from itself.
+        ``tool`` may be the name of a tool bound to this branch (``branch(tools=[…])``). The tool's
+        limits apply inside the limits of this branch; its ``max_depth`` counts from the tool.
 
         Raises:
-            ToolError: no tool of that name is bound here.
-            InvalidArgumentsError: the arguments do not fit; nothing has run.
-            Exception: whatever the tool raises, on ``await``.
+            ToolError: if no tool of that name is bound here.
+            InvalidArgumentsError: if the arguments do not fit; nothing has run.
+            Exception: if the tool raises, on ``await``.
         """
         chosen = find_tool(tool, self.tools) if isinstance(tool, str) else tool
         values = chosen.validate(arguments)
@@ -391,7 +392,7 @@ class BranchContext:
         Any other call takes the new way. The answer is recorded, and is the same everywhere in the call.
 
         Raises:
-            ValueError: ``name`` is empty, or has one of ``/~#<>`` in it.
+            ValueError: if ``name`` is empty, or contains one of ``/~#<>``.
         """
         return self._made(self._call.markers.is_new_way(self._scope(), checked_name(name)))
 

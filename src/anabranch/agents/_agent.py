@@ -228,7 +228,7 @@ class Agent:
         read them.
 
         Raises:
-            ToolError: if one of these tools has asked a question. A second run would repeat the
+            ToolError: if such a tool has asked a question. A second run would repeat the
                 tool's effects before the question; :meth:`answer` resumes the tool.
             TurnLimitError: if a limit of the turn is reached.
             Exception: if the model raises an error.

@@ -116,7 +116,7 @@ async def find_question(
     """Return a question, and the end of its line, which ``at`` may be.
 
     Raises:
-        ToolError: the question does not exist.
+        ToolError: if the question does not exist.
     """
     known = () if at is None else at.nodes
     question = next((each for each in known if each.id == question_id), None)

@@ -174,7 +174,7 @@ async def end_calls(
     """End all open calls and undo their effects; return the calls with effects left.
 
     Raises:
-        ValueError: the agent has no store of calls.
+        ValueError: if the agent has no store of calls.
         StoreError: the store does not answer.
     """
     reaper, policy = reaper_of(dependencies, tools), dependencies.calls
@@ -195,7 +195,7 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     """Return a reaper for the calls of ``tools``.
 
     Raises:
-        ValueError: the agent has no store of calls.
+        ValueError: if the agent has no store of calls.
     """
     alone = Runtime(clock=dependencies.clock, version=dependencies.version)
     service = CallService(alone, dependencies.calls)

@@ -44,7 +44,7 @@ async def combine(
     Each text goes by the name of its branch, or by ``main``.
 
     Raises:
-        ToolError: there are no nodes, one is not in the thread of the first, or the recombiner
+        ToolError: if there are no nodes, one is not in the thread of the first, or the recombiner
             does not exist.
     """
     if not nodes:

@@ -70,7 +70,7 @@ class BranchCreate(FoldingTool):
         A branch that it has opened before goes on from its nodes.
 
         Raises:
-            FoldingError: the branch cannot be created, and nothing is; or it is in the memory of a
+            FoldingError: if the branch cannot be created, and nothing is; or it is in the memory of a
                 process that has ended.
             ToolError: its input is invalid, or the turn may open no more branches.
         """

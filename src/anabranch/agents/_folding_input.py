@@ -82,7 +82,7 @@ class FoldingTool:
 
 
 def spec_of(name: str, description: str, model: type[BaseModel]) -> ToolSpec:
-    """Return what describes a tool to the model."""
+    """Return the specification of a tool for the model."""
     schema: dict[str, JsonValue] = model.model_json_schema()
     return ToolSpec(name=name, description=description, input_schema=schema)
 
@@ -94,7 +94,7 @@ def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
     """Return the input of a tool as the model has given it.
 
     Raises:
-        ToolError: it is invalid.
+        ToolError: if the input is invalid.
     """
     try:
         return model.model_validate(dict(given))
@@ -143,7 +143,7 @@ def _note(item: InjectedItem) -> dict[str, str]:
 
 
 def so_far(outcome: BranchOutcome, returning: ReturnInput | None) -> str | None:
-    """Return what a branch had so far: it may have called ``branch_return`` in its last step."""
+    """Return the text of a branch so far; its last step may have called ``branch_return``."""
     if returning is not None and returning.message.strip():
         return returning.message
     return outcome.partial.strip() or None
@@ -157,7 +157,7 @@ def done_last(done: str) -> str | None:
 
 
 def seen_outside(branch: Branch) -> Outcome:
-    """Return what is seen outside: the message of a branch that has returned by itself, alone."""
+    """Return the text that the caller sees: of a branch that returned, its message alone."""
     if branch.status == "completed" and branch.error is None:
         return Outcome(branch.result or "")
     how = f"This branch was ended before it returned: {branch.error}"

@@ -53,7 +53,7 @@ class Folding:
         return [tool for tool in self._tools if tool.name not in taken]
 
     async def tend(self, engine: Engine, /) -> NoReturn:
-        """Close each branch soon after its time is over, also where nothing happens."""
+        """Close each branch soon after its time is over, even if the branch is idle."""
         await self.branches.run(engine)
 
 
@@ -75,8 +75,8 @@ class _Return(FoldingTool):
         """Close the branch with the message.
 
         Raises:
-            FoldingError: this is no branch to return from, or the message is invalid.
-            ToolError: the input is invalid.
+            FoldingError: if this is no branch to return from, or the message is invalid.
+            ToolError: if the input is invalid.
         """
         wanted = read_input(ReturnInput, here.block.input, self.name)
         working = here.timeline.branch_of_folding
@@ -108,8 +108,8 @@ class _Status(FoldingTool):
         """Return the record as JSON.
 
         Raises:
-            FoldingError: there is no such branch in this thread.
-            ToolError: the input is invalid.
+            FoldingError: if there is no such branch in this thread.
+            ToolError: if the input is invalid.
         """
         wanted = read_input(StatusInput, here.block.input, self.name)
         working, thread_id = here.timeline.branch_of_folding, here.timeline.thread.id
@@ -122,7 +122,7 @@ class _Status(FoldingTool):
 
 
 async def _done_in(here: ToolUse, working: WorkingBranch) -> str:
-    """Return what was done in a branch until now."""
+    """Return the transcript of a branch until now."""
     path = await here.timeline.dependencies.store.path(here.caller.id)
     start = next(node for node in path.nodes if node.data.get(BRANCH_ID) == working.id)
     return await transcript_of(here, start, here.caller)

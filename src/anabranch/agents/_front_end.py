@@ -26,11 +26,11 @@ class ContextEntry(Shape):
 
 
 class FrontEnd(Shape):
-    """What the front end of a run gives beside its message.
+    """The tools and the context that the front end of a run sends with its message.
 
     Attributes:
         tools: describes to the model the tools that the front end runs.
-        context: what the model reads beside the conversation.
+        context: the entries that the model reads next to the conversation.
     """
 
     tools: tuple[ToolSpec, ...] = ()

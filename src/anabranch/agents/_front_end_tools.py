@@ -38,7 +38,7 @@ class FrontEndTool:
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Asked:
-        """Return what the front end is asked to do."""
+        """Return the request to the front end."""
         return Asked((Ask(here.block.id, IN_FRONT_END, FrontEndCall(tool=self.name), ""),), "")
 
 

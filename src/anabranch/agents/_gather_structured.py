@@ -16,7 +16,7 @@ async def gather_structured(jobs: Iterable[Callable[[], Awaitable[T]]]) -> list[
     """Run all jobs concurrently; return their values in the order of the jobs.
 
     Raises:
-        Exception: what the first job to fail has raised; the others are cancelled.
+        Exception: if a job raises an error; the first error cancels the other jobs.
     """
 
     async def run(job: Callable[[], Awaitable[T]]) -> T:

@@ -71,7 +71,7 @@ class LineWriter:
         """Return a writer at the end of the line that surroundings are on.
 
         Raises:
-            ToolError: they are not those of a node in a tool batch.
+            ToolError: if the surroundings are not of a node in a tool batch.
         """
         line = BatchLine.read(around)
         if line is None:

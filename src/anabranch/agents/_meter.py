@@ -74,7 +74,7 @@ class Meter:
         """Count ``count`` branches that are about to be opened.
 
         Raises:
-            TurnLimitError: the turn may not open that many more; none of them is counted.
+            TurnLimitError: if the turn may not open that many more; none of them is counted.
             StoreError: if the store fails.
         """
         await self._count_earlier()
@@ -90,7 +90,7 @@ class Meter:
         It waits for others while what they have reserved may turn out to be enough for it.
 
         Raises:
-            TurnLimitError: the tokens or the cost are used up.
+            TurnLimitError: if the tokens or the cost are used up.
         """
         most = min(request.max_tokens, self.limits.max_reply_tokens)
         limited = self.account.is_limited

@@ -72,7 +72,7 @@ async def recombine(
         judges: the number of votes that ``llm_vote`` takes.
 
     Raises:
-        ToolError: the recombiner does not exist.
+        ToolError: if the recombiner does not exist.
     """
     name = recombiner.strip().lower()
     if name not in get_args(Recombiner):
@@ -153,13 +153,13 @@ async def _judge(answers: Sequence[BranchAnswer], ask: AskModel) -> Recombined:
 
 @dataclass(frozen=True, slots=True)
 class _NoReply:
-    """Why there is no reply, as the predicate of a sentence."""
+    """The reason for a missing reply, as the predicate of a sentence."""
 
     what: str
 
 
 async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
-    """Return the model's reply, or why there is none, whatever the model raises."""
+    """Return the model's reply, or the reason why there is none, whatever the model raises."""
     try:
         text = (await ask(prompt)).strip()
     except Exception as error:

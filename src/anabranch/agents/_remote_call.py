@@ -168,7 +168,7 @@ class RemoteCall(Absent):
         raise ToolError(f"The tool {self._tool!r} has asked in more than {MAX_ROUNDS} rounds.")
 
     def _state(self, **waits: Any) -> str:  # noqa: ANN401 - fields of the state
-        """Return what the call is resumed from."""
+        """Return the state from which the call is resumed."""
         counted: dict[str, Any] = {"begun": self.begun, "samples": self._samples}
         state = CallState(server=self._server.place, tool=self._tool, **counted, **waits)
         return state.model_dump_json(by_alias=True, exclude_none=True)
@@ -179,7 +179,7 @@ class RemoteCall(Absent):
     def _asks(
         self, questions: Mapping[str, Question], responses: dict[str, Response]
     ) -> tuple[Ask, ...]:
-        """Return what the person is asked; decline what cannot be asked."""
+        """Return the questions to the user; decline questions that the user cannot be asked."""
         asks: list[Ask] = []
         for key, question in questions.items():
             if (asked := self._shown(question)) is not None:
@@ -197,7 +197,7 @@ class RemoteCall(Absent):
         """Let the agent's model answer, as soon as a turn goes on with the call.
 
         Raises:
-            AnswerError: a limit of the call, or of the turn, is used up.
+            AnswerError: if a limit of the call, or of the turn, is used up.
         """
         del step_id
         await self._attached.wait()
@@ -214,7 +214,7 @@ class RemoteCall(Absent):
         """Wait until the person has answered, in this turn or a later one.
 
         Raises:
-            AnswerError: the question cannot be shown, or is too large.
+            AnswerError: if the question cannot be shown, or is too large.
         """
         try:
             self._check_asked(len(request.model_dump_json()), len(self._asked) + 1)

@@ -37,7 +37,7 @@ def reply_in(answer: Answer) -> ElicitReply:
 
 
 class CallState(BaseModel):
-    """What a call is resumed from; it never leaves the server.
+    """The state from which a call is resumed; the state never leaves the server.
 
     Attributes:
         server, tool: what was called.
@@ -143,7 +143,7 @@ def shown(question: Question, able: Capabilities) -> Question | None:
     have neither patterns, which may take for ever to match, nor references.
 
     Raises:
-        ToolError: it is no form of the protocol.
+        ToolError: if ``question`` is no form of the protocol.
     """
     if isinstance(question, UrlRequest):
         return question if able.elicitation_url else None

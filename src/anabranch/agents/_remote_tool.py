@@ -65,7 +65,7 @@ class RemoteTool:
         """Call the tool, or go on with a call whose questions are answered.
 
         Raises:
-            ToolError: the server cannot be reached, or has refused the call; or it waits for the
+            ToolError: if the server cannot be reached, or has refused the call; or it waits for the
                 answers no more; or the call's time is over.
         """
         answered = here.answered
@@ -97,7 +97,7 @@ class RemoteTool:
         What it asks can be answered until then.
 
         Raises:
-            ToolError: it is over; the call is cancelled.
+            ToolError: if the call's time is over; the call is cancelled.
         """
         ends: list[Outcome | Asked] = []
 

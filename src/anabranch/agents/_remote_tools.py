@@ -34,7 +34,7 @@ class ToolChoice:
         without: names, or patterns, of tools to leave out.
 
     Raises:
-        TypeError: one of them is one text, whose characters would be the names.
+        TypeError: if ``only`` or ``without`` is one text, whose characters would be the names.
     """
 
     def __init__(self, only: Iterable[str] = (), without: Iterable[str] = ()) -> None:
@@ -85,8 +85,8 @@ class RemoteTools:
             the server gives a tool, and with the name by which the model calls it.
 
     Raises:
-        ValueError: one of ``servers`` is neither, the headers would go to several servers, or no
-            command gets the variables.
+        ValueError: if a server is given as none of these, the headers would go to several servers,
+            or no command gets the variables.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RemoteTools:
         """Connect to all servers.
 
         Raises:
-            ToolError: one cannot be reached, or does not speak MCP.
+            ToolError: if a server cannot be reached, or does not speak MCP.
         """
         opening = [asyncio.ensure_future(server.open()) for server in self._servers]
         try:
@@ -203,7 +203,7 @@ def _origin(server: Connectable) -> tuple[str, str]:
 
 
 def _place(server: Connectable) -> str:
-    """Return what errors call a server: without its arguments, query or password."""
+    """Return the name of a server in errors: without its arguments, query or password."""
     if _is_url(server):
         url = urlsplit(str(server))
         return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
@@ -217,7 +217,7 @@ def _place(server: Connectable) -> str:
 def _targets(
     server: Connectable, headers: Mapping[str, str], env: Mapping[str, str]
 ) -> Callable[[], Connectable]:
-    """Return what makes the target of each connection to ``server``."""
+    """Return the function that makes the target of each connection to ``server``."""
     if isinstance(server, StdioServerParameters):
         return partial(Started, server)
     if not isinstance(server, str):

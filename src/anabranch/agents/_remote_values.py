@@ -83,7 +83,7 @@ def outcome_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -
 
 
 def _lack(result: types.CallToolResult, schema: Mapping[str, Any]) -> str | None:
-    """Return what a result lacks of the structured content that its tool promises."""
+    """Return the part of a tool's promised structured content that a result lacks."""
     if not has_structured_content(result):
         return "The tool promises structured content, but its server has sent none."
     try:

@@ -127,8 +127,8 @@ class Timeline:
 
         Raises:
             TurnLimitError: if a limit of the turn is used up.
-            BranchTokenError: the budget of the branch is used up.
-            BranchNotActiveError: the branch was closed meanwhile.
+            BranchTokenError: if the budget of the branch is used up.
+            BranchNotActiveError: if the branch was closed meanwhile.
             Exception: if the model raises an error; text received before that is stored.
         """
         request = await self.with_files(self._request(messages or await self._messages_at(node)))
@@ -160,14 +160,14 @@ class Timeline:
     async def sample(
         self, request: SampleRequest, model: Model | None = None, total: UsageTotal | None = None
     ) -> SampleReply:
-        """Return what the agent's model, or another, replies to ``request``, within the limits.
+        """Return the reply of the agent's model, or another, to ``request``, within the limits.
 
         The thread is neither sent nor changed; its files are, where the request refers to them. The usage is added to ``total``.
 
         Raises:
             TurnLimitError: if a limit is used up.
-            BranchTokenError: the budget of the branch is used up.
-            BranchNotActiveError: the branch was closed meanwhile.
+            BranchTokenError: if the budget of the branch is used up.
+            BranchNotActiveError: if the branch was closed meanwhile.
             Exception: if the model raises an error.
         """
         request = await self.with_files(request)
@@ -181,7 +181,7 @@ class Timeline:
     async def aside(
         self, prompt: str, model: Model | None = None, total: UsageTotal | None = None
     ) -> str:
-        """Return what the agent's model, or another, replies to ``prompt`` alone; as :meth:`sample`."""
+        """Return the reply of the agent's model, or another, to ``prompt`` alone."""
         limits = self.dependencies.limits
         request = SampleRequest(messages=(user(prompt),), max_tokens=limits.max_reply_tokens)
         return (await self.sample(request, model, total)).text

@@ -219,7 +219,7 @@ class ToolBatch:
     def _in_time(
         self, outcome: Outcome | Asked | AskedInBranches | Asleep
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Return what a tool waits for, until the deadline of its branch of folding at most."""
+        """Return a tool's wait, cut to the deadline of the tool's branch of folding."""
         working = self._timeline.branch_of_folding
         if working is None or not isinstance(outcome, Asked | Asleep):
             return outcome

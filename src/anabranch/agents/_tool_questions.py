@@ -60,7 +60,7 @@ class FrontEndCall(Shape):
 
 
 class FrontEndResult(Shape):
-    """What a tool returned that the front end has run, or why it has failed."""
+    """The result or failure of a tool that the front end has run."""
 
     result: str
     is_error: bool = False
@@ -82,7 +82,7 @@ _QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
 def dump_ask(ask: Ask) -> dict[str, JsonValue]:
-    """Return what a node stores of ``ask``."""
+    """Return the data of ``ask`` for a node."""
     request = ask.request.model_dump(mode="json", exclude_none=True)
     return {"step_id": ask.step_id, "kind": ask.kind, "request": request}
 
@@ -111,7 +111,7 @@ def question_of(node: Node) -> Question:
     """Return the request to the user that the question ``node`` holds.
 
     Raises:
-        ToolError: the question is closed; or it is a call that the front end runs.
+        ToolError: if the question is closed; or it is a call that the front end runs.
     """
     if is_in_front_end(node):
         raise ToolError("The application that offers this tool runs it, and returns its result.")
@@ -122,10 +122,10 @@ def question_of(node: Node) -> Question:
 
 
 def stored_with(question: Node, name: str) -> JsonValue:
-    """Return what is stored under ``name`` with a question.
+    """Return the value stored under ``name`` with a question.
 
     Raises:
-        ToolError: nothing is, because the question was loaded from a file; it is closed.
+        ToolError: if a file held the question: such a question is closed and stores no values.
     """
     if name not in question.data:
         raise _closed(question)
@@ -143,7 +143,7 @@ def _closed(question: Node) -> ToolError:
 
 
 def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonValue]:
-    """Return what a node stores of an answer; ``other`` says that it is not the first one."""
+    """Return the data of an answer for a node; ``other`` marks a later, different answer."""
     data: dict[str, JsonValue] = {**_plain(reply), _QUESTION: question.id}
     return {**data, _OTHER: True} if other else data
 
@@ -217,7 +217,7 @@ def _plain(reply: Given) -> dict[str, JsonValue]:
 
 
 async def answer_live(person: Answerer, question: Node) -> Given:
-    """Return what ``person`` answers to ``question``; what it raises becomes the answer."""
+    """Return the answer of ``person`` to ``question``; an error becomes the answer."""
     request, step_id = question_of(question), str(question.data["step_id"])
     try:
         return await person.elicit(request, step_id=question.id)

@@ -29,10 +29,10 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class TendedSource(ToolSource, Protocol):
-    """Tools that need something done from time to time, such as to close what is out of time."""
+    """Tools that need regular work, such as closing branches whose time is over."""
 
     async def tend(self, engine: Engine, /) -> NoReturn:
-        """Do it until cancelled; of all processes with this ``engine``, one does."""
+        """Tend the tools until cancelled, in one of all processes with this ``engine``."""
         ...
 
 
@@ -55,7 +55,7 @@ class ToolSet(Mapping[str, UsableTool]):
                 )
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return what describes the tools to a model."""
+        """Return the specifications of the tools for a model."""
         return tuple(tool.spec for tool in self._now().values())
 
     def beside(self, source: ToolSource) -> ToolSet:
@@ -89,7 +89,7 @@ class ToolSet(Mapping[str, UsableTool]):
         Those of sources come and go, and do not count.
 
         Raises:
-            ValueError: the one given cannot be used.
+            ValueError: if the one given cannot be used.
         """
         called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
         return code_version(called, given)

@@ -20,14 +20,14 @@ ESTIMATE = "estimate"
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a part of a turn has used: tokens, cost, and branches opened."""
+    """The tokens, cost and branches that a part of a turn has used."""
 
     tokens: int = 0
     cost: float = 0.0
     branches: int = 0
 
     def __add__(self, other: Spent) -> Spent:
-        """Return what both have used."""
+        """Return the sum of both."""
         return Spent(
             self.tokens + other.tokens, self.cost + other.cost, self.branches + other.branches
         )
@@ -35,7 +35,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one reply was counted as.
+    """The cost and the estimate that the turn counted for one reply.
 
     Attributes:
         cost: as reported usage costs; ``None`` if that is not known.
@@ -47,7 +47,7 @@ class Charge:
 
     @property
     def data(self) -> dict[str, JsonValue]:
-        """What the node of the reply says of it."""
+        """The data of the charge for the node of the reply."""
         data: dict[str, JsonValue] = {} if self.cost is None else {"cost": self.cost}
         return data | _estimated(self.estimate)
 
@@ -96,7 +96,7 @@ class UsageTotal:
 
 
 class SideUsage:
-    """What the tools of one reply use beside it: the samples of tools, and judges."""
+    """The usage of a reply's tools next to the reply: their samples, and judges."""
 
     def __init__(self) -> None:
         self._by_use: dict[str, UsageTotal] = {}
@@ -228,5 +228,5 @@ class TurnLimits:
 
 
 def of_tools(limits: Limits) -> Limits:
-    """Return what ``limits`` of a turn are for each call of a tool: its tokens are the turn's."""
+    """Return the limits of each tool call in a turn with ``limits``; the turn limits the tokens."""
     return replace(limits, max_tokens=None)

@@ -43,7 +43,7 @@ REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
 
 @dataclass(frozen=True, slots=True)
 class _Admission:
-    """What a request was admitted with: its prompt, what is new in that, and what is reserved."""
+    """The tokens of an admitted request: of its prompt, new in the prompt, and reserved."""
 
     prompt: int
     new: int
@@ -93,9 +93,10 @@ class WorkingBranch:
         return fork
 
     async def warning(self) -> str | None:
-        """Return what the model is to hear of the budget, once; ``None`` if there is nothing new.
+        """Return the budget warning for the model, once; ``None`` if there is nothing new.
 
-        Nor if the store does not answer: a tool has returned, and the next one can say it.
+        Returns ``None`` as well if the store does not answer; a later tool result can have the
+        warning.
         """
         if self.has_warned:
             return None
@@ -136,8 +137,8 @@ class WorkingBranch:
             aside: whether it is not a request on the branch's path, so that all of it is new.
 
         Raises:
-            BranchTokenError: the budget does not hold it.
-            BranchNotActiveError: the branch was closed meanwhile.
+            BranchTokenError: if the budget does not hold it.
+            BranchNotActiveError: if the branch was closed meanwhile.
             TurnLimitError: if a limit of the turn is used up.
         """
         prompt = prompt_tokens(request)
@@ -155,7 +156,7 @@ class WorkingBranch:
         """Create a branch in this one: ``creating`` is called with what open requests reserve.
 
         Raises:
-            FoldingError: the branch cannot be created.
+            FoldingError: if the branch cannot be created.
         """
         while True:
             async with self._lock:
@@ -227,7 +228,7 @@ class WorkingBranch:
         return charge
 
     def _added(self, admission: _Admission, reply: SampleReply) -> int:
-        """Return what a request on the path has added to the context, its reply included."""
+        """Return the tokens that a request and its reply have added to the context."""
         usage, new = _reported(reply), admission.new
         if usage is not None and self._reported is not None:
             new = max(0, usage.input_tokens - self._reported)

@@ -1,7 +1,8 @@
 """The front end of a run: the tools that it runs itself, and the context that it gives to the model.
 
-Both belong to one run. A tool of the front end is only described here: the turn ends with its call, and
-the front end returns the result. The context is data beside the conversation: it is part of no message.
+Both belong to one run. The module only describes the front end's tools: the turn ends with a tool's
+call, and the front end returns the result. The context is data next to the conversation, and part
+of no message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tools that the front end of a run executes, as tools of the agent that leads the conversation.
 
-Such a call waits in the way in which a question waits: it is a node of the tree, no process has to be
-alive, and its answer is what the front end returned. The tool's definition is not needed for that: the
-run that brings the result may offer other tools.
+Such a call waits like a question: the tree has its node, no process has to be alive, and the front
+end returns the answer. The answer does not need the tool's definition: the run that brings the
+result may offer other tools.
 """
 
 from __future__ import annotations

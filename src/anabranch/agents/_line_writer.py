@@ -1,8 +1,8 @@
 """Extends the line of a tool batch, in whatever process: the first writer wins each place on it.
 
-The id of a node on a line follows from that of the node above it. So of two processes that add a
-node at the same place one is refused; it reads what the other has added, and goes on from there. An
-answer that begins another line has an id of its own, since it stands beside the first.
+The id of a node on a line follows from the id of the node above it. If two processes add a node at
+the same place, the store refuses one. The refused process reads the other's node and continues from
+there. An answer that starts another line has a separate id, next to the first answer's.
 """
 
 from __future__ import annotations

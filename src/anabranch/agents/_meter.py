@@ -1,7 +1,7 @@
 """The meter of a turn: admits its requests within its limits, and counts what they use.
 
-Every request that a turn makes passes it: replies on its paths, judges, and the samples of tools.
-It raises; what happens when a limit is reached is decided by the code that meets it.
+Every request of a turn passes the meter: replies on its paths, judges, and the samples of tools.
+The meter raises an error at a limit, and the caller decides how to continue.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Meter:
 
     @asynccontextmanager
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
-        """Wait until ``request`` may be sent; what is not settled when this is left is not used.
+        """Wait until ``request`` may be sent; leaving the context frees an unsettled reservation.
 
-        It waits for others while what they have reserved may turn out to be enough for it.
+        The request waits for other requests while their reservations may turn out to suffice.
 
         Raises:
             TurnLimitError: if the tokens or the cost are used up.

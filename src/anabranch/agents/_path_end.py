@@ -1,4 +1,4 @@
-"""The end of a path as it was read at one moment: whether tools can go on there, and what others ask."""
+"""The end of a path, read at one moment: tools that can continue, and open questions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class PathEnd:
     Attributes:
         around: the path, with what follows there.
         can_go_on: whether a tool, or a branch of one, can go on now, without another answer.
-        is_unread: whether all tools have returned, and the model has not read that yet.
-        questions: what waits for an answer, in the order of the line; then that in branches.
-        until: when the first of their tools goes on without an answer; for most, never.
+        is_unread: whether all tools have returned, and the model has not read their results yet.
+        questions: the open questions, in the order of the line; then the questions in branches.
+        until: the time at which the first of their tools continues without an answer; for most
+            tools, never.
         is_cut_off: whether a tool has neither returned nor asked itself: it sleeps, was never
             begun, or has branches.
     """

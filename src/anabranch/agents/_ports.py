@@ -1,4 +1,4 @@
-"""The names an agent uses for its ports: a model that streams, questions to a person, ids."""
+"""The names an agent uses for its ports: a model that streams, questions to a user, ids."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One call of a tool of an MCP server, which may wait for answers longer than a turn lasts.
 
-In the modern era what a server asks ends its request. The state that it hands out is stored with the
-questions, and the next request takes it up, from any process. In the handshake era the server waits
-for the answer: the call is parked in this process, and lost with it.
+In the modern era, a server's question ends the request. The agent stores the server's state with
+the questions, and the next request sends the state, from any process. In the handshake era, the
+server waits for the answer: this process parks the call, and the call ends with the process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_PARKED: Final = 100
 
 
 class ParkedCalls:
-    """The calls that wait for a person in this process, by name."""
+    """The calls that wait for a user in this process, by name."""
 
     def __init__(self) -> None:
         self._calls: dict[str, RemoteCall] = {}
@@ -243,7 +243,7 @@ class RemoteCall(Absent):
         await self._emit(Notice(message, None, progress, total))
 
     async def _emit(self, notice: Notice) -> None:
-        """Emit in the turn that runs; between turns, no one listens."""
+        """Emit in the running turn; between turns, nobody listens."""
         here, most = self._here, self._limits.max_notices
         self._notices += 1
         if self._notices == most + 1:

@@ -5,9 +5,9 @@ the unfinished turn, a placeholder is stored for every result first, and what th
 becomes visible with the next message only: so the branches' requests go on sharing their beginning,
 and a result is never lost, wherever the turn is interrupted.
 
-A tool that asks is resumed when all questions of its round are answered, and one that sleeps at its
-time, if its call is stored. Until then nothing of it is alive: its questions are in the tree, each
-tool's beside those of the others.
+The batch resumes an asking tool when all questions of its round are answered, and a sleeping tool
+with a stored call at its time. Until then no task of the tool is alive: its questions are in the
+tree.
 """
 
 from __future__ import annotations
@@ -81,16 +81,17 @@ class ToolBatch:
         return self._writer.line
 
     async def run(self) -> Node:
-        """Run the tools concurrently, as far as they come.
+        """Run the tools concurrently, as far as possible.
 
         Returns:
             The node of kind ``results`` at which the model sees the results. Or the last node of
             the line, if a tool waits for answers or sleeps, or another process has ended the batch.
 
         Raises:
-            OtherVersionError: a tool can only go on with other code; the others have come as far
-                as they can.
-            UnreachableError: likewise, one can only go on later.
+            OtherVersionError: if only other code can continue a tool; the other tools have run as
+                far as possible.
+            UnreachableError: if a tool can only continue later; the other tools have run as far as
+                possible.
         """
         await self._store_placeholders()
         while True:
@@ -228,7 +229,7 @@ class ToolBatch:
         return replace(outcome, until=min(until, deadline))
 
     async def _notice(self, use: ToolUseBlock, other: OtherVersionError) -> None:
-        """Let those who watch know what ``use`` waits for, once."""
+        """Tell the listener once why ``use`` waits."""
         text = f"This waits for a process with version {other.version!r} of the tools' code."
         notice = Notice(text, "warning", id=f"{other.call} waits for {other.version}")
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))

@@ -151,7 +151,7 @@ async def added_or_found(
 
 
 EXPIRE_AFTER = 86_400.0
-"""Seconds until the question of a tool expires: a person may come back to it the next day."""
+"""Seconds until the question of a tool expires: a user may come back to it the next day."""
 
 
 def require_parts(where: str, store: object, model: object, capabilities: object) -> None:

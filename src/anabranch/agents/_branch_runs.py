@@ -1,7 +1,7 @@
 """Runs of branches from their prompts, concurrently or one after the other.
 
 The branches share the limits of the turn that opens them and nothing else. A failure in one is
-recorded on that branch, in words that a model and a person can read, and does not affect the others.
+recorded on that branch, in words that a model and a user can read, and does not affect the others.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class ToolNoticed:
 class ToolBranched:
     """A branch inside a tool, such as ``book/compare#1``, has opened or has ended.
 
-    A branch that is open while its tool asks the person opens again when the tool goes on.
+    A branch that is open while its tool asks the user opens again when the tool continues.
     """
 
     caller: str

@@ -16,7 +16,7 @@ from anabranch.errors import ToolError
 from anabranch.tree import HEAD, Navigator, Node
 
 TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
-"""The recombiners that make a text, in the order in which a person chooses from them."""
+"""The recombiners that make a text, in the order in which a user chooses from them."""
 
 MAIN = "main"
 """The name of the main stream, where branches are named."""

@@ -15,7 +15,7 @@ from anabranch.messages import ElicitRequest, UrlRequest
 from anabranch.models import StreamingSampler
 
 Question: TypeAlias = ElicitRequest | UrlRequest
-"""What a tool asks the person: a form, or the visit of a URL."""
+"""A question of a tool to the user: a form, or the visit of a URL."""
 
 
 Model: TypeAlias = StreamingSampler

@@ -38,7 +38,7 @@ from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ElicitReply, LogLevel, SampleReply, SampleRequest
 
 MOST_PARKED: Final = 100
-"""Calls of the handshake era that wait for a person; beyond that, the oldest is cancelled."""
+"""Calls of the handshake era that wait for a user; beyond that, the oldest is cancelled."""
 
 
 class ParkedCalls:
@@ -211,7 +211,7 @@ class RemoteCall(Absent):
             raise AnswerError(str(refusal)) from None
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
-        """Wait until the person has answered, in this turn or a later one.
+        """Wait until the user has answered, in this turn or a later one.
 
         Raises:
             AnswerError: if the question cannot be shown, or is too large.

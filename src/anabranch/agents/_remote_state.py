@@ -30,7 +30,7 @@ from anabranch.tree import file_line
 
 
 def reply_in(answer: Answer) -> ElicitReply:
-    """Return the person's reply; one who could not answer has cancelled."""
+    """Return the user's reply; a user who could not answer has cancelled."""
     if answer.error is not None:
         return ElicitReply(action="cancel")
     return ElicitReply.model_validate(answer.value)
@@ -57,7 +57,7 @@ class CallState(BaseModel):
     samples: int = 0
 
     def answered(self, answers: Mapping[str, Answer]) -> RoundOfAnswers:
-        """Return the round with the person's answers."""
+        """Return the round with the user's answers."""
         given = {
             key: types.ElicitResult.model_validate(reply_in(answer).wire())
             for key, answer in answers.items()
@@ -77,9 +77,9 @@ class RemoteLimits:
 
     Attributes:
         max_result: characters of a result; of an image, those of its Base64.
-        max_question: characters of what is asked at once, of a person or the model, with the state
+        max_question: characters of questions asked together, of a user or the model, with the state
             that the server hands out.
-        max_questions: questions that wait for the person at once.
+        max_questions: questions that wait for the user at the same time.
         max_samples: requests to the agent's model.
         max_notices: log lines and progress messages; further ones are left out.
     """

@@ -144,7 +144,7 @@ class RemoteTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; calls that wait for a person over them are cancelled."""
+        """Close all connections; calls that wait for a user over them are cancelled."""
         await self._parked.aclose()
         for server in self._servers:
             await server.close()

@@ -161,7 +161,7 @@ class ToolBatch:
                 return
 
     async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
-        """Answer what is open in a round, if a person is there, or the time for answers is over.
+        """Answer what is open in a round, if a user is there, or the time for answers is over.
 
         Returns whether it is answered; otherwise, the tool waits.
         """

@@ -44,7 +44,7 @@ TIME_OVER = TimeOver()
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Stands for the answer to a question whose person has said something else: its tool reads ``cancel``."""
+    """Stands for the answer to a question whose user has said something else: its tool reads ``cancel``."""
 
 
 LEFT = Left()

@@ -72,5 +72,5 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
         "cannot reach its records",
         "send the same request again",
     ),
-    (UnknownCallError("call_1"), "no call 'call_1'", "was pruned"),
+    (UnknownCallError("call_1"), "no call 'call_1'", "was deleted"),
 ]

@@ -219,7 +219,7 @@ async def test_a_store_that_stays_away_loses_events_and_ends_no_turn(
     async with clock.running(1.0):
         log.add(named("lost"))
         await log.flush()
-    assert "1 events of 1 conversations are lost" in caplog.text
+    assert "lost 1 events of 1 conversations" in caplog.text
     assert await good.last("t") == 0
     await good.close()
 

@@ -26,7 +26,7 @@ async def test_users_of_an_application_play_in_conversations_of_their_own() -> N
         [result] = results(played)
         assert "A table for 2" in str(result)
         assert (await ann.say("anns", "hello")).text == "Hello."
-        with pytest.raises(ChatClientError, match="no thread 'anns'"):
+        with pytest.raises(ChatClientError, match="Unknown thread 'anns'"):
             await ChatClient(f"{url}/chat", headers=BO).stop("anns")
         with pytest.raises(ChatClientError) as refused:
             await ChatClient(f"{url}/chat").say("anns", "hello")

@@ -160,7 +160,7 @@ class Deadline:
     def _on_deadline(self) -> None:
         self.expired = True
         # A replay that is cut off would miss steps, and their undos:
-        # test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_what_is_recorded.
+        # test_a_deadline_in_the_middle_of_a_replay_lets_it_pass_records.
         if not self._is_replaying(self.path):
             self._fire()
 

@@ -326,7 +326,7 @@ class ReplayCursor:
         """Return the ids of the entries inside ``branch``, which has ended."""
         inner = set(branch.ids)
         # Entries of a cancelled task would stay behind, and be missed in the next replay:
-        # test_what_a_cancelled_task_has_recorded_folds_with_its_branch.
+        # test_records_of_a_cancelled_task_fold_with_its_branch.
         if self.reached.cancelled or failed:
             inner.update(self.reached.ahead(branch.path))
         return inner
@@ -342,7 +342,7 @@ class ReplayCursor:
             journal.delivered.pop(path, None)
             journal.deadlines.pop(path, None)
         # Tokens reserved for a request that was dropped would stay taken for ever:
-        # test_what_is_reserved_in_what_has_ended_is_free_again.
+        # test_reservations_in_an_ended_branch_are_free_again.
         self.budgets.release_in(branch.path)
         entry.tokens = branch.account.tokens
         self.record(branch.path, entry, into)

@@ -193,7 +193,7 @@ class Ending:
         if not isinstance(self._cursor.fault, NonDeterminismError):
             return await self._compensations.run(this_round_only=this_round_only)
         # The undos of the journal may be another tool's:
-        # test_what_the_refused_journal_claims_is_not_undone.
+        # test_claims_of_a_refused_journal_are_not_undone.
         problems = await self._compensations.run(this_round_only=True)
         journal = self._cursor.journal
         if left := [due.step_id for due in journal.compensations]:

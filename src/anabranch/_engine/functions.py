@@ -105,7 +105,7 @@ def error_instead(error: BaseException | None) -> Exception | None:
             return None
         case _:
             # Otherwise a handler that exits on SIGTERM could not end the process:
-            # test_what_the_handler_of_a_signal_raises_stays_as_it_is.
+            # test_an_exception_of_a_signal_handler_stays_unchanged.
             return None if _is_by_a_signal(error) else as_error(error)
 
 

@@ -125,7 +125,7 @@ class Operations:
             else:
                 async with self._effects.running(strand):
                     # The first answer could spend the budget before the others are admitted:
-                    # test_what_is_asked_at_once_is_admitted_before_the_first_answer.
+                    # test_simultaneous_questions_are_admitted_before_the_first_answer.
                     if scope.branch.account.is_limited:
                         await self._barrier.wait()
                     cursor.answer_here(ask, await responder(ask.request), scope.branch)

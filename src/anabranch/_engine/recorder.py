@@ -81,7 +81,7 @@ class Records:
                 depend on an entry that could not be written.
         """
         # An effect must wait for entries that another strand is writing:
-        # test_an_effect_waits_for_what_another_strand_is_writing.
+        # test_an_effect_waits_for_the_record_of_another_strand.
         if self.recorder is None or not (self._cursor.has_added or self._writing.locked()):
             return
         await self._write_now(self.recorder)

@@ -1,4 +1,4 @@
-"""Where a server listens: address, worker processes, and limits of each process."""
+"""The endpoint of a server: address, worker processes, and limits of each process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_files() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How a server is reached.
+    """The address, processes and limits of a server.
 
     Attributes:
         transport: by which transport; the other attributes are of HTTP.
@@ -79,7 +79,7 @@ class Endpoint:
         """Refuse what cannot be meant.
 
         Raises:
-            UsageError: see the message.
+            UsageError: if an option is wrong; the message names the option.
         """
         if self.port not in PORTS:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")

@@ -24,7 +24,7 @@ class _Tokens:
         self._known = [_digest(each) for each in tokens]
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return what the token is known as; in a time that does not depend on which it is."""
+        """Return the name of a token, in a time that does not depend on the token."""
         given = _digest(token)
         if not any([hmac.compare_digest(given, each) for each in self._known]):  # noqa: C419 - all
             return None

@@ -57,7 +57,7 @@ def serve(  # noqa: PLR0913 - what the command line gives
     """Serve until the client leaves (stdio) or the person stops it.
 
     Raises:
-        CommandError: see the message.
+        CommandError: if a target or an option is wrong; the message names the fault.
     """
     if not targets and not folding and not memory:
         raise UsageError(

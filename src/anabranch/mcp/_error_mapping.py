@@ -120,7 +120,7 @@ def require_writable(structured: object) -> None:
     """Check the numbers of a structured result, of which a transport would make nulls.
 
     Raises:
-        UnwritableNumberError: if one is NaN, infinite or too long.
+        UnwritableNumberError: if a number is NaN, infinite or too long.
     """
     if problem := number_problem(structured):
         raise UnwritableNumberError(problem)

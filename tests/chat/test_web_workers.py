@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -119,14 +118,16 @@ async def test_tools_that_were_cut_off_do_not_run_again_without_a_store_of_calls
 
 async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
     """Its process died before the run had begun, when it had the thread already."""
-    async with process(url, concurrency=None) as front:
+    engine = (
+        InProcessEngine()
+    )  # of both: an engine without workers would lose the wake of the dead run
+    async with process(url, engine=engine, concurrency=None) as front:
         await front.post("/threads", json={"id": "t1"})
         events = open_run_events(url)
         assert await events.lease("t1", "r1/0.dead", 0.0, 1.0)
-        async with process(url, replies=model()) as worker:
-            async with asyncio.timeout(120):
-                while await events.holder("t1", 0.0):
-                    await pause(SystemClock(), 0.05)  # the worker needs the processor
+        async with process(url, engine=engine, replies=model()) as worker:
+            while await events.holder("t1", 0.0):
+                await pause(SystemClock(), 0.05)  # the worker needs the processor
             assert said(await run(worker, message("hello"))) == "You said hello."
         await events.close()
 

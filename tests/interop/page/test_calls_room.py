@@ -123,7 +123,7 @@ async def test_a_call_of_a_server_is_shown_and_answered_differently(
         await expect(call.get_by_label("Value of reserve.1")).to_have_text("<b>ZZ9</b>")
         rounds = call.get_by_role("region", name="Rounds")
         await rounds.get_by_role("button", name=re.compile("0 asked")).click()
-        await expect(rounds.get_by_text("as they were after round 0")).to_be_visible()
+        await expect(rounds.get_by_text("the steps as of round 0")).to_be_visible()
         await expect(call.get_by_label("Value of booking.1")).to_have_count(0)
         await rounds.get_by_role("button", name=re.compile("1 returned")).click()
         await opened.screen("calls-light-wide")

@@ -365,7 +365,7 @@ async def test_the_form_stands_in_for_a_module_that_fails(
         await form.get_by_role("button", name="Accept").click()
         await expect(opened.messages.get_by_text("Played.")).to_be_visible()
         assert len(opened.faults) == 1
-        assert opened.faults[0].startswith("error: The module for pick_card has failed.")
+        assert opened.faults[0].startswith("error: The module for pick_card failed.")
 
 
 # -- for everybody ---------------------------------------------------------------------------

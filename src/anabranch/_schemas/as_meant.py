@@ -1,7 +1,7 @@
 """Reads values that do not fit as what they plainly mean.
 
-A list or an object may be written as JSON in a text. A null, or an empty text, may stand for a value that
-is left out.
+A list or an object may be written as JSON in a text, a choice of numbers as a text, and a text of digits as
+a number. A null, or an empty text, may stand for a value that is left out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ def as_meant(
     meant, left_out = copy.deepcopy(given), set[tuple[int | str, ...]]()
     for problem in problems:
         holder, place, value = _found(meant, problem["loc"])
-        if isinstance(value, str) and value and holder is not None:
-            holder[place] = _decoded(value)
+        if holder is None:
+            continue
+        if isinstance(value, str) and value:
+            holder[place] = _decoded(value, is_choice=problem["type"] in _CHOICES)
+        elif type(value) in (int, float) and problem["type"] == "string_type":
+            holder[place] = str(value)
         elif value in (None, "") and isinstance(holder, dict):
             del holder[place]
             left_out.add(problem["loc"])
@@ -54,10 +58,18 @@ def _found(given: object, loc: Iterable[int | str]) -> tuple[Any, Any, object]:
     return holder, place, cast("Any", value)
 
 
-def _decoded(text: str) -> object:
-    """Return the list, object or null that a text holds as JSON; any other text unchanged."""
+_CHOICES = frozenset({"literal_error", "enum"})
+
+
+def _decoded(text: str, *, is_choice: bool) -> object:
+    """Return the list, object or null that a text holds as JSON; any other text unchanged.
+
+    The text of a choice may hold a number.
+    """
     try:
         decoded: object = read_json(text)
     except ValueError:
         return text
-    return text if isinstance(decoded, str | int | float) else decoded
+    if isinstance(decoded, str) or (isinstance(decoded, int | float) and not is_choice):
+        return text
+    return decoded

@@ -8,7 +8,7 @@ validation errors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -26,21 +26,31 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 
+class _Exchanged:
+    """Holds the function that makes the exchange, beside the fields: a result shows fields alone."""
+
+    __slots__ = ("_make_exchange",)
+    _make_exchange: Callable[[], Exchange]
+
+
 @dataclass(frozen=True, slots=True)
-class Accepted(Generic[T]):
+class Accepted(_Exchanged, Generic[T]):
     """The user accepted, and answered with ``content``.
 
     Reading ``exchange`` builds it with ``make_exchange``, since few tools read it.
     """
 
     content: T
-    make_exchange: Callable[[], Exchange] = field(default=Exchange, compare=False, repr=False)
+    make_exchange: InitVar[Callable[[], Exchange]] = Exchange
     action: Literal["accept"] = field(default="accept", init=False)
+
+    def __post_init__(self, make_exchange: Callable[[], Exchange]) -> None:
+        object.__setattr__(self, "_make_exchange", make_exchange)
 
     @property
     def exchange(self) -> Exchange:
         """The question and the answer as messages."""
-        return self.make_exchange()
+        return self._make_exchange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +198,10 @@ def _problem(schema: dict[str, Any]) -> str | None:
     return None
 
 
-def describe(error: ValidationError) -> str:
-    """Return one line that names each field and its problem, without the input."""
+def describe(error: ValidationError, whole: str = "answer") -> str:
+    """Return one line that names each field, or the ``whole``, with its problem, without the input."""
     return "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {reason_of(problem)}"
+        f"{'.'.join(map(str, problem['loc'])) or whole}: {reason_of(problem)}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)
     )
 

@@ -1,7 +1,8 @@
 """``@tool``: what is read from a function, what is refused, and how arguments are checked."""
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from pydantic import BaseModel, Field
@@ -12,6 +13,7 @@ from anabranch import (
     Elicitation,
     InvalidArgumentsError,
     Limits,
+    ToolError,
     tool,
 )
 from anabranch.testing import MockClient, run_tool
@@ -169,6 +171,24 @@ def test_a_parameter_that_no_caller_could_give_is_named(
         tool(function)
 
 
+class Row(TypedDict):
+    row: int
+
+
+async def takes_a_typed_dict(ctx: BranchContext, row: Row) -> int:
+    return row["row"]
+
+
+def test_a_typed_dict_of_typing_is_read_or_the_one_to_import_is_named() -> None:
+    if sys.version_info >= (3, 12):
+        assert tool(takes_a_typed_dict).validate({"row": {"row": 1}}) == {"row": {"row": 1}}
+    else:
+        with pytest.raises(
+            TypeError, match=r"import TypedDict from typing_extensions for \['row'\]"
+        ):
+            tool(takes_a_typed_dict)
+
+
 def test_an_annotation_that_is_not_known_at_run_time_is_named() -> None:
     """Chosen: schemas are built of annotations when the tool is defined."""
     made: dict[str, Any] = {}
@@ -281,3 +301,28 @@ async def test_requirements_of_a_tool_are_checked_before_its_code_runs(
     assert entered == []
     await run_tool(needy, {}, MockClient(), replay=replay)
     assert entered == ["needy"]
+
+
+async def test_a_value_fails_the_call_and_undoes_its_steps_when_it_misses_the_annotation(
+    replay: bool,
+) -> None:
+    undone: list[int] = []
+
+    async def reserve() -> int:
+        return 7
+
+    async def release(row: int) -> None:
+        undone.append(row)
+
+    @tool
+    async def book(ctx: BranchContext) -> Seat:
+        """Book a seat."""
+        row = await ctx.step(reserve, undo=release)
+        return {"row": f"row {row}"}  # type: ignore[return-value]
+
+    with pytest.raises(
+        ToolError, match=r"does not fit its output schema: row: Input should be a"
+    ) as it:
+        await run_tool(book, {}, MockClient(), replay=replay)
+    assert "row 7" not in str(it.value)
+    assert undone == [7]

@@ -27,6 +27,7 @@ from anabranch import (
     BranchContext,
     Declined,
     NonDeterminismError,
+    ToolError,
     run_tool,
     tool,
 )
@@ -295,12 +296,19 @@ async def test_answers_are_read_as_the_page_says(field: str, answer: str, receiv
 )
 async def test_results_are_written_as_the_page_says(value: str, annotation: str, read: str) -> None:
     names: dict[str, Any] = {**NAMES}
-    source = f"async def give(_: BranchContext) -> {annotation}:\n    'Give.'\n    return {value}\n"
+    promise = "" if annotation == "none" else f" -> {annotation}"
+    source = f"async def give(_: BranchContext){promise}:\n    'Give.'\n    return {value}\n"
     exec(source, names)  # noqa: S102 - rows of our own page
-    async with Client(create_server("page", [tool(names["give"])])) as client:
+    give = tool(names["give"])
+    async with Client(create_server("page", [give])) as client:
         result = await client.call_tool("give")
     if read == "an error":
+        [told] = result.content
         assert result.is_error
+        assert isinstance(told, types.TextContent)
+        with pytest.raises(ToolError) as refused:
+            await run_tool(give)
+        assert told.text.endswith(str(refused.value))
         return
     block, whole = result.content[:1], result.structured_content
     if whole is None:  # the SDK makes no output schema of this annotation

@@ -2,7 +2,14 @@
 
 from anabranch._text.encodable import encodable
 from anabranch._text.json_answer import answer_in
-from anabranch._text.json_text import DEEPEST, TooDeepError, number_problem, read_json, read_json_at
+from anabranch._text.json_text import (
+    DEEPEST,
+    TooDeepError,
+    number_problem,
+    read_json,
+    read_json_at,
+    require_shallow,
+)
 from anabranch._text.names import MARKS, checked_name
 from anabranch._text.printable import (
     LogFormat,
@@ -27,4 +34,5 @@ __all__ = [
     "printable_line",
     "read_json",
     "read_json_at",
+    "require_shallow",
 ]

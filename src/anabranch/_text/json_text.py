@@ -70,6 +70,15 @@ def number_problem(value: object) -> str | None:
     return None
 
 
+def require_shallow(value: object) -> None:
+    """Check the depth of ``value``, which is JSON.
+
+    Raises:
+        TooDeepError: if ``value`` is nested too deeply.
+    """
+    _checked(value)
+
+
 def _checked(value: object) -> object:
     level: list[Any] = [value]
     for _ in range(DEEPEST + 1):

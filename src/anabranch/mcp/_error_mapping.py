@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError
 
 from anabranch._asking.host import CAPABILITIES
 from anabranch._engine import as_error, error_instead
-from anabranch._text import encodable, number_problem
+from anabranch._text import encodable
 from anabranch.elicitation import describe
 from anabranch.errors import (
     AnabranchError,
@@ -112,33 +112,17 @@ def mapped_errors(
         raise CallFailedError(None) from instead
 
 
-class UnwritableNumberError(ValueError):
-    """A structured result has a number that JSON lacks."""
-
-
-def require_writable(structured: object) -> None:
-    """Check the numbers of a structured result, of which a transport would make nulls.
-
-    Raises:
-        UnwritableNumberError: if a number is NaN, infinite or too long.
-    """
-    if problem := number_problem(structured):
-        raise UnwritableNumberError(problem)
-
-
 @contextmanager
 def checked_results() -> Generator[None]:
-    """Report in one sentence, and in the log, why a tool's value cannot be a result.
+    """Report in one sentence, and in the log, why a host refuses a tool's value.
 
     Raises:
-        ToolError: if the value does not fit the output schema, or is not finite JSON.
+        ToolError: if the host refuses the value.
     """
     try:
         yield
     except ValidationError as error:
         problem = f"does not fit its output schema: {describe(error)}"
-    except UnwritableNumberError as error:
-        problem = f"cannot be JSON: {error}"
     except (PydanticSerializationError, RecursionError, ValueError) as error:
         problem = "is nested too deeply, refers to itself, or is not JSON"
         logger.debug("a value could not be written", exc_info=error)

@@ -30,7 +30,6 @@ from anabranch.mcp._error_mapping import (
     CallFailedError,
     checked_results,
     mapped_errors,
-    require_writable,
 )
 from anabranch.mcp._log_level import at_least
 from anabranch.mcp._protocol import to_annotations
@@ -162,14 +161,10 @@ class FastMcpTool(BaseTool):
             if isinstance(value, Unfinished):
                 return ToolResult(content=value.text, structured_content=value.structured)
             with checked_results():
-                return self._written(value)
-
-    def _written(self, value: object) -> ToolResult:
-        require_writable(value)  # FastMCP writes null for a number that JSON lacks
-        return self.convert_result(value)
+                return self.convert_result(value)
 
     def _converted(self, value: object) -> types.CallToolResult:
-        result = self._written(value)
+        result = self.convert_result(value)
         return types.CallToolResult(
             content=result.content, structured_content=result.structured_content
         )

@@ -33,7 +33,6 @@ from anabranch.mcp._error_mapping import (
     CallFailedError,
     checked_results,
     mapped_errors,
-    require_writable,
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
@@ -175,9 +174,9 @@ class SdkTool(BaseTool):
                 return self._converted(value)
 
     def _converted(self, value: object) -> CallToolResult | InputRequiredResult:
-        result = self.fn_metadata.convert_result(list_as_one(value))
-        if isinstance(result, CallToolResult):
-            require_writable(result.structured_content)
+        result: CallToolResult | InputRequiredResult = self.fn_metadata.convert_result(
+            list_as_one(value)
+        )
         return result
 
 

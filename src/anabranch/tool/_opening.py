@@ -87,7 +87,9 @@ def open_call(
             parent_messages=runtime.parent_messages,
             parent_system_prompt=runtime.parent_system_prompt,
         )
-        return await tool.run(ctx, arguments)
+        value = await tool.run(ctx, arguments)
+        tool.check_value(value)
+        return value
 
     count_answers(journal)
     call = make(

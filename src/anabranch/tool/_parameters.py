@@ -76,6 +76,11 @@ class Parameters:
                     f"Tool {tool_name!r}: ctx must be the first parameter. Write a HandoffTool, or a"
                     " function in a closure, in place of a method."
                 ) from problem
+            if problem.code == "typed-dict-version":
+                raise TypeError(
+                    f"Tool {tool_name!r}: import TypedDict from typing_extensions for {wrong}; before"
+                    " Python 3.12, pydantic cannot read the TypedDict of typing."
+                ) from problem
             raise TypeError(
                 f"Tool {tool_name!r}: a caller cannot give {wrong}, since JSON has no such type."
                 " Take plain data, a pydantic model or a dataclass."

@@ -20,6 +20,7 @@ from anabranch._engine import checked_patience, codec_of, current_call, pin
 from anabranch.context import BranchContext
 from anabranch.elicitation import Elicitation
 from anabranch.tool._parameters import Parameters, hints_of
+from anabranch.tool._values import ReturnValue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Tool(ABC, Generic[T]):
     returns: Any
     returned_by: Callable[..., Any]
     _parameters: Parameters
+    _value: ReturnValue
 
     def _describe(
         self,
@@ -90,6 +92,7 @@ class Tool(ABC, Generic[T]):
         self.description = description
         self.returned_by = returned_by
         self.returns = hints_of(name, returned_by).get("return", inspect.Signature.empty)
+        self._value = ReturnValue(self.returns)
         self._parameters = Parameters(name, function, skip, self.extra)
         self.parameters = self._parameters.declared
         self.input_schema = self._parameters.schema
@@ -110,6 +113,15 @@ class Tool(ABC, Generic[T]):
     @abstractmethod
     async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> T:
         """Run the body in the branch of ``ctx`` with validated ``arguments``."""
+
+    def check_value(self, value: object) -> None:
+        """Check that the body's ``value`` fits the return annotation, and can be written.
+
+        Raises:
+            ToolError: if ``value`` does not fit or cannot be written; the message names the fields,
+                and repeats no value.
+        """
+        self._value.check(value)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import Image
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
@@ -67,10 +68,10 @@ async def has_a_bug(ctx: BranchContext) -> None:
 
 
 @tool
-async def returns_itself(ctx: BranchContext) -> Any:
-    """Return what cannot be written down."""
+async def draws(ctx: BranchContext) -> Image:
+    """Return a file, which is written for a host and cannot be read back."""
     await ctx.step(begin, undo=undo)
-    return object()
+    return Image(data=b"png", format="png")
 
 
 @tool
@@ -110,8 +111,8 @@ async def test_a_call_that_asks_a_question_its_host_cannot_answer_is_over_and_un
     assert undone == ["begun"]
 
 
-async def test_a_value_that_cannot_be_stored_is_returned_once(quick: Modelled) -> None:
-    desk = Desk(returns_itself, always(n=1))
+async def test_a_file_is_returned_once(quick: Modelled) -> None:
+    desk = Desk(draws, always(n=1))
     first = await desk.request(desk.service(quick))
     assert isinstance(first, Finished)
     assert await status(quick) == "done"

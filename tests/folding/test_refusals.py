@@ -126,7 +126,7 @@ def test_every_code_that_is_defined_is_one_that_a_caller_meets() -> None:
 @pytest.mark.parametrize("era", list(ERAS))
 async def test_the_schema_refuses_values_of_another_type(era: str) -> None:
     host = Broken(ERAS[era])
-    for given in ({"description": "d"}, {**TASK, "budget": "much"}, {**TASK, "prompt": 7}):
+    for given in ({"description": "d"}, {**TASK, "budget": "much"}, {**TASK, "prompt": ["p"]}):
         assert await host.refusal(CREATE, **given)
     assert await host.branches.branches("") == []
 

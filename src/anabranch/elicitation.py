@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
-from anabranch._schemas import protocol_field
+from anabranch._schemas import protocol_field, with_text_choices
 from anabranch._text import checked_name
 from anabranch.messages import Exchange
 
@@ -106,6 +106,13 @@ class _FormSchema(GenerateJsonSchema):
         variants = super().decimal_schema(schema)["anyOf"]  # a number, or a text
         return next(each for each in variants if each["type"] == "number")
 
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        rendered = super().enum_schema(schema)
+        if rendered.get("type") in ("integer", "number"):  # its values say little to a user
+            names = [member.name.replace("_", " ") for member in schema["members"]]
+            rendered["enumNames"] = [name.capitalize() for name in names]
+        return rendered
+
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
@@ -173,10 +180,9 @@ def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
         schema = {**definitions[reference], **rest}
     if "items" in schema:
         schema = {**schema, "items": _inlined(schema["items"], definitions)}
-    constant = schema.get("const")
-    if isinstance(constant, str):  # forms have enums and no constants
-        schema = {key: value for key, value in schema.items() if key != "const"}
-        schema["enum"] = [constant]
+    schema = with_text_choices(schema)
+    if "items" in schema and isinstance(schema.get("default"), list):
+        schema["default"] = [str(each) for each in schema["default"]]
     return schema
 
 
@@ -188,8 +194,8 @@ def _problem(schema: dict[str, Any]) -> str | None:
     kind = schema.get("type")
     if kind == "array":
         items: dict[str, Any] = schema.get("items", {})
-        # Titled enum values have no type.
-        titled = "anyOf" in items and all("const" in item for item in items["anyOf"])
+        choices = items.get("anyOf", items.get("oneOf", ()))  # they may have no type
+        titled = bool(choices) and all("const" in each for each in choices)
         if titled or (items.get("type") == "string" and "enum" in items):
             return None
         return "is a list of something other than enum values"

@@ -21,6 +21,7 @@ class Meal(Enum):
 
 class Level(IntEnum):
     LOW = 1
+    VERY_HIGH = 9
 
 
 class Inner(BaseModel):
@@ -73,9 +74,11 @@ def test_a_form_shows_flat_fields(annotation: Any, shown: dict[str, Any]) -> Non
         (Annotated[str, Field(deprecated=True)], {"type": "string", "description": "deprecated"}),
         (Annotated[float, Field(json_schema_extra={"unit": "kg"})], {"type": "number", "description": "unit: kg"}),
         (Literal[True], {"type": "boolean", "description": "must be true"}),
-        (Literal[5], {"type": "integer", "minimum": 5, "maximum": 5, "description": "must be 5"}),
-        (Literal[1, 3], {"type": "integer", "minimum": 1, "maximum": 3, "description": "one of 1, 3"}),
-        (Level, {"type": "integer", "title": "Level", "minimum": 1, "maximum": 1, "description": "one of 1"}),
+        (Literal[5], {"type": "string", "enum": ["5"]}),
+        (Literal[1, 3], {"type": "string", "enum": ["1", "3"]}),
+        (Literal[1, "all"], {"type": "string", "enum": ["1", "all"]}),
+        (Level, {"type": "string", "title": "Level", "oneOf": [{"const": "1", "title": "Low"}, {"const": "9", "title": "Very high"}]}),
+        (list[Literal[1, 3]], {"type": "array", "items": {"type": "string", "enum": ["1", "3"]}}),
         (set[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
         (set[Meal], {"type": "array", "items": {"type": "string", "enum": ["fish", "vegan"]}}),
         (UUID, {"type": "string", "description": "format uuid"}),

@@ -165,11 +165,11 @@ INVALID: dict[str, tuple[str, Any, str]] = {
     "a text": (HOW_LONG, accept(nights="two"), "nights: must be a number"),
     "not whole": (HOW_LONG, accept(nights=1.5), "nights: must be a whole number"),
     "true": (HOW_LONG, accept(nights=True), "nights: must be a number"),
-    "a number": (WHO, accept(name=7), "name: must be a text"),
+    "no text": (WHO, accept(name=True), "name: must be a text"),
     "no number of JSON": (HOW_LONG, accept(nights=float("inf")), "no numbers of JSON"),
     "two fields": (
         HOW_LONG,
-        accept(nights=0, extras=1),
+        accept(nights=0, extras=[1]),
         "nights: must be 1 to 30; extras: must be a text",
     ),
     "not asked": ("book_hotel/other", accept(), f"open questions: {WHO!r}, {HOW_LONG!r}"),

@@ -12,7 +12,7 @@ from anabranch._schemas.foreign import (
 )
 from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Option, Options, Value
 from anabranch._schemas.form_reading import FormReader
-from anabranch._schemas.form_schemas import protocol_field
+from anabranch._schemas.form_schemas import protocol_field, with_text_choices
 from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "protocol_field",
     "read_pairs",
     "split_pairs",
+    "with_text_choices",
 ]

@@ -71,7 +71,7 @@ def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> di
     """Return a form's content by its plain meaning.
 
     A null, or an empty text that cannot fit, stands for an optional field left empty. A text may hold
-    the number or the truth value that a field takes.
+    the number or the truth value that a field takes, and a number stands for the text of it.
     """
     required: Any = schema.get("required")
     asked = cast("list[object]", required) if isinstance(required, list) else []
@@ -82,11 +82,22 @@ def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> di
         is_empty = value is None or (value == "" and (kind != "string" or "format" in field))
         if is_empty and name not in asked and isinstance(kind, str) and kind != "null":
             continue
-        meant[name] = _scalar(value, kind) if isinstance(value, str) else value
+        if isinstance(value, list):
+            kinds = _part(field, "items").get("type", "string")
+            meant[name] = [_scalar(each, kinds) for each in value]
+        else:
+            meant[name] = _scalar(value, kind)
     return meant
 
 
-def _scalar(text: str, kind: object) -> JsonValue:
+def _scalar(value: JsonValue, kind: object) -> JsonValue:
+    """Return ``value`` as this type, if a text holds it or it is a number; any other unchanged."""
+    if type(value) in (int, float) and kind == "string":
+        return json.dumps(value)
+    return _held(value, kind) if isinstance(value, str) else value
+
+
+def _held(text: str, kind: object) -> JsonValue:
     """Return the number or truth value of this type that a text holds; any other text unchanged."""
     types: dict[str, tuple[type, ...]] = {
         "integer": (int,),

@@ -22,6 +22,7 @@ _KEYS: Final = {
 }
 """Keys by type. Source: MCP 2026-07-28, ``PrimitiveSchemaDefinition``."""
 _CHOICES: Final = ("oneOf", "enum", "enumNames")
+_CHOSEN: Final = (str, int, float)
 _FORMATS: Final = ("email", "uri", "date", "date-time")
 
 _WORDS: Final = {
@@ -40,6 +41,28 @@ _WORDS: Final = {
 }
 _SILENT: Final = {"deprecated", "uniqueItems", "readOnly", "writeOnly", "enumNames"}
 """Keys that the description does not write as ``key: value``."""
+
+
+def with_text_choices(schema: Schema) -> dict[str, Any]:
+    """Return ``schema`` with choices that are texts, since the protocol has no choice of numbers.
+
+    An answer is read as the number that its text holds. ``enumNames`` are the titles of choices.
+    """
+    chosen = dict(schema)
+    if type(schema.get("const")) in _CHOSEN:
+        chosen["enum"] = [chosen.pop("const")]
+    values = cast("list[object]", chosen.get("enum", []))
+    texts = [_spelled(each) for each in values]
+    is_told_apart = len(set(texts)) == len(texts) and all(type(each) in _CHOSEN for each in values)
+    if texts == values or not is_told_apart:
+        return chosen
+    chosen |= {"type": "string", "enum": texts}
+    if "enumNames" in chosen:
+        named = zip(chosen.pop("enum"), chosen.pop("enumNames"), strict=True)
+        chosen["oneOf"] = [{"const": text, "title": title} for text, title in named]
+    if "default" in chosen:
+        chosen["default"] = _spelled(chosen["default"])
+    return chosen
 
 
 def protocol_field(schema: Schema) -> dict[str, Any]:
@@ -63,7 +86,6 @@ def _with_bounds(schema: Schema) -> dict[str, Any]:
     """Return the schema of a number with the bounds that its other keys imply."""
     bounded = dict(schema)
     kind = schema.get("type")
-    implied = [_number(each) for each in (*schema.get("enum", ()), schema.get("const"))]
     if kind not in ("integer", "number"):
         return bounded
     for key, exclusive, step, tightest in (
@@ -77,8 +99,6 @@ def _with_bounds(schema: Schema) -> dict[str, Any]:
             del bounded[exclusive]
         elif beyond is not None:
             bounds.append(beyond)
-        if values := [each for each in implied if each is not None]:
-            bounds.append(min(values) if step > 0 else max(values))
         if bounds:
             bounded[key] = tightest(bounds)
     return bounded

@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.answerer import AnswerError, answer_of_error
 from anabranch._engine import Answer
-from anabranch._schemas import Field, Form, Options
+from anabranch._schemas import Field, Form, Options, filled_in
 from anabranch._text import number_problem
 from anabranch.elicitation import Accepted, Cancelled, Declined, describe
 from anabranch.errors import AnabranchError
@@ -131,7 +131,7 @@ def _check_fields(
     problems = [
         f"{name}: it is missing" for name in sorted(form.required) if content.get(name) is None
     ]
-    for name, value in content.items():
+    for name, value in filled_in(schema, content).items():
         if name in form.properties and value is not None:
             try:
                 _check_field(form.properties[name], value)

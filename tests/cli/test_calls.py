@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from anabranch._recorded.replaying import Drift, Replayed
-from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch._recorded import (
+    Drift,
+    Holder,
+    Listed,
+    RecordedCall,
+    RecordedRound,
+    RecordedStep,
+    Replayed,
+)
 from anabranch.cli import _calls_replaying, main
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, old_ways_of
 from anabranch.cli._options import STORE

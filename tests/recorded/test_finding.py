@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch._recorded.finding import NoSuchCallError, find_call
+from anabranch._recorded import NoSuchCallError, find_call
 from tests.durable.stores import Modelled
 from tests.suites.call_samples import a_call
 

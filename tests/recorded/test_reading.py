@@ -14,9 +14,7 @@ from anabranch._durable.entries import dump_entry, enter
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.states import latest_journal
 from anabranch._engine import Answer, Entry
-from anabranch._recorded.finding import listed
-from anabranch._recorded.reading import outline
-from anabranch._recorded.shapes import Holder, RecordedCall
+from anabranch._recorded import Holder, RecordedCall, listed, outline
 from anabranch.agents import Durability
 from anabranch.errors import error_to_json
 from anabranch.stores import CallState

@@ -13,8 +13,7 @@ from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._asking.host import Host
 from anabranch._durable.entries import dump_answers
 from anabranch._engine import Answer, Finished
-from anabranch._recorded.reading import read_call
-from anabranch._recorded.shapes import RecordedCall
+from anabranch._recorded import RecordedCall, read_call
 from anabranch.messages import SampleReply, SampleRequest, Usage
 from anabranch.stores import CallEvent, CallRecord, CallState, CallStore
 from tests.durable.harness import Desk, accept

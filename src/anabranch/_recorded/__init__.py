@@ -7,6 +7,45 @@ neither terminals nor HTTP: ``cli/`` draws recorded calls, and ``chat/`` sends t
     steps.py       the steps of a call, put together from its rounds
     reading.py     a call, read from its store
     replaying.py   a recorded call run against the present code
+    finding.py     recorded calls, listed and found by the start of an id
 
 Imports point up this list.
 """
+
+from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch._recorded.finding import AmbiguousCallError, NoSuchCallError, find_call, listed
+    from anabranch._recorded.reading import outline, read_call
+    from anabranch._recorded.replaying import Drift, Replayed, replay_call, without_tool
+    from anabranch._recorded.shapes import Holder, Listed, RecordedCall, RecordedRound, RecordedStep
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".finding": "AmbiguousCallError NoSuchCallError find_call listed",
+            ".reading": "outline read_call",
+            ".replaying": "Drift Replayed replay_call without_tool",
+            ".shapes": "Holder Listed RecordedCall RecordedRound RecordedStep",
+        },
+    )
+
+__all__ = [
+    "AmbiguousCallError",
+    "Drift",
+    "Holder",
+    "Listed",
+    "NoSuchCallError",
+    "RecordedCall",
+    "RecordedRound",
+    "RecordedStep",
+    "Replayed",
+    "find_call",
+    "listed",
+    "outline",
+    "read_call",
+    "replay_call",
+    "without_tool",
+]

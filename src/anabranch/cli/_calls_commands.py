@@ -19,8 +19,7 @@ from anabranch.cli._target_options import TargetName
 
 if TYPE_CHECKING:
     from anabranch._durable.store import CallRecord, CallStore
-    from anabranch._recorded.replaying import Replayed
-    from anabranch._recorded.shapes import RecordedCall
+    from anabranch._recorded import RecordedCall, Replayed
     from anabranch.cli._stores import Stores
 
 T = TypeVar("T")
@@ -66,7 +65,7 @@ def list_command(
 ) -> None:
     """List recorded calls, the last begun first."""
     from anabranch._durable.call_states import NAMED
-    from anabranch._recorded.finding import find_call, listed
+    from anabranch._recorded import find_call, listed
     from anabranch.cli._calls_drawing import draw_list
 
     async def work(calls: CallStore) -> list[CallRecord]:
@@ -84,8 +83,7 @@ def list_command(
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
     """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
     from anabranch._aio import SystemClock
-    from anabranch._recorded.finding import find_call
-    from anabranch._recorded.reading import read_call
+    from anabranch._recorded import find_call, read_call
     from anabranch.cli._calls_drawing import draw_call
 
     async def work(calls: CallStore) -> RecordedCall:
@@ -177,7 +175,7 @@ def undo_command(
 
 
 def _with_calls(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T:
-    from anabranch._recorded.finding import NoSuchCallError
+    from anabranch._recorded import NoSuchCallError
     from anabranch.cli._stores import with_store
     from anabranch.stores import open_store
 
@@ -185,7 +183,7 @@ def _with_calls(url: str | None, work: Callable[[CallStore], Awaitable[T]]) -> T
 
 
 def _with_stores(url: str | None, work: Callable[[Stores], Awaitable[T]]) -> T:
-    from anabranch._recorded.finding import NoSuchCallError
+    from anabranch._recorded import NoSuchCallError
     from anabranch.cli._stores import Stores, with_store
 
     return with_store(Stores.at, url, work, NoSuchCallError)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from anabranch._recorded.shapes import Listed, RecordedCall, RecordedRound, RecordedStep
+from anabranch._recorded import Listed, RecordedCall, RecordedRound, RecordedStep
 
 if TYPE_CHECKING:
-    from anabranch._recorded.replaying import Replayed
+    from anabranch._recorded import Replayed
     from anabranch.cli._calls_replaying import Undone
 
 WIDTH = 70

@@ -12,10 +12,14 @@ from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Durability
 from anabranch._durable.service import CallService
 from anabranch._durable.store import CallRecord, CallStore
-from anabranch._recorded.finding import find_call
-from anabranch._recorded.reading import read_call
-from anabranch._recorded.replaying import Replayed, replay_call, without_tool
-from anabranch._recorded.shapes import RecordedCall
+from anabranch._recorded import (
+    RecordedCall,
+    Replayed,
+    find_call,
+    read_call,
+    replay_call,
+    without_tool,
+)
 from anabranch._terminal.exits import FailedError, UsageError
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._output import confirm

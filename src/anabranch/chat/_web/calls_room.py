@@ -25,9 +25,7 @@ from starlette.routing import Route
 from anabranch._durable.call_states import NAMED
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallRecord
-from anabranch._recorded.finding import NoSuchCallError, find_call, listed
-from anabranch._recorded.reading import outline, read_call
-from anabranch._recorded.shapes import RecordedCall
+from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
 from anabranch._text import encodable
 from anabranch.agents import CalledTool
 from anabranch.agents._call_expiry import caller_in

@@ -1,12 +1,33 @@
-"""The imports of the tests: helpers from harness modules, and the package by the faces of its rooms."""
+"""A room is entered by its face, and a test imports helpers from harness modules."""
 
 import ast
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
+
+LAZY = ["_recorded"]
+"""The packages whose names are loaded when they are first used."""
+
+ENTERED = {
+    "_engine",
+    "agents",
+    "chat",
+    "engines",
+    "folding",
+    "mcp",
+    "memory",
+    "models",
+    "replay_check",
+    "stores",
+    "tree",
+}
+"""The rooms that other rooms of the package still enter past their faces."""
 
 ROOM_OF = {
     "durable": "_durable",
@@ -47,21 +68,26 @@ def imported(path: Path) -> Iterator[str]:
 
 def is_private(name: str) -> bool:
     """Return whether a name lies behind the face of its room."""
-    package, room, *inner = name.split(".")
-    if package != "anabranch" or not inner:
+    package, *inner = name.split(".")
+    if package != "anabranch" or len(inner) < 2:
         return False
-    has_face = "__all__" in exported(
-        f"anabranch.{room}"
-    )  # the modules are the face of a room without
+    room = inner.pop(0)
+    has_face = "__all__" in exported(f"anabranch.{room}")  # the modules of others are their faces
     return any(each.startswith("_") for each in inner) or (room.startswith("_") and has_face)
 
 
 def is_own(path: Path, name: str) -> bool:
-    folders = path.relative_to(TESTS).parts[:-1]
+    """Return whether a file is in the room of a name, or in the folder of the room's tests."""
+    root = TESTS if path.is_relative_to(TESTS) else SOURCE / "anabranch"
+    folders = path.relative_to(root).parts[:-1]
     return name.split(".")[1] in {ROOM_OF.get(each, each) for each in folders}
 
 
-IMPORTS = sorted({(path, name) for path in TESTS.rglob("*.py") for name in imported(path)})
+def imports_below(root: Path) -> list[tuple[Path, str]]:
+    return sorted({(path, name) for path in root.rglob("*.py") for name in imported(path)})
+
+
+IMPORTS = imports_below(TESTS)
 
 
 def test_no_module_imports_a_test_module() -> None:
@@ -71,6 +97,23 @@ def test_no_module_imports_a_test_module() -> None:
 
 def test_no_test_enters_a_private_module_of_another_room() -> None:
     """A harness module in the folder of the other room does, and gives others what they need."""
-    found = [each for each in IMPORTS if "." in each[1] and is_private(each[1])]
+    found = [each for each in IMPORTS if is_private(each[1])]
     assert len(found) > 100
     assert [each for each in found if not is_own(*each)] == []
+
+
+def test_no_module_of_the_package_enters_another_room_past_its_face() -> None:
+    entered = {
+        name.split(".")[1]
+        for path, name in imports_below(SOURCE)
+        if is_private(name) and not is_own(path, name)
+    }
+    assert entered == ENTERED
+
+
+@pytest.mark.parametrize("room", LAZY)
+def test_a_lazy_package_loads_each_of_its_names(room: str) -> None:
+    face = import_module(f"anabranch.{room}")
+    modules = {path.stem for path in (SOURCE / "anabranch" / room).glob("*.py")}
+    assert modules.isdisjoint(face.__all__)  # a loaded module would hide a name like its own
+    assert [name for name in face.__all__ if not hasattr(face, name)] == []

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._terminal.logs import JsonFormatter
+from anabranch._terminal import JsonFormatter
 from anabranch.mcp import create_server
 from anabranch.stores import open_store
 

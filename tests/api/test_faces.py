@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
 
-LAZY = ["_recorded"]
+LAZY = ["_recorded", "_terminal"]
 """The packages whose names are loaded when they are first used."""
 
 ENTERED = {

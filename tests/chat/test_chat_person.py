@@ -10,8 +10,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Console, Respondent
 from anabranch.agents import Question
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer
 from anabranch.chat._terminal_session.input_lines import ScriptedLines, TypedLines

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 
-from anabranch._terminal.console import Console
+from anabranch._terminal import Console
 from anabranch.agents import BranchSelf
 from anabranch.chat import Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_screen import ChatScreen

@@ -8,9 +8,7 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import CommandError
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import CommandError, Console, Respondent
 from anabranch.cli._connection import open_session
 
 URL = "http://server.example/mcp"

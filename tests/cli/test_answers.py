@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch._terminal.answer_file import Answers, names_of
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import Answers, UsageError, names_of
 
 STEP = "book/pay#2/confirm.1"
 

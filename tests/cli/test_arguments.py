@@ -3,7 +3,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, create_model
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._tool_arguments import read_arguments
 
 

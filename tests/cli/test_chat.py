@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import Limits
-from anabranch._terminal.interrupts import STILL_RUNNING
+from anabranch._terminal import STILL_RUNNING
 from anabranch.cli._chat_parts import ChatOptions, command_to_go_on
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE

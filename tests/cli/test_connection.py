@@ -12,9 +12,7 @@ from mcp.client import Transport
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._budget import Limits
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.cli._connection import open_session, server_of
 from anabranch.mcp import SagaRoundsExceededError
 from tests.cli.connecting import URL, attempt

@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from anabranch import run_tool
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import Console, UsageError
 from anabranch.agents import CalledTool
 from anabranch.cli import main
 from anabranch.cli._reloading import ReloadedTools

@@ -7,8 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from anabranch import AnswerError
-from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
-from anabranch._terminal.interrupts import on_interrupt
+from anabranch._terminal import DismissedError, ask_consent, ask_form, ask_text, on_interrupt
 from anabranch.elicitation import form_schema
 from anabranch.messages import ElicitRequest
 from tests.cli.typist import CTRL_C, CTRL_D, DOWN, ENTER, ESCAPE, SPACE, UP, answering, fill, typing

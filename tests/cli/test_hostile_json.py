@@ -13,8 +13,7 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 import anabranch
-from anabranch._terminal.answer_file import Answers
-from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch._terminal import Answers, CommandError, FailedError, UsageError
 from anabranch._text import DEEPEST, read_json
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.models import ModelError, ScriptedModel

@@ -13,7 +13,7 @@ import pytest
 from textual.widgets import Tree as TreeWidget
 
 import anabranch
-from anabranch._terminal.console import Console
+from anabranch._terminal import Console
 from anabranch._text import PrintableFormatter, printable, printable_json, printable_line
 from anabranch.cli import main
 from anabranch.cli._browser import Browser

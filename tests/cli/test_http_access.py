@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._combined_server import NOT_STORED
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_access import Access, is_loopback

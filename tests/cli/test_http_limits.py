@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_lifetime import Lifetime
 from tests.cli.http_server import mcp_app, serving

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import AnyHttpUrl, BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli import main
 from anabranch.cli._connection import server_of
 from anabranch.cli._http_access import Access

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from anabranch._terminal.interrupts import on_interrupt
+from anabranch._terminal import on_interrupt
 from tests.cli.terminals import CTRL_C, ESCAPE, PROMPT, Terminal, terminal
 from tests.patience import PATIENCE
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._stores import new_key, read_keys
 
 

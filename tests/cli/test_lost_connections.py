@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch._terminal.answer_file import Answers as AnswerFile
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Answers as AnswerFile
+from anabranch._terminal import Console, FailedError, Respondent
 from anabranch.cli import _calling
 from anabranch.cli._calling import CallOptions, call
 from tests.mcp.harness import asgi

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.agents import CalledTool
 from anabranch.chat import Plugin
 from anabranch.cli import main

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch._terminal.interrupts import STILL_RUNNING
+from anabranch._terminal import STILL_RUNNING
 
 ANABRANCH = [sys.executable, "-m", "anabranch"]
 META = {

@@ -9,9 +9,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from anabranch import AnswerError, assistant, user
-from anabranch._terminal.answer_file import Answers
-from anabranch._terminal.console import Console
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Answers, Console, Respondent
 from anabranch.messages import (
     ElicitRequest,
     ImageBlock,

@@ -8,7 +8,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from anabranch import BranchContext, tool
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._combined_server import assemble, tool_names
 from anabranch.cli._targets import Found, is_url, load, split_target
 from anabranch.mcp import ServerOptions, create_server

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent, Tool
 
-from anabranch._terminal.exits import FailedError
+from anabranch._terminal import FailedError
 from anabranch.cli._calling import value_of
 
 PLAIN = Tool(name="t", input_schema={"type": "object"})

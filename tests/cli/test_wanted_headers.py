@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from anabranch import ToolError, tool
-from anabranch._terminal.exits import CommandError, FailedError
+from anabranch._terminal import CommandError, FailedError
 from anabranch.agents import Absent, RemoteTools
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._options import Era

@@ -8,7 +8,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from anabranch._terminal.forms import ask_form
+from anabranch._terminal import ask_form
 from anabranch.messages import ElicitReply, ElicitRequest
 
 

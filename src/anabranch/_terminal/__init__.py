@@ -13,3 +13,59 @@ The commands and the chat use this package. The package imports neither of them,
 server: questions and answers are objects of ``anabranch.messages``. The package writes to stderr, and
 leaves stdout to results.
 """
+
+from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch._terminal.answer_file import Answers, names_of
+    from anabranch._terminal.console import Console
+    from anabranch._terminal.exits import CommandError, FailedError, LeftError, UsageError
+    from anabranch._terminal.forms import DismissedError, ask_consent, ask_form, ask_text
+    from anabranch._terminal.interrupts import (
+        STILL_RUNNING,
+        on_interrupt,
+        run_command,
+        woken_by_signals,
+    )
+    from anabranch._terminal.live_region import LiveRegion
+    from anabranch._terminal.logs import JsonFormatter, log_to_stderr
+    from anabranch._terminal.respondent import NO_MODEL, Respondent
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".answer_file": "Answers names_of",
+            ".console": "Console",
+            ".exits": "CommandError FailedError LeftError UsageError",
+            ".forms": "DismissedError ask_consent ask_form ask_text",
+            ".interrupts": "STILL_RUNNING on_interrupt run_command woken_by_signals",
+            ".live_region": "LiveRegion",
+            ".logs": "JsonFormatter log_to_stderr",
+            ".respondent": "NO_MODEL Respondent",
+        },
+    )
+
+__all__ = [
+    "NO_MODEL",
+    "STILL_RUNNING",
+    "Answers",
+    "CommandError",
+    "Console",
+    "DismissedError",
+    "FailedError",
+    "JsonFormatter",
+    "LeftError",
+    "LiveRegion",
+    "Respondent",
+    "UsageError",
+    "ask_consent",
+    "ask_form",
+    "ask_text",
+    "log_to_stderr",
+    "names_of",
+    "on_interrupt",
+    "run_command",
+    "woken_by_signals",
+]

@@ -59,7 +59,7 @@ from itertools import takewhile
 
 from cyclopts import CycloptsError
 
-from anabranch._terminal.exits import CommandError, LeftError, UsageError
+from anabranch._terminal import CommandError, LeftError, UsageError
 from anabranch._text import printable
 from anabranch.cli._commands import app
 from anabranch.cli._configuration import configuration_files

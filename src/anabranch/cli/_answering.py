@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 
 if TYPE_CHECKING:
     from anabranch._asking.answering_policy import AnsweringPolicy
     from anabranch._asking.sampling import Sampler
-    from anabranch._terminal.answer_file import Answers
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.respondent import Respondent
+    from anabranch._terminal import Answers, Console, Respondent
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -22,7 +20,7 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     Raises:
         UsageError: if the model cannot be opened, or the answers cannot be read.
     """
-    from anabranch._terminal.respondent import Respondent
+    from anabranch._terminal import Respondent
 
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
 
@@ -70,6 +68,6 @@ def read_answers(path: Path | None) -> Answers | None:
     """
     if path is None:
         return None
-    from anabranch._terminal.answer_file import Answers
+    from anabranch._terminal import Answers
 
     return Answers.from_file(path)

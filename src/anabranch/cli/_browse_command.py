@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import FailedError, LeftError, UsageError
+from anabranch._terminal import FailedError, LeftError, UsageError
 from anabranch.cli._options import Store, store_url
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError, needs_extra
@@ -32,7 +32,7 @@ def browse_command(
     store: Store = None,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.interrupts import run_command
+    from anabranch._terminal import run_command
 
     command = run_command(browse, thread, store)
     if command is not None:
@@ -46,7 +46,7 @@ async def browse(thread: str | None, store: str | None) -> str | None:
         CommandError: if the thread or a terminal is missing, the extra ``tui`` is not installed, the
             thread to continue has an owner, or the user leaves with Ctrl-C.
     """
-    from anabranch._terminal.console import Console
+    from anabranch._terminal import Console
 
     tree = await _tree(thread, store)
     with needs_extra("tui", "Browsing", UsageError, instead=INSTEAD):

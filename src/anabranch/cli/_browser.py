@@ -16,7 +16,7 @@ from textual.widgets import Footer, Header, Input, Static
 from textual.widgets import Tree as TreeWidget
 from textual.widgets.tree import TreeNode
 
-from anabranch._terminal.exits import LeftError
+from anabranch._terminal import LeftError
 from anabranch._text import printable, printable_line
 from anabranch.messages import TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from anabranch.tree import (

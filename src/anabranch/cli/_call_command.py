@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     AnswersFile,
     ArgumentsJson,
@@ -58,9 +58,7 @@ def call_command(  # noqa: PLR0913 - the options of the command
     ] = False,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.interrupts import run_command
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_policy, new_respondent
     from anabranch.cli._calling import CallOptions, call
     from anabranch.cli._output import print_json

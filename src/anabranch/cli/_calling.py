@@ -14,8 +14,7 @@ from anabranch._asking.answerer import Answerer
 from anabranch._asking.answering_policy import AnsweringPolicy
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._schemas import UnusableSchemaError, check_schema
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.respondent import NO_MODEL, Respondent
+from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError
 from anabranch._text import read_json
 from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of

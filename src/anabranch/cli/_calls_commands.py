@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store, Yes
 from anabranch.cli._output import print_either

@@ -20,7 +20,7 @@ from anabranch._recorded import (
     replay_call,
     without_tool,
 )
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.agents._call_expiry import runtime_of
 from anabranch.cli._output import confirm
 from anabranch.cli._stores import Stores

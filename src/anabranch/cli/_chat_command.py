@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     ChosenTools,
     Foldable,
@@ -63,9 +63,7 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     memory: Remembering = False,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.interrupts import run_command
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.chat import Plugin
     from anabranch.cli._chat_parts import ChatOptions
     from anabranch.cli._chat_tools import tools_of

@@ -16,8 +16,7 @@ from platformdirs import user_data_path
 from anabranch._aio import run_shielded
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import Console, UsageError
 from anabranch.agents import BranchSelf, Folding
 from anabranch.agents import Model as AgentModel
 from anabranch.chat import Plugin, make_plugin

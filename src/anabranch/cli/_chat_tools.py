@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.agents import AgentTool, BranchSelf, RemoteTools, ToolSource
 from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin

@@ -14,9 +14,7 @@ from typing import Any
 import anyio
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.agents import Folding, TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
 from anabranch.chat import Session, SessionDependencies

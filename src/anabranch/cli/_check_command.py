@@ -32,9 +32,7 @@ def check_command(
     ] = None,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.interrupts import run_command
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import new_respondent
     from anabranch.cli._checking import CheckOptions, check, report
     from anabranch.cli._output import print_json

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author

@@ -9,7 +9,7 @@ from mcp.server.transport_security import TransportSecurityMiddleware, Transport
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._targets import Found
 from anabranch.errors import StoreError
 from anabranch.mcp import ServerOptions, install_fastmcp

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.completion import ShellDetectionError, detect_shell
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._commands import app
 from anabranch.cli._output import print_text
 

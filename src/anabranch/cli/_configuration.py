@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError
 from cyclopts.config import Toml
 from platformdirs import user_config_path
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 
 PROJECT = ("tool", "anabranch")
 

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from anabranch._aio import cancel_and_wait
 from anabranch._asking.answerer import Answerer
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.exits import CommandError, FailedError, UsageError
+from anabranch._terminal import CommandError, FailedError, UsageError
 from anabranch.cli._call_trace import CallTrace, watched
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key

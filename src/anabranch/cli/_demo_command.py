@@ -12,9 +12,7 @@ def demo_command(
     *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.interrupts import run_command
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import open_sampler, read_answers
     from anabranch.cli._demo_game import demo
     from anabranch.cli._output import print_json

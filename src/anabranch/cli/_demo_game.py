@@ -13,9 +13,7 @@ from typing import cast
 from mcp import Client, StdioServerParameters, stdio_client
 
 from anabranch._asking.sampling import Sampler
-from anabranch._terminal.answer_file import Answers
-from anabranch._terminal.console import Console
-from anabranch._terminal.respondent import Respondent
+from anabranch._terminal import Answers, Console, Respondent
 from anabranch.cli._call_trace import CallTrace, traced
 from anabranch.cli._calling import find_tool, invoke, value_of
 from anabranch.cli._connection import open_session, server_of

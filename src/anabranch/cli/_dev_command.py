@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import STORE, Model
 from anabranch.cli._target_options import SourceTarget
 
@@ -35,8 +35,7 @@ def dev_command(
     """Run the command."""
     import webbrowser
 
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import Console, log_to_stderr
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
     from anabranch.cli._endpoint import Endpoint

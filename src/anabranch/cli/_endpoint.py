@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch._text import LogFormat
 from anabranch.cli._http_access import CONCURRENCY, LOCAL, Access, is_loopback
 from anabranch.cli._http_server import listen

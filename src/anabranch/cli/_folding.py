@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager
 from typing import NoReturn
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import Console, UsageError
 from anabranch.cli._memory import open_scrubber
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import StoreError

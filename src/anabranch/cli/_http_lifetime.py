@@ -21,8 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._aio import STOPPING
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError
+from anabranch._terminal import Console, FailedError
 from anabranch.mcp._defaults import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")

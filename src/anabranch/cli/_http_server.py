@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from anabranch._terminal.exits import FailedError
+from anabranch._terminal import FailedError
 from anabranch.cli._http_lifetime import SIGNALS, Lifetime, drain
 from anabranch.mcp._defaults import GRACE
 

@@ -20,8 +20,7 @@ def inspect_command(
     env: Variables = None,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.interrupts import run_command
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import log_to_stderr, run_command
     from anabranch.cli._output import print_json, print_text
     from anabranch.cli._tokens import headers_of
     from anabranch.cli._tool_summaries import chosen, summaries_of

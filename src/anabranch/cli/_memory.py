@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._asking.sampling import Sampler
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, needs_extra
 from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import Model, Store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 from platformdirs import user_data_path
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch._text import LogFormat
 
 if TYPE_CHECKING:

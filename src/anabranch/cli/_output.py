@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
 from typing import BinaryIO
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch._text import printable, printable_json
 
 
@@ -45,8 +45,7 @@ async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> N
     """
     if yes:
         return
-    from anabranch._terminal.console import Console
-    from anabranch._terminal.forms import ask_consent
+    from anabranch._terminal import Console, ask_consent
 
     console = Console()
     if not console.interactive:

@@ -20,8 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import Console, UsageError
 from anabranch.agents import AgentTool, CalledTool, RemoteTools
 from anabranch.agents._agent_tools import Outcome, failed
 from anabranch.cli._chat_tools import check_names

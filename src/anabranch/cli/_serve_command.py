@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     SESSION_TTL,
     STORE,
@@ -170,7 +170,7 @@ def serve_command(  # noqa: PLR0913 - the options of the command
     version: CodeVersion = None,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import log_to_stderr
     from anabranch.cli._combined_server import Asking, Persistence
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._forgotten_awaits import name_forgotten_awaits

@@ -22,8 +22,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from anabranch._asking.sampling import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.exits import CommandError, UsageError
-from anabranch._terminal.logs import log_to_stderr
+from anabranch._terminal import CommandError, UsageError, log_to_stderr
 from anabranch._text import LogFormat, printable
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import Console, FailedError, UsageError
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
     CLIENTS_ONLY,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from platformdirs import user_data_path
 
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import run_command
+from anabranch._terminal import FailedError, UsageError, run_command
 from anabranch.cli._options import store_url
 from anabranch.errors import StoreError
 from anabranch.stores import CallStore, RunEvents, open_run_events, open_stores

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.errors import author_line
 from anabranch.tool import HandoffTool, Tool
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 
 SHORTEST = 16
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/-]+=*")

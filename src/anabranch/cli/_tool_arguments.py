@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from anabranch._schemas import misfits_of, read_pairs
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch._text import read_json
 
 

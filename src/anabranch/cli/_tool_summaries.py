@@ -13,7 +13,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from anabranch._schemas import Form
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._targets import is_server, load
 from anabranch.tool import Tool
 

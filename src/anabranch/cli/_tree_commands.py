@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store, Yes
 from anabranch.cli._output import confirm, print_either, print_json, print_text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     WEB_TOKEN,
     AccessLog,
@@ -88,7 +88,7 @@ def web_command(  # noqa: PLR0913 - options
     version: CodeVersion = None,
 ) -> None:
     """Run the command."""
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import log_to_stderr
     from anabranch.agents import TurnLimits
     from anabranch.agents._turn_limits import of_tools
     from anabranch.chat import RateLimits, make_chat_app
@@ -171,7 +171,7 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
 
 def _report_start(address: str, token: str | None, made: str | None) -> None:
     """Say where the chat is. A token that was given is a secret of who gave it, and is not shown."""
-    from anabranch._terminal.console import Console
+    from anabranch._terminal import Console
 
     console = Console()
     console.say(f"The chat is at {address}" + (f"?token={made}" if made else ""))

@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from anabranch._aio import SystemClock
 from anabranch._durable.undoing import Unfinished, undo_again, unfinished
 from anabranch._recorded import AmbiguousCallError, NoSuchCallError, find_call
-from anabranch._terminal.exits import FailedError, UsageError
+from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch._terminal.exits import UsageError
+from anabranch._terminal import UsageError
 from anabranch.cli._options import (
     ChosenTools,
     CodeVersion,
@@ -60,7 +60,7 @@ def worker_command(  # noqa: PLR0913 - options
     """Run the command."""
     import anyio
 
-    from anabranch._terminal.logs import log_to_stderr
+    from anabranch._terminal import log_to_stderr
     from anabranch.cli._chat_parts import open_parts
     from anabranch.cli._working import work
 

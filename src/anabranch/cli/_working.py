@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from anabranch._budget import Limits
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import FailedError, UsageError
-from anabranch._terminal.interrupts import woken_by_signals
+from anabranch._terminal import Console, FailedError, UsageError, woken_by_signals
 from anabranch.agents import TurnLimits
 from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import ChatParts

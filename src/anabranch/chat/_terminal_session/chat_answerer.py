@@ -11,8 +11,7 @@ import anyio
 
 from anabranch._asking.answerer import Absent, AnswerError
 from anabranch._asking.host import Capabilities
-from anabranch._terminal.console import Console
-from anabranch._terminal.respondent import NO_MODEL, Respondent
+from anabranch._terminal import NO_MODEL, Console, Respondent
 from anabranch.agents import Model, Question
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._session.typed_values import read_answer

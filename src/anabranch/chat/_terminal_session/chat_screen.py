@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
-from anabranch._terminal.console import Console
+from anabranch._terminal import Console
 from anabranch.agents import (
     Event,
     NodeAdded,

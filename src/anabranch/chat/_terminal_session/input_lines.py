@@ -16,7 +16,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch._terminal.exits import LeftError, UsageError
+from anabranch._terminal import LeftError, UsageError
 from anabranch._text import printable, printable_line
 
 ANSWER = "/answer"

@@ -12,9 +12,7 @@ from functools import partial
 
 import anyio
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.exits import LeftError
-from anabranch._terminal.interrupts import on_interrupt
+from anabranch._terminal import Console, LeftError, on_interrupt
 from anabranch.chat._chat_session import Session
 from anabranch.chat._session.session_output import SessionError
 from anabranch.chat._terminal_session.chat_screen import ChatScreen

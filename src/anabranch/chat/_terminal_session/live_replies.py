@@ -20,8 +20,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from anabranch._terminal.console import Console
-from anabranch._terminal.live_region import LiveRegion
+from anabranch._terminal import Console, LiveRegion
 from anabranch._text import printable
 from anabranch.chat._terminal_session.replies import Replies
 

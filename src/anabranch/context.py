@@ -7,31 +7,21 @@ order. Each task and each sub-branch has its own view of a conversation.
 
 from __future__ import annotations
 
+import inspect
+import math
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import Any, TypeVar, TypeVarTuple, Unpack, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
 from anabranch._asking.conversation import Conversation
-from anabranch._asking.conversing import append, converse
+from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
 from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
 from anabranch._asking.host import Host, Runnable, find_tool
-from anabranch._asking.operations import (
-    Op,
-    checked_key,
-    gather,
-    log,
-    name_for,
-    notify,
-    race,
-    sleep,
-    sleep_until,
-    step,
-)
 from anabranch._asking.sampling import (
     SampleJob,
     SampleResult,
@@ -46,19 +36,24 @@ from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine import (
     Branch,
     Call,
+    Notice,
     Scope,
+    all_of,
     codec_of,
     current_idempotency_key,
+    none_of,
     pin,
 )
-from anabranch._text import checked_name
+from anabranch._text import MARKS, checked_name
 from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import CapabilityError
 from anabranch.messages import (
     Block,
     IncludedContext,
+    LogLevel,
     Message,
     MessageLike,
+    SampleOptions,
     ToolChoiceMode,
     ToolSpec,
     to_messages,
@@ -68,8 +63,19 @@ from anabranch.messages import (
 __all__ = ["BranchContext", "Op", "Runnable", "caller_of"]
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
 M = TypeVar("M", bound=BaseModel)
 Ts = TypeVarTuple("Ts")
+
+Op = Coroutine[Any, Any, T]
+"""An operation: await it, pass it to ``gather`` or ``race``, or run it in a task."""
+
+_LEVELS: tuple[str, ...] = get_args(LogLevel)
 
 
 class BranchContext:
@@ -215,15 +221,54 @@ class BranchContext:
             stop_sequences=stop_sequences, include_context=include_context, metadata=metadata,
         )  # fmt: skip
         place = 0 if prompt is None else self._conversation.take_place(scope)
-        step_id = self._call.cursor.new_id(scope, "sample", checked_key(key))
+        step_id = self._call.cursor.new_id(scope, "sample", _checked_key(key))
         job = SampleJob(
             self._call, self._host, scope, step_id, request, form, place,
             answers_calls=self._is_conversing,
         )  # fmt: skip
         return self._asking(run_sample(job, self._conversation), step_id, *needs_of(request))
 
-    append = append
-    converse = converse
+    def append(
+        self, said: str | MessageLike | Iterable[MessageLike], role: Role | None = None
+    ) -> None:
+        """Add messages from elsewhere to this conversation: messages, or a text and its role.
+
+        For example, add the result of a tool, or the ``exchange`` of a sample in another branch. A
+        text is the user's unless ``role`` is ``"assistant"``. Each tool use must be followed by its
+        result, as providers require.
+
+        Raises:
+            ValueError: if ``said`` is not a message.
+        """
+        messages = given_messages(said, role)
+        self._adding()(messages)
+
+    def converse(
+        self, prompt: str | Iterable[Block], *, tools: Iterable[Runnable[Any]] | None = None,
+        max_rounds: int = 10, **options: Unpack[SampleOptions],
+    ) -> Op[SampleResult[None]]:  # fmt: skip
+        """Ask the model, run the tools that it calls, and repeat until it answers without a call.
+
+        The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. It may
+        call ``tools``, by default those that are bound to this branch. The calls of one reply run
+        concurrently, each as by ``call_tool``. An unknown tool, invalid arguments and an error of a
+        tool are fed back to the model; any other exception is raised. On success, all messages are
+        appended to the conversation and form the ``exchange`` of the result, which is the last
+        reply.
+
+        Raises:
+            ValueError: if ``max_rounds`` is not positive, or two tools have the same name.
+            TypeError: if a tool is not one of this library.
+            ConverseRoundsError: if the model still calls tools after ``max_rounds``; on ``await``.
+            ValueError, CapabilityError, BranchTokenError, StepFailed: as ``sample``; on ``await``.
+        """
+        if max_rounds < 1:
+            raise ValueError(f"max_rounds must be positive, got {max_rounds}")
+        bound = checked_tools(self.tools.values() if tools is None else tools)
+        view = partial(self._with_messages, tools=bound)
+        begun = (*self.messages, user(prompt))
+        talk = Talk(self.path, view, bound, begun, max_rounds, options)
+        return self._made(talk.run(self._adding()))
 
     def _adding(self) -> Callable[[tuple[Message, ...]], None]:
         """Return a function that adds messages to the conversation here, at this place."""
@@ -271,7 +316,7 @@ class BranchContext:
         """
         name, model = find_question(question, self._elicits)
         call, scope = self._call, self._scope()
-        step_id = call.cursor.new_id(scope, name or "elicit", checked_key(key))
+        step_id = call.cursor.new_id(scope, name or "elicit", _checked_key(key))
         job = ElicitJob(call, self._host, scope, step_id, model, message, name, context)
         return self._asking(run_elicit(job), step_id, "elicitation")
 
@@ -284,7 +329,7 @@ class BranchContext:
             CapabilityError, StepFailed: on ``await``.
         """
         scope = self._scope()
-        step_id = self._call.cursor.new_id(scope, "url", checked_key(key))
+        step_id = self._call.cursor.new_id(scope, "url", _checked_key(key))
         operation = run_elicit_url(self._call, self._host, scope, step_id, message, url)
         return self._asking(operation, step_id, "elicitation.url")
 
@@ -315,7 +360,7 @@ class BranchContext:
         if system_prompt is None and inherit_system_prompt:
             system_prompt = outer
         bound = tuple(tools) or self.tools.values()
-        path = self._call.cursor.new_path(scope, name_for(fn, name, "branch"))
+        path = self._call.cursor.new_path(scope, _name_for(fn, name, "branch"))
         if max_depth is max_tokens is timeout is None:
             limits = UNLIMITED
         else:
@@ -375,14 +420,123 @@ class BranchContext:
         run = self._call.branches.run(path, chosen.limits, body, codec, asked=asked, is_tool=True)
         return self._made(run)
 
-    gather = gather
-    race = race
+    @overload
+    def gather(self, op1: Awaitable[T1], /) -> Op[tuple[T1]]: ...
+    @overload
+    def gather(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[tuple[T1, T2]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    ) -> Op[tuple[T1, T2, T3]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4], /
+    ) -> Op[tuple[T1, T2, T3, T4]]: ...
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+        op5: Awaitable[T5], /,
+    ) -> Op[tuple[T1, T2, T3, T4, T5]]: ...  # fmt: skip
+    @overload
+    def gather(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], op4: Awaitable[T4],
+        op5: Awaitable[T5], op6: Awaitable[T6], /,
+    ) -> Op[tuple[T1, T2, T3, T4, T5, T6]]: ...  # fmt: skip
+    @overload
+    def gather(self, *operations: Awaitable[T]) -> Op[tuple[T, ...]]: ...
+
+    def gather(self, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
+        """Run all operations concurrently and return their values in order.
+
+        All of them finish, even if one fails; then the first error in order is raised. If one asks a
+        question that cannot be asked, its ``CapabilityError`` is raised, and none is started.
+        """
+        refusal = self._call.scheduler.refusal_of(operations)
+        run = all_of(operations) if refusal is None else none_of(operations, refusal)
+        return self._call.scheduler.made(run, refusal)
+
+    @overload
+    def race(self, op1: Awaitable[T1], op2: Awaitable[T2], /) -> Op[T1 | T2]: ...
+    @overload
+    def race(
+        self, op1: Awaitable[T1], op2: Awaitable[T2], op3: Awaitable[T3], /
+    ) -> Op[T1 | T2 | T3]: ...
+    @overload
+    def race(self, *operations: Awaitable[T]) -> Op[T]: ...
+
+    def race(self, *operations: Awaitable[Any]) -> Op[Any]:
+        """Run all operations concurrently; return the value, or raise the error, of the first to end.
+
+        The others are cancelled. The winner is recorded, so a replay does not race again.
+
+        Raises:
+            ValueError: if there is no operation.
+        """
+        if not operations:
+            raise ValueError("race() needs at least one operation")
+        scope = self._scope()
+        step_id = self._call.cursor.new_id(scope, "race")
+        return self._made(self._call.operations.race(scope, step_id, operations))
 
     # -- effects, notices -------------------------------------------------------------------------------
 
-    step = step
-    log = log
-    notify = notify
+    @overload
+    def step(
+        self, fn: Callable[[*Ts], Coroutine[Any, Any, T]], *args: *Ts,
+        name: str | None = None, undo: Callable[[T], Any] | None = None,
+    ) -> Op[T]: ...  # fmt: skip
+    @overload
+    def step(
+        self, fn: Callable[[*Ts], T], *args: *Ts,
+        name: str | None = None, undo: Callable[[T], Any] | None = None,
+    ) -> Op[T]: ...  # fmt: skip
+
+    def step(
+        self, fn: Callable[[*Ts], Any], *args: *Ts,
+        name: str | None = None, undo: Callable[[Any], Any] | None = None,
+    ) -> Op[Any]:  # fmt: skip
+        """Run ``fn(*args)`` once per call, record its value, and return that in every replay.
+
+        A plain function runs in a thread, an ``async`` one on the loop. If the call fails or is
+        cancelled later, ``undo(value)`` runs; steps are undone in reverse order.
+
+        Raises:
+            StepFailed: if ``fn`` raised; an ``AnabranchError`` from ``fn`` is raised unchanged.
+            SerializationError: if the value cannot be recorded; the call fails.
+        """
+        if not callable(fn):
+            if inspect.iscoroutine(fn):
+                fn.close()
+            raise TypeError(
+                f"ctx.step takes a function and its arguments, got {type(fn).__name__}."
+                " Write ctx.step(reserve, seat), not ctx.step(reserve(seat))."
+            )
+        scope = self._scope()
+        step_id = self._call.cursor.new_id(scope, _name_for(fn, name, "step"))
+        scope.steps += 1
+        asked = pin(fn, args)
+        return self._made(
+            self._call.effects.step(scope, step_id, asked, fn, args, scope.steps, undo)
+        )
+
+    def log(self, level: LogLevel, message: str) -> Op[None]:
+        """Send a log line to the client, once.
+
+        Raises:
+            ValueError: if ``level`` is not a log level of the protocol.
+        """
+        if level not in _LEVELS:
+            raise ValueError(f"{level!r} is no log level; use one of {', '.join(_LEVELS)}")
+        return self._notice(Notice(message, level=level))
+
+    def notify(
+        self, message: str, progress: float | None = None, total: float | None = None
+    ) -> Op[None]:
+        """Report the call's progress to the client, once; without ``progress``, as a count."""
+        return self._notice(Notice(message, progress=progress, total=total))
+
+    def _notice(self, notice: Notice) -> Op[None]:
+        return self._made(self._call.operations.notify(self._scope(), notice))
 
     def patched(self, name: str) -> Op[bool]:
         """Return whether this call takes the new way at the change of code that is called ``name``.
@@ -398,8 +552,36 @@ class BranchContext:
 
     # -- time and chance -----------------------------------------------------------------------
 
-    sleep = sleep
-    sleep_until = sleep_until
+    def sleep(self, seconds: float) -> Op[None]:
+        """Return ``seconds`` after the first call, by the clock; a replay does not start the wait again.
+
+        Raises:
+            ValueError: if ``seconds`` is not a finite number.
+        """
+        if not math.isfinite(seconds):
+            raise ValueError(f"sleep() takes a finite number of seconds, got {seconds!r}")
+        return self._sleep(self._call.operations.now(self._scope()) + seconds)
+
+    def sleep_until(self, when: datetime) -> Op[None]:
+        """Return at the time ``when``, or immediately if that is past; a sleep may last weeks.
+
+        In a ``race``, it limits the time for an answer; a later answer comes too late.
+
+        Raises:
+            ValueError: if ``when`` has no time zone, since it would be another time on another
+                machine.
+        """
+        if when.utcoffset() is None:
+            raise ValueError(
+                f"sleep_until() takes a time with its zone, got {when.isoformat()}:"
+                " write datetime(…, tzinfo=UTC), or begin with ctx.now()"
+            )
+        return self._sleep(when.timestamp())
+
+    def _sleep(self, until: float) -> Op[None]:
+        scope = self._scope()
+        step_id = self._call.cursor.new_id(scope, "sleep")
+        return self._made(self._call.operations.sleep(scope, step_id, until))
 
     def now(self) -> datetime:
         """Return the time of the first run at this place (UTC), also in every replay."""
@@ -408,6 +590,31 @@ class BranchContext:
     def uuid(self) -> uuid.UUID:
         """Return a UUID of this place of this call, the same in every replay."""
         return self._call.operations.unique(self._scope(), "uuid")
+
+
+def _checked_key(key: str | None) -> str | None:
+    """Return the ``key=`` of a question, or ``None`` without one.
+
+    Raises:
+        ValueError: if the key is empty or has a reserved character; see
+            ``_text.names.checked_name``.
+    """
+    return None if key is None else checked_name(key, "key")
+
+
+def _name_for(fn: Callable[..., Any], given: str | None, default: str) -> str:
+    """Return the name of a branch or a step: the given name, or else the function's.
+
+    Raises:
+        ValueError: if the name is empty or has a reserved character; see
+            ``_text.names.checked_name``.
+    """
+    if given is not None:
+        return checked_name(given)
+    own: object = getattr(fn, "__name__", None)
+    if not isinstance(own, str):
+        return default
+    return own if own.isidentifier() or (own and not MARKS & set(own)) else default
 
 
 def caller_of(ctx: BranchContext) -> str:

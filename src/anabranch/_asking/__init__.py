@@ -1,4 +1,4 @@
-"""Questions and samples of a tool: the methods of its context that ask, and the ports that answer.
+"""Questions and samples of a tool: the requests and replies of its context, and the ports that answer.
 
 tokens.py            estimates of the tokens of requests and replies
 tool_arguments.py    the arguments of a model's tool call
@@ -9,6 +9,5 @@ answerer.py          the port for answers in this process
 answering_policy.py  the limits that a client sets for samples
 sampling.py          ``ctx.sample``
 eliciting.py         ``ctx.elicit`` and ``ctx.elicit_url``
-conversing.py        ``ctx.append`` and ``ctx.converse``
-operations.py        the other operations of ``ctx``, such as ``step`` and ``gather``
+conversing.py        ``ctx.converse``
 """

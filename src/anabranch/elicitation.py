@@ -176,8 +176,10 @@ def _checked(model: object) -> type[BaseModel]:
 def _inlined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     reference = schema.get("$ref", "").removeprefix("#/$defs/")
     if reference in definitions:
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = {**definitions[reference], **rest}
+        definition = dict(definitions[reference])
+        if "enum" in definition:
+            definition.pop("title", None)  # the name of a class says less than that of the field
+        schema = {**definition, **{key: schema[key] for key in schema if key != "$ref"}}
     if "items" in schema:
         schema = {**schema, "items": _inlined(schema["items"], definitions)}
     schema = with_text_choices(schema)

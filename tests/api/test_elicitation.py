@@ -77,7 +77,7 @@ def test_a_form_shows_flat_fields(annotation: Any, shown: dict[str, Any]) -> Non
         (Literal[5], {"type": "string", "enum": ["5"]}),
         (Literal[1, 3], {"type": "string", "enum": ["1", "3"]}),
         (Literal[1, "all"], {"type": "string", "enum": ["1", "all"]}),
-        (Level, {"type": "string", "title": "Level", "oneOf": [{"const": "1", "title": "Low"}, {"const": "9", "title": "Very high"}]}),
+        (Level, {"type": "string", "oneOf": [{"const": "1", "title": "Low"}, {"const": "9", "title": "Very high"}]}),
         (list[Literal[1, 3]], {"type": "array", "items": {"type": "string", "enum": ["1", "3"]}}),
         (set[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
         (set[Meal], {"type": "array", "items": {"type": "string", "enum": ["fish", "vegan"]}}),

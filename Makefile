@@ -151,7 +151,7 @@ interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/clients)
 
 .PHONY: interop-proxies
-interop-proxies: ## of interop, nginx and Caddy before our servers, as docs/deployment.md configures them
+interop-proxies: ## of interop, nginx and Caddy before our servers, as docs/reverse-proxy.md configures them
 interop-proxies: $(DEV) $(PACKAGE) proxies
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/proxies)
 

@@ -17,7 +17,7 @@ class Requirement(NamedTuple):
 
 
 _PITFALL = "A common defect of libraries for tools that ask"
-_AUTHOR = "docs/writing-tools.md"
+_AUTHOR = "docs/writing-tools.md and the pages that it names"
 _TESTING = "docs/testing-tools.md"
 _ERRORS = "docs/limits-and-errors.md"
 _LAW = "docs/design.md, Laws"

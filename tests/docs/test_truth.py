@@ -103,3 +103,14 @@ async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, A
     async with Client(server) as client:
         tools = await client.list_tools()
     assert "plan_trip" in [tool.name for tool in tools.tools]
+
+
+def test_no_page_written_by_hand_is_longer_than_300_lines() -> None:
+    generated = {"api.md", "commands.md"}
+    long = {
+        page.name: lines
+        for page in PAGES
+        if page.name not in generated
+        and (lines := len(page.read_text(encoding="utf-8").splitlines())) > 300
+    }
+    assert long == {}

@@ -1,6 +1,6 @@
-"""What works in which framework: each line is a test, run with each framework that the line names.
+"""The features of each framework: each line is a test, run with each framework that the line names.
 
-The table of ``docs/in-other-agents.md`` is made of it: ``python -m tests.interop.frameworks.matrix``.
+``python -m tests.interop.frameworks.matrix`` writes the table of ``docs/adapters.md``.
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def frameworks_of(line: str) -> tuple[str, ...]:
     return LINES[line].frameworks
 
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "in-other-agents.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "adapters.md"
 
 
 def table() -> str:

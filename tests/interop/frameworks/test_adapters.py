@@ -369,7 +369,7 @@ def test_large(agent: Agent) -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_page_has_an_example_that_runs(framework: str, drivers: Drivers) -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = PAGE.with_name("in-other-agents.md").read_text(encoding="utf-8")
     tool = page.partition("```python\n")[2].partition("```")[0]
     example = page.partition(f'```text title="{framework}"\n')[2].partition("```")[0]
     assert "as_tool(book_hotel, rounds)" in example

@@ -1,4 +1,4 @@
-"""nginx and Caddy as processes of the tests, with the configurations of docs/deployment.md."""
+"""nginx and Caddy as processes of the tests, with the configurations of docs/reverse-proxy.md."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Proxy = Callable[[Path, str, int], list[str]]
 
 def shown(title: str) -> str:
     """Return the configuration in the page, with timeouts that a test can wait for."""
-    text = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reverse-proxy.md").read_text(encoding="utf-8")
     block = re.search(rf'^```text title="{title}"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
     assert block, f"{title} is not in the page"
     return re.sub(r"\b[13]0s\b", "1s", block[1])

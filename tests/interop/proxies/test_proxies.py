@@ -1,4 +1,4 @@
-"""The configurations for nginx and Caddy in docs/deployment.md, before the real commands."""
+"""The configurations for nginx and Caddy in docs/reverse-proxy.md, before the real commands."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ What a fenced block of each language means:
 
     python    is run, with top-level ``await``; all blocks of a page share one namespace
     console   ``$ command`` lines are run in bash, ``> `` continues one, and the lines below must
-              be exactly what the command writes to stdout; stdin is empty
+              be exactly what the command writes to stdout; stdin is empty, and
+              port 8080 is a free port of this page's
     json      must be JSON
     sh, text  are for the reader: commands that wait, install or open something; diagrams
 
@@ -21,11 +22,13 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from sybil import Document, Example, Region, Sybil
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
@@ -40,6 +43,7 @@ PACKAGES = Path(anabranch.__file__).parents[1]
 """Where anabranch is imported from: the sources, or what a wheel has installed."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_THE_READER = {"sh", "text"}
+PORT = "8080"
 TITLE = r'(?: title="(?P<title>[^"]+)")?'
 
 
@@ -147,7 +151,7 @@ def read_json(example: Example) -> None:
 
 def run_console(example: Example) -> str | None:
     """Run a block's commands in one shell and return what differs from what the page says."""
-    commands = _commands(example.parsed)
+    commands = _commands(example.parsed.replace(PORT, _port(example.namespace)))
     fence = "---- next command ----"
     script = "".join(
         f"{command}\ns=$?; printf '%s\\n' '{fence}'; (exit $s)\n" for command, _ in commands
@@ -170,6 +174,15 @@ def run_console(example: Example) -> str | None:
     if len(outputs) < len(commands):
         return f"the shell ended at $ {commands[len(outputs)][0]}\n{rest}\n{done.stderr}"
     return None
+
+
+def _port(page: dict[str, Any]) -> str:
+    """Return the free port of a page, whose commands name it 8080."""
+    if PORT not in page:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            page[PORT] = str(free.getsockname()[1])
+    return str(page[PORT])
 
 
 def _commands(block: str) -> list[tuple[str, str]]:

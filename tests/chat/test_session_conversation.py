@@ -12,7 +12,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
-from anabranch.tree import Node, Thread, project
+from anabranch.tree import Node, Thread, project, turn_ends_in
 from tests.agents.memory import MemoryTrees
 from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
@@ -422,7 +422,6 @@ async def test_an_interrupted_reply_is_stored_and_the_conversation_continues_fro
 
 
 async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() -> None:
-    chat = session()
     caught: list[asyncio.Task[list[Output]]] = []
 
     async def interrupt(event: Event) -> None:
@@ -435,6 +434,7 @@ async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() 
     with pytest.raises(asyncio.CancelledError):
         await caught[0]
     assert await text_here(chat) == "You said: hello"
+    assert not turn_ends_in(await tree_of(chat))  # the reply is whole
 
 
 class Failing(MemoryTrees):

@@ -8,8 +8,6 @@ from anabranch.agents import (
     broadcast_to_leaves,
     combine,
     question_of,
-    result_at,
-    turn_of,
 )
 from anabranch.chat._commands.command import Command, Outputs
 from anabranch.chat._session.session_output import Output, SessionError, result_text
@@ -18,9 +16,9 @@ from anabranch.chat._session.typed_values import (
     HOW_TO_ANSWER,
     number_in,
     read_answer,
-    read_arguments,
 )
-from anabranch.messages import Block, TextBlock, ToolUseBlock
+from anabranch.chat._turns import UserCall, results_at_end
+from anabranch.messages import Block, TextBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import STOPPED, Node, state_of
 
@@ -93,21 +91,15 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:
     """Call a tool as the model does, and return its result."""
-    agent = session.agent
-    tool = agent.tools.get(name)
-    if tool is None:
+    agent, text = session.agent, f"/{name} {values}".rstrip()
+    called = UserCall.read(agent, text)
+    if called is None:
         known = ", ".join(agent.tools) or "none"
         raise SessionError(f"Unknown tool {name!r}. Tools: {known}.")
-    arguments = read_arguments(tool, values)
-    message = await _put(session, f"/{name} {values}".rstrip())
-    use = ToolUseBlock(id=session.dependencies.naming("node"), name=name, input=arguments)
-    caller = agent.dependencies.node(
-        message.thread_id, message.id, "assistant", (use,), data={"by": "person"}
-    )
-    await agent.add([caller])
+    message = await _put(session, text)
     async with session.turn():
-        after = await (await turn_of(agent, caller)).use_tools(caller)
-    result = result_at(await agent.store.path(after.id), use.id)
+        after = await called.run(agent, message)
+    [result] = results_at_end(await agent.store.path(after.id))
     if result is None:
         return _reply(after)
     return Output("error" if result.is_error else "message", result_text(result.content), after.id)

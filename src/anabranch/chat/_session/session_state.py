@@ -12,9 +12,10 @@ from anabranch.agents import Agent, Model
 from anabranch.chat._session.session_cursor import CursorFollower, SessionCursor
 from anabranch.chat._session.session_dependencies import SessionDependencies, SessionSettings
 from anabranch.chat._session.session_output import error_text
+from anabranch.chat._turns import end_turn
 from anabranch.errors import StoreError
 from anabranch.messages import FileBlock
-from anabranch.tree import HEAD, Thread, TurnEnd, digests_in, store_turn_end
+from anabranch.tree import HEAD, Thread, digests_in
 
 MAX_TITLE = 60
 
@@ -131,7 +132,7 @@ class SessionState:
         if self.cursor.node_id is None:
             return
         try:
-            await store_turn_end(self.dependencies.store, TurnEnd(self.cursor.node_id, error))
+            await end_turn(self.agent, self.cursor.thread_id, self.cursor.node_id, error)
         except StoreError:
             logger.exception("could not store the end of a turn")
 

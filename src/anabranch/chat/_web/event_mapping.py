@@ -43,9 +43,9 @@ from anabranch.agents._batch_line import ASIDE
 from anabranch.agents._branch_states import WAITS
 from anabranch.agents._tool_questions import question_id
 from anabranch.chat._web.log_writer import TextPiece
-from anabranch.chat._web.shown_node import is_interrupted, shown_data
+from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
-from anabranch.tree import Node, file_lines, node_to_json
+from anabranch.tree import Node, file_lines, is_no_result, node_to_json
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"
@@ -145,7 +145,7 @@ class EventMapping:
                     metadata={
                         "toolName": use.name,  # the call may be in an earlier run
                         **({"isError": True} if result.is_error else {}),
-                        **({"isInterrupted": True} if is_interrupted(result.content) else {}),
+                        **({"isInterrupted": True} if is_no_result(result.content) else {}),
                     },
                     subagent_run_id=self._branches.get(result.node_id),
                 )

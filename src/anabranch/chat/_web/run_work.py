@@ -16,6 +16,7 @@ from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch.agents import Agent, end_of
+from anabranch.chat._turns import ASIDE, end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
@@ -23,10 +24,10 @@ from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import SECONDS, STOP, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_times import Asleep
-from anabranch.chat._web.turn_work import ASIDE, TurnWork, has_replied
+from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
-from anabranch.tree import Node, RefusedError, TurnEnd, store_turn_end
+from anabranch.tree import Node, RefusedError
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -284,16 +285,10 @@ class RunWork:
         await turn.fail(message)
 
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
-        """Store the end of a turn at the head, which is the turn's last node or its message.
-
-        A stop may come after the whole reply: then there is nothing to retry.
-        """
+        """Store the end of a turn at the head, which is the turn's last node or its message."""
         try:
-            if not await self._is_said(turn) and error is None:
-                return
-            around = await self._agent.store.around(self._thread_id)
-            if around is not None and not has_replied(around):
-                await store_turn_end(self._agent.store, TurnEnd(around.last.id, error))
+            if await self._is_said(turn) or error is not None:
+                await end_turn(self._agent, self._thread_id, None, error)
         except AnabranchError as problem:
             name = self._thread_id
             logger.warning("thread %r: could not store the end of a turn: %s", name, problem)

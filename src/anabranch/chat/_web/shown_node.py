@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import JsonValue
 
 from anabranch.agents._branch_states import branches_in
-from anabranch.messages import ResultBlock
-from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, is_no_result, refused_blocks
+from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, refused_blocks
 
 FIELDS = (
     "model",
@@ -64,8 +63,3 @@ def interrupted(exported: Mapping[str, Any]) -> list[str]:
         for each in results
         if any(one.get("mark") == "no_result" for one in each["content"])
     ]
-
-
-def is_interrupted(content: Iterable[ResultBlock]) -> bool:
-    """Whether a result marks a tool that returned none."""
-    return is_no_result(content)

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import dropwhile, takewhile
 
-from anabranch.agents import Agent, end_of, turn_of
-from anabranch.agents._batch_line import result_at
+from anabranch.agents import Agent, end_of
 from anabranch.agents._path_end import PathEnd
-from anabranch.chat._session.typed_values import read_arguments
+from anabranch.chat._turns import ASIDE, UserCall, has_returned, is_by_user, results_at_end
 from anabranch.chat._web.run_input import HEAD, Message, node_id
-from anabranch.chat._web.shown_node import is_interrupted
 from anabranch.errors import ToolError
-from anabranch.messages import Block, TextBlock, ToolUseBlock
-from anabranch.models import INTERRUPTED
+from anabranch.messages import Block, TextBlock
 from anabranch.tree import HEAD as HEAD_REF
-from anabranch.tree import Node, Ref, Result, Surroundings, turn_has_ended
+from anabranch.tree import Node, Ref, Surroundings, turn_has_ended
 from anabranch.tree._person_view import clear_turn_end
-
-ASIDE = {"question", "answer"}
-"""Kinds of nodes between a node that calls tools and their results."""
-
-BATCH = {*ASIDE, "results"}
-"""Kinds of nodes that follow a node that calls tools."""
 
 
 class TurnWork:
@@ -62,7 +52,7 @@ class TurnWork:
             node = await self._agent.store.node(message.at)
             if node is None or node.thread_id != self._thread_id:
                 raise ToolError(f"This conversation has no node {message.at!r}.")
-        self._called(message.text)
+        UserCall.read(self._agent, message.text)
 
     async def check_retry(self, node_id: str) -> None:
         """Check that a turn ended at a node without a reply, and has not been retried.
@@ -85,10 +75,10 @@ class TurnWork:
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or not turn_has_ended(around):
             raise ToolError(f"No turn ended without a reply at {node_id!r}.")
-        is_answered = around.last.kind in ASIDE and None in _results(around)
-        if is_answered or _has_returned(around):
+        is_answered = around.last.kind in ASIDE and None in results_at_end(around)
+        if is_answered or has_returned(around):
             return node_id
-        kinds = {"user"} if _is_by_person(around) else {"user", "results"}
+        kinds = {"user"} if is_by_user(around) else {"user", "results"}
         replied = (each for each in reversed(around.nodes) if each.kind in kinds)
         return next(replied).id
 
@@ -125,13 +115,13 @@ class TurnWork:
         has_returned = (node.tool_uses or node.kind in ASIDE) and not end.questions
         if end.can_go_on or has_returned:  # the node of the results is still missing
             return await self.go_on(end.around)
-        if node.kind == "results" and not _is_by_person(end.around):
+        if node.kind == "results" and not is_by_user(end.around):
             return await self._agent.go_on(end.around)
         return node
 
     async def go_on(self, around: Surroundings) -> Node:
         """Continue at a question or an answer; the model follows unless the user called the tool."""
-        by_person = _is_by_person(around)
+        by_person = is_by_user(around)
         return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
@@ -175,56 +165,12 @@ class TurnWork:
         return end
 
     async def _reply(self, message: Node) -> Node:
-        called = self._called(message.text)
-        return await (self._agent.go_on(message) if called is None else called(message))
-
-    def _called(self, text: str) -> Callable[[Node], Awaitable[Node]] | None:
-        """Return the work after a message that calls a tool, ``None`` for any other message."""
-        name, _, values = text.strip().removeprefix("/").partition(" ")
-        tool = self._agent.tools.get(name) if text.lstrip().startswith("/") else None
-        if tool is None:
-            return None
-        arguments = read_arguments(tool, values.strip())
-
-        async def work(message: Node) -> Node:
-            agent = self._agent
-            use = ToolUseBlock(id=agent.dependencies.naming("node"), name=name, input=arguments)
-            node = agent.dependencies.node
-            caller = node(self._thread_id, message.id, "assistant", (use,), data={"by": "person"})
-            [caller] = await agent.add([caller])
-            return await (await turn_of(agent, caller)).use_tools(caller)
-
-        return work
-
-
-def has_replied(around: Surroundings) -> bool:
-    """Whether the last node is a turn's whole reply: the model's, or that of a tool the user called."""
-    last = around.last
-    if last.kind == "results":
-        return _is_by_person(around) and _has_returned(around)
-    is_cut = last.data.get("stop_reason") in {"error", INTERRUPTED}
-    return last.kind == "assistant" and not last.tool_uses and not is_cut
+        called = UserCall.read(self._agent, message.text)
+        return await (
+            self._agent.go_on(message) if called is None else called.run(self._agent, message)
+        )
 
 
 def _must_be_left(end: PathEnd) -> bool:
     """Whether a message there leaves questions or answered tools, which then continue without one."""
     return bool(end.questions) or end.around.last.kind in ASIDE
-
-
-def _has_returned(around: Surroundings) -> bool:
-    """Whether a tool called at the last node, or before the questions there, has a result."""
-    found = filter(None, _results(around))
-    contents = (each.content if each.pending is None else each.pending for each in found)
-    return not all(map(is_interrupted, contents))
-
-
-def _results(around: Surroundings) -> list[Result | None]:
-    """Return the results of the tools at the end of a path, each ``None`` if it is missing."""
-    back = dropwhile(lambda each: each.kind in BATCH, reversed(around.nodes))
-    caller = next(back, around.last)
-    return [result_at(around, use.id) for use in caller.tool_uses]
-
-
-def _is_by_person(around: Surroundings) -> bool:
-    turn = takewhile(lambda each: each.kind != "user", reversed(around.nodes))
-    return any(each.data.get("by") == "person" for each in turn)

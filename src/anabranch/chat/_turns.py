@@ -1,0 +1,105 @@
+"""Turns in the terminal and on the web: a user's call of a tool, and the end without a whole reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+
+from pydantic import JsonValue
+
+from anabranch.agents import Agent, turn_of
+from anabranch.agents._batch_line import result_at
+from anabranch.chat._session.typed_values import read_arguments
+from anabranch.messages import ToolUseBlock
+from anabranch.models import INTERRUPTED
+from anabranch.tree import Node, Path, Result, TurnEnd, is_no_result, store_turn_end
+
+ASIDE = {"question", "answer"}
+"""Kinds of nodes between a node that calls tools and their results."""
+
+BATCH = {*ASIDE, "results"}
+"""Kinds of nodes that follow a node that calls tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A call of a tool by the user, without the model.
+
+    Attributes:
+        tool: the name of the tool.
+        arguments: the arguments that the user typed.
+    """
+
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+    @classmethod
+    def read(cls, agent: Agent, text: str) -> UserCall | None:
+        """Return the call in a message ``/TOOL name=value …``, ``None`` for any other message.
+
+        Raises:
+            SessionError: if the arguments cannot be read.
+            InvalidArgumentsError: if the arguments do not fit.
+        """
+        name, _, values = text.strip().removeprefix("/").partition(" ")
+        tool = agent.tools.get(name) if text.lstrip().startswith("/") else None
+        return None if tool is None else cls(name, read_arguments(tool, values.strip()))
+
+    async def run(self, agent: Agent, message: Node) -> Node:
+        """Call the tool after ``message``, which has this call; return the last node."""
+        given = agent.dependencies
+        use = ToolUseBlock(id=given.naming("node"), name=self.tool, input=dict(self.arguments))
+        caller = given.node(
+            message.thread_id, message.id, "assistant", (use,), data={"by": "person"}
+        )
+        [caller] = await agent.add([caller])
+        return await (await turn_of(agent, caller)).use_tools(caller)
+
+
+async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:
+    """Store the end of a turn at its last node; by default, at the head.
+
+    A stop or a failure may come after the whole reply: then there is nothing to retry.
+
+    Args:
+        agent: the turn's agent.
+        thread_id: the turn's thread.
+        node_id: the turn's last node.
+        error: the reason of a failure; ``None`` if a user stopped the turn.
+
+    Raises:
+        StoreError: if the store fails.
+    """
+    around = await agent.store.around(thread_id, node_id)
+    if around is not None and not _has_replied(around):
+        await store_turn_end(agent.store, TurnEnd(around.last.id, error))
+
+
+def _has_replied(path: Path) -> bool:
+    """Return whether the last node is the model's whole reply, or that of a tool the user called."""
+    last = path.nodes[-1]
+    if last.kind == "results":
+        return is_by_user(path) and has_returned(path)
+    is_cut = last.data.get("stop_reason") in {"error", INTERRUPTED}
+    return last.kind == "assistant" and not last.tool_uses and not is_cut
+
+
+def is_by_user(path: Path) -> bool:
+    """Return whether the user called the tool of the last turn on ``path``."""
+    turn = takewhile(lambda each: each.kind != "user", reversed(path.nodes))
+    return any(each.data.get("by") == "person" for each in turn)
+
+
+def has_returned(path: Path) -> bool:
+    """Return whether a tool called at the last node, or before the questions there, has a result."""
+    found = filter(None, results_at_end(path))
+    contents = (each.content if each.pending is None else each.pending for each in found)
+    return not all(map(is_no_result, contents))
+
+
+def results_at_end(path: Path) -> list[Result | None]:
+    """Return the results of the tools at the end of a path, each ``None`` if it is missing."""
+    back = dropwhile(lambda each: each.kind in BATCH, reversed(path.nodes))
+    caller = next(back, path.nodes[-1])
+    return [result_at(path, use.id) for use in caller.tool_uses]

@@ -381,7 +381,7 @@ class SampleRequest(Shape):
 
 
 class SampleOptions(TypedDict, total=False):
-    """The options of a model request, besides its messages and tools."""
+    """The options of a model request, in addition to its messages and tools."""
 
     system_prompt: str | None
     max_tokens: int | None

@@ -248,7 +248,7 @@ async def test_a_process_whose_file_another_has_locked_does_not_enter(
 
 async def test_where_no_file_can_be_made_a_sentence_says_so(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/missing/calls.db")
-    with pytest.raises(StoreError, match=r"No file can be made and locked beside .*: unable to"):
+    with pytest.raises(StoreError, match=r"No file can be made and locked next to .*: unable to"):
         await store.processes.enter()
     await store.close()
 

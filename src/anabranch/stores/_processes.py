@@ -123,7 +123,7 @@ class _FileLocks:
                 self._held = self._made()
             except sqlite3.Error as error:
                 raise StoreError(
-                    f"No file can be made and locked beside {self._label}: {error}. Name a file in a"
+                    f"No file can be made and locked next to {self._label}: {error}. Name a file in a"
                     " directory that can be written to, and open no store before a fork."
                 ) from error
         prefix = self._file("").name

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from anabranch._asking.tokens import estimate_tokens
+from anabranch._asking import estimate_tokens
 from anabranch.agents import Agent, BranchSelf, TurnLimits
 from anabranch.messages import Message, SampleReply, SampleRequest, user
 from anabranch.stores import open_tree_store

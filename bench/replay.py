@@ -14,7 +14,7 @@ import asyncio
 from typing import Any
 
 from anabranch import BranchContext, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Finished, Journal
 from anabranch.tool import Runtime, Tool, new_journal, open_call
 from bench.measure import Row, time_in_turns

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Answer, Journal
 from anabranch.messages import ElicitReply
 from anabranch.tool import Runtime, Tool, new_journal, open_call

@@ -35,7 +35,7 @@ from mcp.client import ClientRequestContext
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
-from anabranch._asking.host import Capabilities, Host
+from anabranch._asking import Capabilities, Host
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Finished

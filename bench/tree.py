@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import BranchContext, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Answer, Finished
 from anabranch.chat._web.run_input import Message, started
 from anabranch.messages import (

@@ -35,18 +35,24 @@ Modules with an underscore in their path are private.
 """
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from anabranch._lazy import lazy_names
+
 if TYPE_CHECKING:
     from anabranch._aio import Clock, Ids, Timer
-    from anabranch._asking.answerer import Answerer, AnswerError
-    from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
-    from anabranch._asking.host import Capabilities
-    from anabranch._asking.sampling import Sampler, SampleResult
+    from anabranch._asking import (
+        Answerer,
+        AnswerError,
+        AnsweringPolicy,
+        Capabilities,
+        PolicedAnswerer,
+        Sampler,
+        SampleResult,
+    )
     from anabranch._budget import Limits
-    from anabranch._engine.functions import idempotency_key
+    from anabranch._engine import idempotency_key
     from anabranch.context import BranchContext
     from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
     from anabranch.errors import (
@@ -80,6 +86,32 @@ if TYPE_CHECKING:
     from anabranch.inprocess import run_tool
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
     from anabranch.tool import HandoffTool, ToolAnnotations, tool
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "._aio": "Clock Ids Timer",
+            "._asking": (
+                "Answerer AnswerError AnsweringPolicy Capabilities PolicedAnswerer Sampler "
+                "SampleResult"
+            ),
+            "._budget": "Limits",
+            "._engine": "idempotency_key",
+            ".context": "BranchContext",
+            ".elicitation": "Accepted Cancelled Declined Elicitation ElicitResult",
+            ".errors": (
+                "AnabranchError BranchDepthError BranchLimitError BranchTimeoutError BranchTokenError "
+                "CallExpiredError CapabilityError ConcurrentElicitError ConverseRoundsError "
+                "ElicitInBranchError ElicitValidationError IdempotencyKeyError InvalidArgumentsError "
+                "InvalidTokenError NonDeterminismError NoProgressError OtherVersionError "
+                "SampleValidationError SerializationError StepFailed StoreError SuspensionError "
+                "ToolError UnknownCallError UnreachableError UnsupportedRuntimeError"
+            ),
+            ".inprocess": "run_tool",
+            ".messages": "Message ToolSpec Usage assistant user",
+            ".tool": "HandoffTool ToolAnnotations tool",
+        },
+    )
 
 __all__ = [
     "Accepted",
@@ -137,38 +169,9 @@ __all__ = [
     "user",
 ]
 
-_HOMES = (
-    "errors",
-    "_budget",
-    "messages",
-    "elicitation",
-    "_aio",
-    "_engine.functions",
-    "_asking.answerer",
-    "_asking.answering_policy",
-    "_asking.host",
-    "_asking.sampling",
-    "context",
-    "tool",
-    "inprocess",
-)
-"""The modules that define the names above, those with the fewest imports first."""
-
 
 class _Package(ModuleType):
-    """This package, which loads its names when they are first used.
-
-    So the command line can print its help without loading pydantic, asyncio and the engine.
-    """
-
-    def __getattr__(self, name: str) -> object:
-        if name in __all__:
-            for home in _HOMES:
-                module = import_module(f"{__name__}.{home}")
-                if name in vars(module):
-                    self.__dict__[name] = value = getattr(module, name)
-                    return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=self)
+    """This package, which keeps its names when modules with the same names are imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         # The import system sets each imported submodule as an attribute here. ``anabranch.tool``

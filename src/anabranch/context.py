@@ -18,20 +18,28 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
-from anabranch._asking.conversation import Conversation
-from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
-from anabranch._asking.eliciting import ElicitJob, find_question, run_elicit, run_elicit_url
-from anabranch._asking.host import Host, Runnable, find_tool
-from anabranch._asking.sampling import (
+from anabranch._asking import (
+    Conversation,
+    ElicitJob,
+    Host,
+    Role,
+    Runnable,
     SampleJob,
     SampleResult,
+    Talk,
     as_spec,
     check_options,
+    checked_tools,
+    find_question,
+    find_tool,
+    given_messages,
     needs_of,
     request_of,
+    run_elicit,
+    run_elicit_url,
     run_sample,
+    wanted_form,
 )
-from anabranch._asking.wanted_form import wanted_form
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._engine import (
     Branch,

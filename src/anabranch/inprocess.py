@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 import anyio
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
-from anabranch._asking.answerer import Absent, Answerer, answer, answer_all, deliver
-from anabranch._asking.host import Host
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Absent, Answerer, Host, Sampler, answer, answer_all, deliver
 from anabranch._budget import Limits
 from anabranch._engine import Call, Finished, Journal, Notice
 from anabranch._engine.open_asks import wakes_at

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from anabranch import BranchContext, Limits, tool
-from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
+from anabranch._asking import estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account
 from anabranch._engine import current_scope
 from anabranch.agents import (

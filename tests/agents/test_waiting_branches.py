@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said
+from anabranch._asking import estimate_tokens, prompt_tokens, said
 from anabranch.agents import (
     BranchResumed,
     QuestionAnsweredError,

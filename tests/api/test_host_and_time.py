@@ -6,7 +6,7 @@ import pytest
 
 from anabranch import Capabilities, CapabilityError
 from anabranch._aio import SystemClock, SystemIds
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch.messages import SampleReply, SampleRequest, user
 from anabranch.testing import ManualClock, SequentialIds
 

@@ -14,7 +14,7 @@ from anabranch import (
     StepFailed,
     tool,
 )
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch.errors import error_to_json
 from anabranch.tool import Runtime, Tool, open_call

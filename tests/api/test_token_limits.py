@@ -18,7 +18,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch._asking.tokens import estimate_tokens
+from anabranch._asking import estimate_tokens
 from anabranch.messages import SampleReply, SampleRequest, TextBlock
 from anabranch.testing import ManualClock, MockClient, run_tool
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from anabranch import AnabranchError, Sampler
 from anabranch._aio import Timer
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService

@@ -15,7 +15,7 @@ from anabranch import (
     SerializationError,
     tool,
 )
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.store import CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool

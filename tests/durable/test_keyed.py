@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import Job

@@ -7,7 +7,7 @@ import pytest
 from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Notice

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._asking.tokens import prompt_tokens
+from anabranch._asking import prompt_tokens
 from anabranch.agents import Agent, Folding, TurnLimits
 from anabranch.folding import BranchService
 from anabranch.messages import SampleReply, SampleRequest

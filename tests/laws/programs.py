@@ -26,7 +26,7 @@ from anabranch import (
     ToolSpec,
     tool,
 )
-from anabranch._asking.tokens import estimate_tokens
+from anabranch._asking import estimate_tokens
 from anabranch.messages import SampleRequest, ToolResultBlock, text_of
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool

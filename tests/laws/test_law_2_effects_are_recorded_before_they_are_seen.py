@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from anabranch import BranchContext, StepFailed, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import (
     Answer,
     Finished,

@@ -20,7 +20,7 @@ from anabranch import (
     Usage,
     tool,
 )
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Answer, Finished, Journal, Notice
 from anabranch._engine import Ask as Asked
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, UrlRequest

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, Elicitation, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Answer, Ask, Finished, Notice

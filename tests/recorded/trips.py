@@ -10,7 +10,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.entries import dump_answers
 from anabranch._engine import Answer, Finished
 from anabranch._recorded import RecordedCall, read_call

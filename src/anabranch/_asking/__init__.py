@@ -2,7 +2,7 @@
 
 tokens.py            estimates of the tokens of requests and replies
 tool_arguments.py    the arguments of a model's tool call
-wanted_form.py       the form of a structured sample's answer
+structured_reply.py  the form of a structured sample's answer
 conversation.py      the messages of one branch
 host.py              an edge's offer to a tool: capabilities, and a model of the server
 answerer.py          the port for answers in this process
@@ -11,3 +11,111 @@ sampling.py          ``ctx.sample``
 eliciting.py         ``ctx.elicit`` and ``ctx.elicit_url``
 conversing.py        ``ctx.converse``
 """
+
+from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch._asking.answerer import (
+        Absent,
+        Answerer,
+        AnswerError,
+        Forwarding,
+        answer,
+        answer_all,
+        answer_of_error,
+        deliver,
+    )
+    from anabranch._asking.answering_policy import AnsweringPolicy, PolicedAnswerer
+    from anabranch._asking.conversation import Conversation
+    from anabranch._asking.conversing import Role, Talk, checked_tools, given_messages
+    from anabranch._asking.eliciting import (
+        ElicitJob,
+        fields_asked_again,
+        find_question,
+        run_elicit,
+        run_elicit_url,
+    )
+    from anabranch._asking.host import CAPABILITIES, Capabilities, Host, Runnable, find_tool
+    from anabranch._asking.sampling import (
+        SampleJob,
+        Sampler,
+        SampleResult,
+        as_spec,
+        check_options,
+        count_answers,
+        needs_of,
+        request_of,
+        run_sample,
+    )
+    from anabranch._asking.structured_reply import wanted_form
+    from anabranch._asking.tokens import (
+        ADMISSION_MARGIN,
+        estimate_tokens,
+        prompt_tokens,
+        said,
+        usage_tokens,
+    )
+    from anabranch._asking.tool_arguments import refusal, tool_use
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".answerer": "Absent AnswerError Answerer Forwarding answer answer_all answer_of_error deliver",
+            ".answering_policy": "AnsweringPolicy PolicedAnswerer",
+            ".conversation": "Conversation",
+            ".conversing": "Role Talk checked_tools given_messages",
+            ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
+            ".host": "CAPABILITIES Capabilities Host Runnable find_tool",
+            ".sampling": "SampleJob SampleResult Sampler as_spec check_options count_answers needs_of request_of run_sample",
+            ".structured_reply": "wanted_form",
+            ".tokens": "ADMISSION_MARGIN estimate_tokens prompt_tokens said usage_tokens",
+            ".tool_arguments": "refusal tool_use",
+        },
+    )
+
+__all__ = [
+    "ADMISSION_MARGIN",
+    "CAPABILITIES",
+    "Absent",
+    "AnswerError",
+    "Answerer",
+    "AnsweringPolicy",
+    "Capabilities",
+    "Conversation",
+    "ElicitJob",
+    "Forwarding",
+    "Host",
+    "PolicedAnswerer",
+    "Role",
+    "Runnable",
+    "SampleJob",
+    "SampleResult",
+    "Sampler",
+    "Talk",
+    "answer",
+    "answer_all",
+    "answer_of_error",
+    "as_spec",
+    "check_options",
+    "checked_tools",
+    "count_answers",
+    "deliver",
+    "estimate_tokens",
+    "fields_asked_again",
+    "find_question",
+    "find_tool",
+    "given_messages",
+    "needs_of",
+    "prompt_tokens",
+    "refusal",
+    "request_of",
+    "run_elicit",
+    "run_elicit_url",
+    "run_sample",
+    "said",
+    "tool_use",
+    "usage_tokens",
+    "wanted_form",
+]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._aio import pause
-from anabranch._asking.host import Capabilities, Host
+from anabranch._asking import Capabilities, Host
 from anabranch._durable.call_states import CallEvent
 from anabranch._durable.engine import Engine
 from anabranch._durable.job import Durability

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.store import CallStore
 from anabranch._engine import Sink
 from anabranch._engine.folding import Watch

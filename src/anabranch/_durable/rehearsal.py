@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from anabranch._aio import Timer
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._engine import Call, Finished, Journal, Stopped
 from anabranch._engine.operations import discard
 from anabranch.errors import NonDeterminismError, SerializationError

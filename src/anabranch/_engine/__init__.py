@@ -41,6 +41,7 @@ from anabranch._engine.functions import (
     as_error,
     current_idempotency_key,
     error_instead,
+    idempotency_key,
     is_async,
     perform,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "current_scope",
     "error_instead",
     "fingerprint",
+    "idempotency_key",
     "is_async",
     "none_of",
     "perform",

@@ -22,7 +22,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bin
 from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
-from anabranch._asking.answerer import AnswerError
+from anabranch._asking import AnswerError
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Value
 from anabranch._terminal.interrupts import interrupt
 from anabranch._text import printable

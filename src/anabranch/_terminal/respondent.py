@@ -13,10 +13,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from anabranch._asking.answerer import AnswerError
-from anabranch._asking.eliciting import fields_asked_again
-from anabranch._asking.host import Capabilities
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import AnswerError, Capabilities, Sampler, fields_asked_again
 from anabranch._schemas import filled_in, misfits
 from anabranch._terminal.answer_file import Answers, first_attempt, key_of
 from anabranch._terminal.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch._asking.tool_arguments import tool_use
+from anabranch._asking import tool_use
 from anabranch.errors import ToolError, find_framework
 from anabranch.messages import (
     Block,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._engine import Notice
 from anabranch._sealing import has_expired
 from anabranch._text import encodable

@@ -10,8 +10,8 @@ a timeline and batches of tools; ``branch_self`` and the flows run further turns
 from typing import TYPE_CHECKING
 
 from anabranch._aio import Clock as Clock
-from anabranch._asking.answerer import Absent as Absent
-from anabranch._asking.answerer import Answerer as Answerer
+from anabranch._asking import Absent as Absent
+from anabranch._asking import Answerer as Answerer
 from anabranch._durable.job import Durability as Durability
 from anabranch._durable.store import CallStore as CallStore
 from anabranch._engine import Notice

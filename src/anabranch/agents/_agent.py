@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from anabranch._aio import Clock, SystemClock
-from anabranch._asking.answerer import Absent, Answerer
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore

@@ -12,8 +12,7 @@ from typing import Protocol, runtime_checkable
 from pydantic import JsonValue
 
 from anabranch._aio import Clock
-from anabranch._asking.answerer import Answerer
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Answerer, Capabilities
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
-from anabranch._asking.answerer import Absent, Answerer
+from anabranch._asking import Absent, Answerer
 from anabranch._engine import Ask
 from anabranch.agents._batch_line import AnsweredRound
 from anabranch.agents._events import Event

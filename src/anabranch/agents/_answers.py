@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from anabranch._asking.answerer import Absent
+from anabranch._asking import Absent
 from anabranch.agents._batch_line import ASIDE, BatchLine
 from anabranch.agents._line_writer import (
     LineWriter,

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from anabranch._aio import pause, run_shielded
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._durable.states import name_line

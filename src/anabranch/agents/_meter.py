@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
+from anabranch._asking import ADMISSION_MARGIN, estimate_tokens, prompt_tokens, said
 from anabranch._budget import Account, BudgetError, Reservation
 from anabranch._telemetry import report_turn_tokens
 from anabranch.agents._turn_limits import Charge, Spent, TurnLimitError, TurnLimits

@@ -16,7 +16,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from anabranch._aio import cancel_and_wait
-from anabranch._asking.answerer import Absent, AnswerError
+from anabranch._asking import Absent, AnswerError
 from anabranch._engine import Answer, Ask, Notice
 from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._events import ToolNoticed

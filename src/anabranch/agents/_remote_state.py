@@ -9,7 +9,7 @@ from typing import Final
 import mcp_types as types
 from pydantic import BaseModel, ValidationError
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._engine import Answer
 from anabranch._schemas import Form
 from anabranch.agents._agent_tools import Outcome

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import mcp_types as types
 from mcp import StdioServerParameters
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._text import printable
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._remote_call import ParkedCalls

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from anabranch._asking.answerer import Answerer
-from anabranch._asking.tool_arguments import refusal
+from anabranch._asking import Answerer, refusal
 from anabranch._engine import Notice
 from anabranch.agents._agent_tools import (
     ELSEWHERE,

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from anabranch._asking.answerer import Answerer, AnswerError, answer_of_error
+from anabranch._asking import Answerer, AnswerError, answer_of_error
 from anabranch._engine import Answer, Ask, AskKind
 from anabranch._text import encodable
 from anabranch.agents._ports import Question

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
-from anabranch._asking.tokens import estimate_tokens, prompt_tokens, said, usage_tokens
+from anabranch._asking import estimate_tokens, prompt_tokens, said, usage_tokens
 from anabranch._budget import Account, BudgetError, Reservation
 from anabranch.agents._meter import AdmittedRequest, Meter
 from anabranch.agents._turn_limits import Charge, TurnLimitError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch._terminal import UsageError
 
 if TYPE_CHECKING:
-    from anabranch._asking.answering_policy import AnsweringPolicy
-    from anabranch._asking.sampling import Sampler
+    from anabranch._asking import AnsweringPolicy, Sampler
     from anabranch._terminal import Answers, Console, Respondent
 
 
@@ -31,7 +30,7 @@ def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> 
     Raises:
         UsageError: if the limit is not positive, or a name is empty.
     """
-    from anabranch._asking.answering_policy import AnsweringPolicy
+    from anabranch._asking import AnsweringPolicy
 
     try:
         return AnsweringPolicy(

@@ -10,8 +10,7 @@ import anyio
 from mcp import Client
 from mcp_types import CallToolResult, TextContent, Tool
 
-from anabranch._asking.answerer import Answerer
-from anabranch._asking.answering_policy import AnsweringPolicy
+from anabranch._asking import Answerer, AnsweringPolicy
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._schemas import UnusableSchemaError, check_schema
 from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError

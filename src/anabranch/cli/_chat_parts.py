@@ -14,7 +14,7 @@ from typing import Any
 from platformdirs import user_data_path
 
 from anabranch._aio import run_shielded
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import Console, UsageError
 from anabranch.agents import BranchSelf, Folding

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCodec
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary
 
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch.cli._engine_option import open_engine
 from anabranch.cli._targets import is_fastmcp

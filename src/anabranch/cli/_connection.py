@@ -23,7 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait
-from anabranch._asking.answerer import Answerer
+from anabranch._asking import Answerer
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import CommandError, FailedError, UsageError
 from anabranch.cli._call_trace import CallTrace, watched

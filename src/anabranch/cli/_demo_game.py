@@ -12,7 +12,7 @@ from typing import cast
 
 from mcp import Client, StdioServerParameters, stdio_client
 
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._terminal import Answers, Console, Respondent
 from anabranch.cli._call_trace import CallTrace, traced
 from anabranch.cli._calling import find_tool, invoke, value_of

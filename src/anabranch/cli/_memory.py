@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._terminal import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, needs_extra

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import CommandError, UsageError, log_to_stderr
 from anabranch._text import LogFormat, printable

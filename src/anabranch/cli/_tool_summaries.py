@@ -209,7 +209,7 @@ async def summaries_of(
         CommandError: if the target cannot be loaded or reached.
     """
     if is_server(target):
-        from anabranch._asking.answerer import Absent
+        from anabranch._asking import Absent
         from anabranch.cli._connection import open_session, server_of
 
         server = server_of(target, headers=headers, env=env)

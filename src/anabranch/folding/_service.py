@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from anabranch._aio import Clock, SystemClock
-from anabranch._asking.tokens import estimate_tokens
+from anabranch._asking import estimate_tokens
 from anabranch._durable.engine import Engine
 from anabranch.folding._admission import Owner
 from anabranch.folding._branch_store import Branch, BranchStore, NewBranch

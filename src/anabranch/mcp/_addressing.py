@@ -15,8 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from anabranch._aio import cancel_and_wait
-from anabranch._asking.answerer import Answerer, AnswerError
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Answerer, AnswerError, Capabilities
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

@@ -17,7 +17,7 @@ from mcp.client import ClientRequestContext, Transport
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
-from anabranch._asking.answerer import Answerer
+from anabranch._asking import Answerer
 from anabranch._schemas import UnusableSchemaError, misfit
 from anabranch._text import encodable, printable_line
 from anabranch.errors import ToolError

@@ -12,7 +12,7 @@ from typing import Any, cast
 import mcp_types as types
 from pydantic import ValidationError
 
-from anabranch._asking.answerer import Answerer, AnswerError
+from anabranch._asking import Answerer, AnswerError
 from anabranch._text import encodable
 from anabranch.elicitation import describe
 from anabranch.mcp._protocol import CONTEXT_META

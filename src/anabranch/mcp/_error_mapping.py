@@ -19,7 +19,7 @@ from mcp import MCPError
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from anabranch._asking.host import CAPABILITIES
+from anabranch._asking import CAPABILITIES
 from anabranch._engine import as_error, error_instead
 from anabranch._text import encodable
 from anabranch.elicitation import describe

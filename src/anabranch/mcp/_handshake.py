@@ -13,7 +13,7 @@ from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
-from anabranch._asking.answerer import answer_of_error
+from anabranch._asking import answer_of_error
 from anabranch._engine import Answer, Ask
 from anabranch.errors import ToolError
 from anabranch.mcp._heartbeat import Heartbeat

@@ -20,7 +20,7 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 
 from anabranch._aio import Clock, SystemClock
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._budget import Limits
 from anabranch._durable.engine import Engine
 from anabranch._durable.job import RETAIN, Durability

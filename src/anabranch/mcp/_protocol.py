@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._durable.states import digest
 from anabranch._engine import Answer, Ask
 from anabranch._text import encodable, number_problem

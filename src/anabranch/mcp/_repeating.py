@@ -13,7 +13,7 @@ from typing import Any, cast
 import mcp_types as types
 from mcp import MCPError
 
-from anabranch._asking.answerer import Answerer, Forwarding
+from anabranch._asking import Answerer, Forwarding
 from anabranch.mcp._handles import KEY_META, TAKES_KEY_META
 from anabranch.messages import (
     ElicitReply,

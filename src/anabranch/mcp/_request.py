@@ -17,7 +17,7 @@ from mcp.server.session import ServerSession
 from mcp_types.version import is_version_at_least
 from pydantic import BaseModel
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._engine import Journal, Notice, Sink
 from anabranch._text import encodable
 from anabranch.mcp._handles import given_key

@@ -21,7 +21,7 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch._asking.answerer import Answerer
+from anabranch._asking import Answerer
 from anabranch._engine import Answer, Ask, Journal
 from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.mcp._client_answers import answer_sample, elicit_request

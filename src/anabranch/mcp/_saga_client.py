@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from anabranch._asking.answerer import Answerer
+from anabranch._asking import Answerer
 from anabranch._text import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS, list_tools

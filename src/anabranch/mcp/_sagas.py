@@ -20,8 +20,7 @@ from mcp.server.extension import RequestHandler
 from mcp.server.lowlevel import Server
 from pydantic import BaseModel
 
-from anabranch._asking.answerer import answer_of_error
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities, answer_of_error
 from anabranch._durable.states import digest
 from anabranch._engine import Answer, Ask, Finished, Journal, canonical
 from anabranch._sealing import SagaClaims, Sealer

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from anabranch._asking.host import Capabilities, Host
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Capabilities, Host, Sampler
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal

@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.types import InputRequiredResult
 
 from anabranch._aio import pause, run_until
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._engine import Answer, Finished, Journal
 from anabranch._engine.open_asks import wakes_at
 from anabranch._text import encodable

@@ -14,8 +14,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import ValidationError
 
-from anabranch._asking.answerer import Answerer
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Answerer, Capabilities
 from anabranch._text import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight

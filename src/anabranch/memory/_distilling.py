@@ -25,7 +25,7 @@ import anyio
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._aio import pause, run_shielded
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch._text import answer_in
 from anabranch.errors import StoreError
 from anabranch.memory._bank import ReasoningBank

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from anabranch._asking.tokens import ADMISSION_MARGIN, estimate_tokens
+from anabranch._asking import ADMISSION_MARGIN, estimate_tokens
 from anabranch.memory._items import Level, Memory
 from anabranch.memory._words import is_near, stems_of
 from anabranch.messages import Shape

@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 
 from anyio.lowlevel import checkpoint
 
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Sampler
 from anabranch.errors import AnabranchError
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock
 

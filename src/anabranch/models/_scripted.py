@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from anabranch._asking.tokens import estimate_tokens
+from anabranch._asking import estimate_tokens
 from anabranch._text import encodable, read_json
 from anabranch.messages import (
     Block,

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import messages as ai
 
-from anabranch._asking.tool_arguments import tool_use
+from anabranch._asking import tool_use
 from anabranch.messages import (
     NOTHING,
     AudioBlock,

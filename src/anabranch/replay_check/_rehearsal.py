@@ -17,8 +17,7 @@ from typing import Any
 import anyio
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds, Timer
-from anabranch._asking.answerer import Absent, Answerer, answer, deliver
-from anabranch._asking.host import Host
+from anabranch._asking import Absent, Answerer, Host, answer, deliver
 from anabranch._budget import Limits
 from anabranch._engine import (
     Call,

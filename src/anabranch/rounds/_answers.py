@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._asking.answerer import AnswerError, answer_of_error
+from anabranch._asking import AnswerError, answer_of_error
 from anabranch._engine import Answer
 from anabranch._schemas import Field, Form, Options, filled_in
 from anabranch._text import number_problem

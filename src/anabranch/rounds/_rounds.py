@@ -20,8 +20,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
-from anabranch._asking.host import Capabilities, Host
-from anabranch._asking.sampling import Sampler
+from anabranch._asking import Capabilities, Host, Sampler
 from anabranch._budget import Limits
 from anabranch._durable.expiry import Reaper
 from anabranch._durable.job import RETAIN, Durability, Job

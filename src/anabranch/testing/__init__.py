@@ -8,7 +8,7 @@ author's tests. ``check_tool`` and ``check_replay`` say why. No other package im
 time.
 """
 
-from anabranch._asking.answerer import AnswerError
+from anabranch._asking import AnswerError
 from anabranch.inprocess import run_tool
 from anabranch.replay_check import (
     Finding as Finding,

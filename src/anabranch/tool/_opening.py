@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
-from anabranch._asking.host import Host
-from anabranch._asking.sampling import count_answers
+from anabranch._asking import Host, count_answers
 from anabranch._budget import Limits
 from anabranch._engine import STEP_THREADS, Branch, Call, Journal, Recorder, Sink, checked_patience
 from anabranch._telemetry import observe

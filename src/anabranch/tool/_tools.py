@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, overload
 
-from anabranch._asking.host import CAPABILITIES
+from anabranch._asking import CAPABILITIES
 from anabranch._budget import Limits
 from anabranch._engine import checked_patience, codec_of, current_call, pin
 from anabranch.context import BranchContext

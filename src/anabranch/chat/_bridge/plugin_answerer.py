@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch.agents import Absent, Answerer
 from anabranch.chat._bridge.plugin import Plugin
 from anabranch.chat._bridge.plugin_request import PluginRequest

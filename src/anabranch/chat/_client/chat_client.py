@@ -26,7 +26,7 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel, RootModel
 
-from anabranch._asking.answerer import Answerer
+from anabranch._asking import Answerer
 from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._client.agui_connection import (
     PAUSES,

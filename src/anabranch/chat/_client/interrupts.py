@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
 from anabranch._aio import all_of
-from anabranch._asking.answerer import Answerer, AnswerError
+from anabranch._asking import Answerer, AnswerError
 from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._bridge.plugin_request import ElicitId, PluginRequest
 from anabranch.chat._client.chat_reply import ChatClientError

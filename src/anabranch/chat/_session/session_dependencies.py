@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anabranch._aio import Clock, SystemClock
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._budget import UNLIMITED, Limits
 from anabranch.agents import (
     Absent,

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import anyio
 
-from anabranch._asking.answerer import Absent, AnswerError
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Absent, AnswerError, Capabilities
 from anabranch._terminal import NO_MODEL, Console, Respondent
 from anabranch.agents import Model, Question
 from anabranch.chat._session.session_output import SessionError

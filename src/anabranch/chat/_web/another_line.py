@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch._asking.host import Host
+from anabranch._asking import Host
 from anabranch._durable.call_states import UNDONE
 from anabranch._durable.entries import load_answers, load_notes
 from anabranch._durable.job import Durability, Job

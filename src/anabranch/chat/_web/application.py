@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from anabranch._aio import Clock
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._budget import Limits, Shares
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeGuard
 
 from anabranch._aio import Clock, cancel_and_wait, pause
-from anabranch._asking.host import Capabilities
+from anabranch._asking import Capabilities
 from anabranch._budget import Limits
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallStore

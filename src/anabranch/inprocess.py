@@ -14,8 +14,7 @@ import anyio
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking import Absent, Answerer, Host, Sampler, answer, answer_all, deliver
 from anabranch._budget import Limits
-from anabranch._engine import Call, Finished, Journal, Notice
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Call, Finished, Journal, Notice, wakes_at
 from anabranch.messages import MessageLike, to_messages
 from anabranch.tool import Runtime, Tool, new_journal, open_call, require_tool, warn_of_rounds
 

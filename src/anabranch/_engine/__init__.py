@@ -55,8 +55,9 @@ from anabranch._engine.journal import (
     Journal,
     Notice,
 )
-from anabranch._engine.operations import Sink
-from anabranch._engine.pinning import canonical, fingerprint, pin
+from anabranch._engine.open_asks import wakes_at
+from anabranch._engine.operations import Sink, discard
+from anabranch._engine.pinning import LENGTH, canonical, fingerprint, pin
 from anabranch._engine.quiescence import checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
@@ -65,6 +66,7 @@ from anabranch._engine.wordings import REFUSED
 
 __all__ = [
     "EXIT_AS_ERROR",
+    "LENGTH",
     "MARKER",
     "REFUSED",
     "STEP_THREADS",
@@ -94,6 +96,7 @@ __all__ = [
     "current_call",
     "current_idempotency_key",
     "current_scope",
+    "discard",
     "error_instead",
     "fingerprint",
     "idempotency_key",
@@ -101,4 +104,5 @@ __all__ = [
     "none_of",
     "perform",
     "pin",
+    "wakes_at",
 ]

@@ -19,8 +19,7 @@ from anabranch._durable.store import (
     LeaseRecord,
     RoundRecord,
 )
-from anabranch._engine import Journal
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Journal, wakes_at
 from anabranch._recorded.finding import listed
 from anabranch._recorded.shapes import (
     Holder,

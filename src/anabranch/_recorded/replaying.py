@@ -12,8 +12,7 @@ from anabranch._durable.entries import load_answers, load_notes, merge
 from anabranch._durable.rehearsal import Rehearsed, rehearse
 from anabranch._durable.states import latest_journal
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import MARKER, Finished, Journal, Stopped, codec_of
-from anabranch._engine.pinning import LENGTH
+from anabranch._engine import LENGTH, MARKER, Finished, Journal, Stopped, codec_of
 from anabranch._recorded.steps import error_text
 from anabranch.errors import (
     AnabranchError,

@@ -61,7 +61,7 @@ from anabranch.agents._tool_questions import TimeOver as TimeOver
 from anabranch.agents._tool_questions import question_of as question_of
 from anabranch.agents._tool_set import ToolSource
 from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
-from anabranch.tree._person_view import open_questions
+from anabranch.tree import open_questions
 
 if TYPE_CHECKING:
     from anabranch.agents._remote_tools import RemoteTools

@@ -24,8 +24,7 @@ from anabranch.agents._tool_questions import (
     stored_with,
 )
 from anabranch.messages import ToolUseBlock
-from anabranch.tree import Node, Path, Result
-from anabranch.tree._projection import ASIDE, is_placeholder
+from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 
 __all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "result_at"]
 

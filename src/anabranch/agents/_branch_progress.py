@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.models import INTERRUPTED
-from anabranch.tree import Node, Path, Results, TreeStore
-from anabranch.tree._person_view import ERROR, is_said
-from anabranch.tree._projection import ASIDE
+from anabranch.tree import ASIDE, ERROR, Node, Path, Results, TreeStore, is_said
 
 __all__ = [
     "ALLOW_WORK",

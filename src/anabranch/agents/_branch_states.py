@@ -15,8 +15,7 @@ from anabranch.agents._agent_tools import ToolUse
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import BRANCH_ID, BranchProgress
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
-from anabranch.tree import Node, Path, Tree, project
-from anabranch.tree._person_view import is_said, open_questions
+from anabranch.tree import Node, Path, Tree, is_said, open_questions, project
 
 State: TypeAlias = Literal["running", "waits for you", "done", "failed", "stopped"]
 """How a branch is. One that is stopped was interrupted before it had ended."""

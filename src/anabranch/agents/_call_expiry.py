@@ -19,8 +19,7 @@ from anabranch._engine import Journal
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.tool import Runtime, Tool
-from anabranch.tree import Navigator, Node, Path, Results, Thread, Tree, TreeStore, project
-from anabranch.tree._person_view import is_said
+from anabranch.tree import Navigator, Node, Path, Results, Thread, Tree, TreeStore, is_said, project
 
 GRACE = 120.0
 """Seconds from the end of a question's time until its call expires.

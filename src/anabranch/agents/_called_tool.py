@@ -20,8 +20,7 @@ from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._durable.states import name_line
 from anabranch._durable.store import CallStore
-from anabranch._engine import Answer, Ask, Journal, Notice
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._batch_line import AnsweredRound

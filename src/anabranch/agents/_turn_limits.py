@@ -11,8 +11,7 @@ from pydantic import JsonValue
 from anabranch._budget import Limits
 from anabranch.errors import AnabranchError
 from anabranch.messages import Usage
-from anabranch.tree import Node, TreeStore
-from anabranch.tree._person_view import is_said
+from anabranch.tree import Node, TreeStore, is_said
 
 ESTIMATE = "estimate"
 """In a node: tokens and cost of requests whose provider has reported none, as they were counted."""

@@ -29,8 +29,8 @@ from anabranch.folding import (
     BudgetExhaustedError,
     CreatedBranch,
     FoldingError,
+    warning_of,
 )
-from anabranch.folding._tools import warning_of
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.tree import Node, Result
 

@@ -16,8 +16,7 @@ from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.cli._targets import is_server, load
 from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
-from anabranch.replay_check import Finding, NoSourceError, check_tool
-from anabranch.replay_check._rehearsal import rehearse
+from anabranch.replay_check import Finding, NoSourceError, check_tool, rehearse
 from anabranch.tool import Tool
 
 

@@ -15,8 +15,7 @@ from anabranch._asking import Sampler
 from anabranch._terminal import UsageError
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, needs_extra
-from anabranch.memory import Distiller, Level, ReasoningBank, Scopes, Scrubber
-from anabranch.memory._distilling import POLL
+from anabranch.memory import POLL, Distiller, Level, ReasoningBank, Scopes, Scrubber
 from anabranch.stores import open_memory_store
 from anabranch.tree import TreeStore
 

@@ -41,8 +41,7 @@ from anabranch.engines._dbos_worker import (
 )
 from anabranch.engines._living_workers import LivingWorkers
 from anabranch.errors import StoreError
-from anabranch.stores._database_faults import translated
-from anabranch.stores._engines import read_url
+from anabranch.stores import read_url, translated
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 

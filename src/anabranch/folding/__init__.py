@@ -19,21 +19,15 @@ The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it ove
 """
 
 from anabranch.folding._bank_memory import BankMemory
-from anabranch.folding._branch_store import (
-    OPEN as OPEN,
-)
-from anabranch.folding._branch_store import (
-    TRANSITIONS as TRANSITIONS,
-)
+from anabranch.folding._branch_store import OPEN as OPEN
+from anabranch.folding._branch_store import TRANSITIONS as TRANSITIONS
 from anabranch.folding._branch_store import (
     Branch,
     BranchRows,
     BranchStore,
     Session,
 )
-from anabranch.folding._branch_store import (
-    Status as Status,
-)
+from anabranch.folding._branch_store import Status as Status
 from anabranch.folding._errors import (
     BranchNotActiveError,
     BudgetExhaustedError,
@@ -50,21 +44,14 @@ from anabranch.folding._errors import (
     TransitionError,
     UnknownBranchError,
 )
-from anabranch.folding._ledger import (
-    ROOT as ROOT,
-)
-from anabranch.folding._ledger import (
-    BranchEvent,
-)
+from anabranch.folding._ledger import ROOT as ROOT
+from anabranch.folding._ledger import BranchEvent
 from anabranch.folding._memory import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
-from anabranch.folding._tools import (
-    BranchRecord as BranchRecord,
-)
-from anabranch.folding._tools import (
-    folding_tools,
-)
+from anabranch.folding._tools import BranchRecord as BranchRecord
+from anabranch.folding._tools import folding_tools
+from anabranch.folding._tools import warning_of as warning_of
 
 __all__ = [
     "BankMemory",

@@ -20,8 +20,7 @@ from mcp.types import InputRequiredResult
 
 from anabranch._aio import pause, run_until
 from anabranch._asking import Capabilities
-from anabranch._engine import Answer, Finished, Journal
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Answer, Finished, Journal, wakes_at
 from anabranch._text import encodable
 from anabranch.mcp._error_mapping import checked_results
 from anabranch.mcp._handles import OpenCall

@@ -14,15 +14,10 @@ queues finished branches to be learned from. It knows neither agents nor the bud
     _tools.py        the memory as tools
 """
 
-from anabranch.memory._bank import (
-    Banks as Banks,
-)
-from anabranch.memory._bank import (
-    ReasoningBank,
-)
-from anabranch.memory._bank import (
-    bank_of as bank_of,
-)
+from anabranch.memory._bank import Banks as Banks
+from anabranch.memory._bank import ReasoningBank
+from anabranch.memory._bank import bank_of as bank_of
+from anabranch.memory._distilling import POLL as POLL
 from anabranch.memory._distilling import Distiller
 from anabranch.memory._items import (
     Draft,
@@ -34,12 +29,8 @@ from anabranch.memory._items import (
     Scopes,
     UnknownMemoryError,
 )
-from anabranch.memory._items import (
-    Level as Level,
-)
-from anabranch.memory._ports import (
-    EmbeddedKind as EmbeddedKind,
-)
+from anabranch.memory._items import Level as Level
+from anabranch.memory._ports import EmbeddedKind as EmbeddedKind
 from anabranch.memory._ports import (
     Embedder,
     Filter,
@@ -55,22 +46,14 @@ from anabranch.memory._secrets import (
     Scrubber,
     WithheldError,
 )
-from anabranch.memory._secrets import (
-    WITHHELD as WITHHELD,
-)
+from anabranch.memory._secrets import WITHHELD as WITHHELD
 from anabranch.memory._tools import (
     FoundMemory,
     memory_tools,
 )
-from anabranch.memory._tools import (
-    shown as shown,
-)
-from anabranch.memory._words import (
-    indexed as indexed,
-)
-from anabranch.memory._words import (
-    words_of as words_of,
-)
+from anabranch.memory._tools import shown as shown
+from anabranch.memory._words import indexed as indexed
+from anabranch.memory._words import words_of as words_of
 
 __all__ = [
     "REDACTED",

@@ -14,11 +14,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch._lazy import lazy_names
 from anabranch.errors import needs_extra
 from anabranch.messages import Usage
-from anabranch.models._protocol import (
-    INTERRUPTED as INTERRUPTED,
-)
+from anabranch.models._protocol import INTERRUPTED as INTERRUPTED
 from anabranch.models._protocol import (
     ModelError,
     ProviderError,
@@ -26,11 +25,15 @@ from anabranch.models._protocol import (
     StreamingSampler,
     as_streaming,
 )
+from anabranch.models._protocol import interrupted as interrupted
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.tool import wrong_kind
 
 if TYPE_CHECKING:
     from anabranch.memory import Embedder
+    from anabranch.models._tool_schemas import folded as folded
+else:
+    __getattr__ = lazy_names(__name__, {"anabranch.memory": "Embedder", "._tool_schemas": "folded"})
 
 __all__ = [
     "ModelError",
@@ -131,15 +134,6 @@ def open_embedder(name: str) -> Embedder:
     with needs_extra("models", f"Embedding model {name!r}", ModelError, is_named=True):
         from anabranch.models._pydantic_ai import find_embedder  # noqa: PLC0415 - an extra
     return find_embedder(name)
-
-
-def __getattr__(name: str) -> object:
-    """Load the port of the memory, which only :func:`open_embedder` names, when it is first used."""
-    if name == "Embedder":
-        from anabranch.memory import Embedder  # noqa: PLC0415 - slow to import
-
-        return Embedder
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def price_of(model: str, usage: Usage) -> float | None:

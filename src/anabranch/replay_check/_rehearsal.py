@@ -27,8 +27,8 @@ from anabranch._engine import (
     Journal,
     Notice,
     perform,
+    wakes_at,
 )
-from anabranch._engine.open_asks import wakes_at
 from anabranch.errors import NonDeterminismError, SerializationError, SuspensionError
 from anabranch.replay_check._compare import Run, differences, troubles
 from anabranch.replay_check._rules import Finding

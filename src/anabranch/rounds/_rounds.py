@@ -28,8 +28,7 @@ from anabranch._durable.reading import MAX_STATE, store_errors_mapped
 from anabranch._durable.service import CallService
 from anabranch._durable.states import digest
 from anabranch._durable.store import CallStore
-from anabranch._engine import Ask, Finished, Journal, Notice
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Ask, Finished, Journal, Notice, wakes_at
 from anabranch._sealing import ROUNDS, Claims, Sealer
 from anabranch.errors import InvalidTokenError
 from anabranch.messages import ElicitRequest

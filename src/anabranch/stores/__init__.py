@@ -30,22 +30,15 @@ A new kind of record gets its own module of tables and its own store module.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch._durable.call_states import (
-    TRANSITIONS as TRANSITIONS,
-)
+from anabranch._durable.call_states import TRANSITIONS as TRANSITIONS
 from anabranch._durable.call_states import (
     CallEvent,
     CallState,
 )
-from anabranch._durable.engine import (
-    Processes,
-)
-from anabranch._durable.engine import (
-    UnknownProcesses as UnknownProcesses,
-)
+from anabranch._durable.engine import Processes
+from anabranch._durable.engine import UnknownProcesses as UnknownProcesses
 from anabranch._durable.run_events import (
     EventBatch,
     EventId,
@@ -62,13 +55,27 @@ from anabranch._durable.store import (
     OpenedRound,
     RoundRecord,
 )
+from anabranch._lazy import lazy_names
 from anabranch.errors import StoreError, UnknownCallError, needs_extra
 
-if TYPE_CHECKING:  # what few need, and is slow to import
+if TYPE_CHECKING:
     from anabranch.folding import BranchStore
     from anabranch.memory import MemoryStore
     from anabranch.stores._database import Database
+    from anabranch.stores._database_faults import translated as translated
+    from anabranch.stores._engines import read_url as read_url
     from anabranch.tree import TreeStore
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "anabranch.folding": "BranchStore",
+            "anabranch.memory": "MemoryStore",
+            "anabranch.tree": "TreeStore",
+            "._database_faults": "translated",
+            "._engines": "read_url",
+        },
+    )
 
 __all__ = [
     "AnswerRecord",
@@ -96,12 +103,6 @@ __all__ = [
     "open_stores",
     "open_tree_store",
 ]
-
-_LAZY = {
-    "BranchStore": "anabranch.folding",
-    "MemoryStore": "anabranch.memory",
-    "TreeStore": "anabranch.tree",
-}
 
 
 def open_store(url: str) -> CallStore:
@@ -217,10 +218,3 @@ def _open_database(url: str) -> Database:
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._engines import read_url  # noqa: PLC0415
     return Database(read_url(url))
-
-
-def __getattr__(name: str) -> object:
-    """Import the ports of optional packages when they are first used."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -20,8 +20,7 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from anabranch.messages import Block, SampleReply, SampleRequest, TextBlock, ToolUseBlock, Usage
-from anabranch.models import SampleStream
-from anabranch.models._protocol import interrupted
+from anabranch.models import SampleStream, interrupted
 
 ModelAnswer: TypeAlias = str | SampleReply | Exception | AsyncIterator[str | SampleReply]
 """The answer of a mock model: a text, a whole reply, an error, or a stream."""

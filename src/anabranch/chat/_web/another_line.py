@@ -19,8 +19,7 @@ from anabranch._durable.job import Durability, Job
 from anabranch._durable.service import CallService
 from anabranch._durable.states import latest_number
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Answer, Ask, Journal
-from anabranch._engine.operations import discard
+from anabranch._engine import Answer, Ask, Journal, discard
 from anabranch.agents import AgentDependencies
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.chat._web.pending_questions import errors_in

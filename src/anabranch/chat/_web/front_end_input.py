@@ -17,12 +17,13 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 from starlette.exceptions import HTTPException
 
+from anabranch._schemas import UnusableSchemaError
 from anabranch._text import encodable, number_problem
 from anabranch.agents import Agent, ContextEntry, FrontEnd
 from anabranch.agents._tool_set import most_tools
 from anabranch.messages import ToolSpec
-from anabranch.models._tool_schemas import UnusableSchemaError, folded
-from anabranch.tree._projection import wire_name
+from anabranch.models import folded
+from anabranch.tree import wire_name
 
 MOST = 100
 """The most tools of a front end, and the most entries of context, that a run can have."""

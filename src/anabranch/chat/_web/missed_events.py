@@ -22,8 +22,7 @@ from anabranch.agents._branch_progress import BranchProgress
 from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.messages import ToolUseBlock, text_of
-from anabranch.tree import Node, Result, Tree
-from anabranch.tree._projection import is_placeholder
+from anabranch.tree import Node, Result, Tree, is_placeholder
 
 BATCH = {*ASIDE, "results"}
 """Kinds of nodes that follow a node that calls tools."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.call_states import UNDONE
 from anabranch._durable.states import is_compensated
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import wakes_at
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
 from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, open_questions

@@ -15,8 +15,7 @@ from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import Block, TextBlock
 from anabranch.tree import HEAD as HEAD_REF
-from anabranch.tree import Node, Ref, Surroundings, turn_has_ended
-from anabranch.tree._person_view import clear_turn_end
+from anabranch.tree import Node, Ref, Surroundings, clear_turn_end, turn_has_ended
 
 
 class TurnWork:

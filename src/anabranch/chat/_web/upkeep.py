@@ -16,8 +16,7 @@ from anabranch.chat._web.conversation import RUNS
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
-from anabranch.engines import Engine, Wake
-from anabranch.engines._advances import run_job
+from anabranch.engines import Engine, Wake, run_job
 from anabranch.errors import StoreError
 
 APART = 60.0

@@ -19,10 +19,18 @@ from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._options import Era
 from anabranch.cli._tool_arguments import read_arguments
-from anabranch.mcp._client import call_tool, list_tools
-from anabranch.mcp._repeating import PAUSES, Remembering, is_lost, new_key, takes_key
-from anabranch.mcp._saga_client import SagaClient
-from anabranch.mcp._unfinished import UNFINISHED, is_unfinished
+from anabranch.mcp import (
+    PAUSES,
+    UNFINISHED,
+    Remembering,
+    SagaClient,
+    call_tool,
+    is_lost,
+    is_unfinished,
+    list_tools,
+    new_key,
+    takes_key,
+)
 
 UNASKABLE = "server-initiated requests"
 """Part of the error of the SDK and of FastMCP if their own tool asks over MCP 2026-07-28."""

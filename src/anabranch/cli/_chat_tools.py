@@ -15,7 +15,7 @@ from anabranch.cli._options import variables_of
 from anabranch.cli._targets import Found, is_server, load
 from anabranch.cli._tokens import headers_of
 from anabranch.errors import ToolError
-from anabranch.mcp._client import Connectable
+from anabranch.mcp import Connectable
 from anabranch.tool import Tool
 
 ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource

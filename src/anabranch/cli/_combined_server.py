@@ -26,9 +26,17 @@ from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
 from anabranch.cli._engine_option import open_engine
 from anabranch.cli._targets import is_fastmcp
-from anabranch.mcp import create_server, install
-from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
-from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL
+from anabranch.mcp import (
+    ANSWER_QUESTIONS,
+    CONTINUE_CALL,
+    GRACE,
+    HEARTBEAT,
+    TTL,
+    Ask,
+    SamplerMode,
+    create_server,
+    install,
+)
 from anabranch.tool import Tool
 
 if TYPE_CHECKING:

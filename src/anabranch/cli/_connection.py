@@ -31,10 +31,16 @@ from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.cli._targets import is_server, is_url, split_target
 from anabranch.errors import ToolError
-from anabranch.mcp._client import Connectable, connect, offers_sagas
-from anabranch.mcp._repeating import causes
-from anabranch.mcp._saga_client import SagaRoundsExceededError
-from anabranch.mcp._transports import COMMAND, WithHeaders, command_of
+from anabranch.mcp import (
+    COMMAND,
+    Connectable,
+    SagaRoundsExceededError,
+    WithHeaders,
+    causes,
+    command_of,
+    connect,
+    offers_sagas,
+)
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._aio import STOPPING
 from anabranch._terminal import Console, FailedError
-from anabranch.mcp._defaults import GRACE
+from anabranch.mcp import GRACE
 
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 

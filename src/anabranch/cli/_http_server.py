@@ -19,7 +19,7 @@ from uvicorn.supervisors import Multiprocess
 
 from anabranch._terminal import FailedError
 from anabranch.cli._http_lifetime import SIGNALS, Lifetime, drain
-from anabranch.mcp._defaults import GRACE
+from anabranch.mcp import GRACE
 
 HEADROOM: Final = 16
 """Health checks that a server answers at the same time, in addition to all other requests."""

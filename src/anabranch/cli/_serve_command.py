@@ -28,7 +28,7 @@ from anabranch.cli._options import (
     limits_of,
 )
 from anabranch.cli._target_options import SourceTarget
-from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
+from anabranch.mcp import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
 
 
 def serve_command(  # noqa: PLR0913 - the options of the command

@@ -42,8 +42,7 @@ from anabranch.cli._stores import KEYS
 from anabranch.cli._targets import Found, load, name_of
 from anabranch.engines import Engine
 from anabranch.errors import StoreError
-from anabranch.mcp import ServerOptions
-from anabranch.mcp._options import completed_by
+from anabranch.mcp import ServerOptions, completed_by
 from anabranch.stores import open_stores
 
 if TYPE_CHECKING:

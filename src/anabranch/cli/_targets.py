@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from anabranch.chat import Plugin
-    from anabranch.mcp._client import Connectable
+    from anabranch.mcp import Connectable
 
     AnyServer: TypeAlias = MCPServer[Any] | FastMCP[Any]
 

@@ -257,7 +257,7 @@ def chosen(tools: Iterable[ToolSummary], target: str, name: str) -> ToolSummary:
 
 
 async def _listed(client: Client) -> list[ToolSummary]:
-    from anabranch.mcp._client import list_tools
+    from anabranch.mcp import list_tools
 
     return [_of_listing(each) for each in (await list_tools(client)).values()]
 

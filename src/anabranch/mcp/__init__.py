@@ -16,25 +16,80 @@ tools. To call them as sagas:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch._durable.job import Durability
+    from anabranch.mcp._client import MAX_ROUNDS as MAX_ROUNDS
+    from anabranch.mcp._client import Connectable as Connectable
+    from anabranch.mcp._client import Era as Era
+    from anabranch.mcp._client import call_tool as call_tool
+    from anabranch.mcp._client import connect as connect
+    from anabranch.mcp._client import list_tools as list_tools
+    from anabranch.mcp._client import offers_sagas as offers_sagas
+    from anabranch.mcp._defaults import GRACE as GRACE
+    from anabranch.mcp._defaults import HEARTBEAT as HEARTBEAT
+    from anabranch.mcp._defaults import TTL as TTL
+    from anabranch.mcp._defaults import Ask as Ask
+    from anabranch.mcp._defaults import SamplerMode as SamplerMode
     from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
     from anabranch.mcp._installation import Installation
-    from anabranch.mcp._options import (
-        ServerKeywords,
-        ServerOptions,
-        ToolKeywords,
-    )
+    from anabranch.mcp._odd_answers import has_structured_content as has_structured_content
+    from anabranch.mcp._options import ServerKeywords, ServerOptions, ToolKeywords
+    from anabranch.mcp._options import completed_by as completed_by
+    from anabranch.mcp._repeating import PAUSES as PAUSES
+    from anabranch.mcp._repeating import Remembering as Remembering
+    from anabranch.mcp._repeating import causes as causes
+    from anabranch.mcp._repeating import is_lost as is_lost
+    from anabranch.mcp._repeating import new_key as new_key
+    from anabranch.mcp._repeating import takes_key as takes_key
+    from anabranch.mcp._rounds import Response as Response
+    from anabranch.mcp._rounds import RoundOfAnswers as RoundOfAnswers
+    from anabranch.mcp._rounds import answer_others as answer_others
+    from anabranch.mcp._rounds import questions_of as questions_of
     from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
     from anabranch.mcp._saga_shapes import CallToolSagaParams as CallToolSagaParams
     from anabranch.mcp._saga_shapes import ResumeToolSagaParams, SagaStepError, SagaStepResult
     from anabranch.mcp._saga_shapes import SagaError as SagaError
     from anabranch.mcp._saga_shapes import ToolCallSagaResult as ToolCallSagaResult
     from anabranch.mcp._server import create_server, install
+    from anabranch.mcp._tool_server import ToolServer as ToolServer
+    from anabranch.mcp._transports import COMMAND as COMMAND
+    from anabranch.mcp._transports import Started as Started
+    from anabranch.mcp._transports import WithHeaders as WithHeaders
+    from anabranch.mcp._transports import command_of as command_of
+    from anabranch.mcp._unfinished import ANSWER_QUESTIONS as ANSWER_QUESTIONS
+    from anabranch.mcp._unfinished import CONTINUE_CALL as CONTINUE_CALL
+    from anabranch.mcp._unfinished import UNFINISHED as UNFINISHED
+    from anabranch.mcp._unfinished import is_unfinished as is_unfinished
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "anabranch._durable.job": "Durability",
+            "._client": "Connectable Era MAX_ROUNDS call_tool connect list_tools offers_sagas",
+            "._defaults": "GRACE HEARTBEAT TTL Ask SamplerMode",
+            "._fastmcp": "as_fastmcp_tool fastmcp_sagas install_fastmcp",
+            "._installation": "Installation",
+            "._odd_answers": "has_structured_content",
+            "._options": "ServerKeywords ServerOptions ToolKeywords completed_by",
+            "._repeating": "PAUSES Remembering causes is_lost new_key takes_key",
+            "._rounds": "Response RoundOfAnswers answer_others questions_of",
+            "._saga_client": "SagaClient SagaRoundsExceededError Turn",
+            "._saga_shapes": (
+                "CallToolSagaParams ResumeToolSagaParams SagaError "
+                "SagaStepError SagaStepResult ToolCallSagaResult"
+            ),
+            "._server": "create_server install",
+            "._tool_server": "ToolServer",
+            "._transports": "COMMAND Started WithHeaders command_of",
+            "._unfinished": "ANSWER_QUESTIONS CONTINUE_CALL UNFINISHED is_unfinished",
+        },
+    )
 
+# The names that __all__ lacks are for other rooms of this package.
 __all__ = [
     "Durability",
     "Installation",
@@ -53,29 +108,3 @@ __all__ = [
     "install",
     "install_fastmcp",
 ]
-
-_HOMES = {
-    "anabranch._durable.job": ("Durability",),
-    "anabranch.mcp._fastmcp": ("as_fastmcp_tool", "fastmcp_sagas", "install_fastmcp"),
-    "anabranch.mcp._installation": ("Installation",),
-    "anabranch.mcp._options": ("ServerKeywords", "ServerOptions", "ToolKeywords"),
-    "anabranch.mcp._saga_client": ("SagaClient", "SagaRoundsExceededError", "Turn"),
-    "anabranch.mcp._saga_shapes": (
-        "CallToolSagaParams",
-        "ResumeToolSagaParams",
-        "SagaError",
-        "SagaStepError",
-        "SagaStepResult",
-        "ToolCallSagaResult",
-    ),
-    "anabranch.mcp._server": ("create_server", "install"),
-}
-"""The modules that define the names."""
-
-
-def __getattr__(name: str) -> object:
-    """Load a name when it is first used: a client needs no server, and an option needs no SDK."""
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,22 +1,23 @@
 """Texts: made encodable for a wire, made printable for a terminal, read as JSON, checked as names."""
 
-from anabranch._text.encodable import encodable
-from anabranch._text.json_answer import answer_in
+from anabranch._text.foreign_text import (
+    MARKS,
+    LogFormat,
+    PrintableFormatter,
+    checked_name,
+    encodable,
+    printable,
+    printable_json,
+    printable_line,
+)
 from anabranch._text.json_text import (
     DEEPEST,
     TooDeepError,
+    answer_in,
     number_problem,
     read_json,
     read_json_at,
     require_shallow,
-)
-from anabranch._text.names import MARKS, checked_name
-from anabranch._text.printable import (
-    LogFormat,
-    PrintableFormatter,
-    printable,
-    printable_json,
-    printable_line,
 )
 
 __all__ = [

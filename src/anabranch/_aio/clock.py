@@ -1,4 +1,4 @@
-"""Time and identity for calls: the ports ``Clock`` and ``Ids``, and waits on a clock.
+"""Time and identity for calls: the ports ``Clock`` and ``Ids``, waits on a clock, and rare warnings.
 
 The engine reads no clock and draws no names itself. ``anabranch.testing`` has implementations that
 tests drive by hand.
@@ -7,12 +7,13 @@ tests drive by hand.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from anabranch._aio.combine import cancel_and_wait
+from anabranch._aio.tasks import cancel_and_wait
 
 
 class Timer(Protocol):
@@ -95,3 +96,21 @@ class SystemIds:
     def secret(self) -> str:
         """Return 96 random bits; short, because every state carries them."""
         return secrets.token_urlsafe(12)
+
+
+MINUTE = 60.0
+
+
+class ThrottledWarning:
+    """One kind of warning that other programs can cause as often as they like."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._next = 0.0
+
+    def warn(self, text: str, *values: object) -> None:
+        """Log the warning, unless it was logged within the last minute."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + MINUTE
+            self._logger.warning(text, *values)

@@ -1,15 +1,20 @@
-"""Runs several operations concurrently, until all have ended, or the first has.
+"""Runs operations concurrently, until all have ended or the first has, and work that no cancellation stops.
 
-Both combinators are ordinary code on strands (the concurrent tasks of a call). Only the winner of a
+The combinators are ordinary code on strands (the concurrent tasks of a call). Only the winner of a
 race is recorded, because time decides it and a replay has other times.
+
+An endless response, such as a stream of events, waits for the event that a stopping server sets. A
+server that only waits for its requests would have to cancel such a response.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from inspect import iscoroutine
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
+
+import anyio
 
 T = TypeVar("T")
 
@@ -95,3 +100,44 @@ async def replay_race(operations: Sequence[Awaitable[T]], winner: int) -> T:
         await cancel_and_wait(tasks)
         raise
     return tasks[winner].result()
+
+
+async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Return when ``future`` is done, however often the caller is cancelled meanwhile.
+
+    Returns:
+        the cancellation, if there was one; the caller raises it after looking at ``future``.
+    """
+    interrupted: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):  # otherwise it cancels the wait again and again
+        while not future.done():
+            try:
+                await asyncio.wait({future})
+            except asyncio.CancelledError as error:
+                interrupted = error
+    return interrupted
+
+
+async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to completion, even if the caller is cancelled, and return its result.
+
+    Raises:
+        asyncio.CancelledError: if the caller was cancelled; raised when ``work`` has ended, with
+            the error of ``work`` as its cause.
+    """
+    task = asyncio.ensure_future(work)
+    interrupted = await wait_shielded(task)
+    if interrupted is not None:
+        raise interrupted from None if task.cancelled() else task.exception()
+    return task.result()
+
+
+STOPPING: Final = "anabranch.stopping"
+"""The key of the event in the state of a server's lifespan."""
+
+
+def server_stops(scope: Mapping[str, Any]) -> asyncio.Event | None:
+    """Return the event that the server of a request sets when it stops; ``None`` if it sets none."""
+    state: Mapping[str, object] = scope.get("state") or {}
+    found = state.get(STOPPING)
+    return found if isinstance(found, asyncio.Event) else None

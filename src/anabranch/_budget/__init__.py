@@ -1,8 +1,7 @@
 """Limits, accounts of tokens, and shares of a server: the usage of a branch, an agent or a caller."""
 
 from anabranch._budget.account import Account, BudgetError, Reservation
-from anabranch._budget.limits import UNLIMITED, Limits
-from anabranch._budget.shares import FullShareError, Shares, by_address
+from anabranch._budget.limits import UNLIMITED, FullShareError, Limits, Shares, by_address
 
 __all__ = [
     "UNLIMITED",

@@ -82,14 +82,14 @@ from anabranch.errors._extras import find_framework as find_framework
 from anabranch.errors._extras import install_command as install_command
 from anabranch.errors._extras import needs_extra as needs_extra
 from anabranch.errors._extras import typed_command as typed_command
-from anabranch.errors._frames import FULL as FULL
-from anabranch.errors._frames import author_line as author_line
-from anabranch.errors._frames import format_for_author as format_for_author
-from anabranch.errors._frames import is_authors as is_authors
-from anabranch.errors._ids import error_id as error_id
-from anabranch.errors._ids import masked as masked
-from anabranch.errors._ids import with_error_id as with_error_id
 from anabranch.errors._recordable import AnabranchError, error_from_json, error_to_json
+from anabranch.errors._shown import FULL as FULL
+from anabranch.errors._shown import author_line as author_line
+from anabranch.errors._shown import error_id as error_id
+from anabranch.errors._shown import format_for_author as format_for_author
+from anabranch.errors._shown import is_authors as is_authors
+from anabranch.errors._shown import masked as masked
+from anabranch.errors._shown import with_error_id as with_error_id
 
 __all__ = [
     "AnabranchError",

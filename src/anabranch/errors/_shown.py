@@ -1,18 +1,50 @@
-"""Tracebacks for the author of a tool: the author's lines, without those of libraries.
+"""Errors as callers and authors see them: ids in place of texts, and tracebacks without libraries.
 
-An exception in a tool passes through dozens of frames of this library and the server. The traceback
-shows the frames of code that belongs neither to Python nor to an installed package, and the last
-frame, which raised the exception. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
+The caller sees the id of an unexpected error in place of its text, and the log has both.
+
+An exception in a tool passes through dozens of frames of this library and the server. The author's
+traceback shows the frames of code that belongs neither to Python nor to an installed package, and the
+last frame, which raised the exception. ``ANABRANCH_TRACEBACK=full`` shows all. Standard library only.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException
 from types import TracebackType
+from typing import TypeVar
+
+_NAME = "__anabranch_id__"
+E = TypeVar("E", bound=BaseException)
+
+
+def error_id(error: BaseException) -> str:
+    """Return the id of an error, eight hexadecimal digits."""
+    known = getattr(error, _NAME, None)
+    return known if isinstance(known, str) and known else _named(error, secrets.token_hex(4))
+
+
+def with_error_id(error: E, known: str) -> E:
+    """Return ``error``, with the id that it had before it was stored."""
+    _named(error, known)
+    return error
+
+
+def masked(what: str, error: BaseException) -> str:
+    """Return the text for the caller of an unexpected error: ``what`` happened, and the id."""
+    return f"{what} (error {error_id(error)})"
+
+
+def _named(error: BaseException, name: str) -> str:
+    with suppress(AttributeError, TypeError):  # an error with slots gets another id each time
+        setattr(error, _NAME, name)
+    return name
+
 
 FULL = "ANABRANCH_TRACEBACK"
 """Environment variable: with the value ``full``, a traceback shows all frames."""

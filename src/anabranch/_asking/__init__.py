@@ -1,8 +1,7 @@
 """Questions and samples of a tool: the requests and replies of its context, and the ports that answer.
 
 tokens.py            estimates of the tokens of requests and replies
-tool_arguments.py    the arguments of a model's tool call
-structured_reply.py  the form of a structured sample's answer
+replies.py           a reply's tool calls, and the form of a structured answer
 conversation.py      the messages of one branch
 host.py              an edge's offer to a tool: capabilities, and a model of the server
 answerer.py          the port for answers in this process
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         run_elicit_url,
     )
     from anabranch._asking.host import CAPABILITIES, Capabilities, Host, Runnable, find_tool
+    from anabranch._asking.replies import refusal, tool_use, wanted_form
     from anabranch._asking.sampling import (
         SampleJob,
         Sampler,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         request_of,
         run_sample,
     )
-    from anabranch._asking.structured_reply import wanted_form
     from anabranch._asking.tokens import (
         ADMISSION_MARGIN,
         estimate_tokens,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
         said,
         usage_tokens,
     )
-    from anabranch._asking.tool_arguments import refusal, tool_use
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -68,10 +66,9 @@ else:
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
             ".host": "CAPABILITIES Capabilities Host Runnable find_tool",
+            ".replies": "refusal tool_use wanted_form",
             ".sampling": "SampleJob SampleResult Sampler as_spec check_options count_answers needs_of request_of run_sample",
-            ".structured_reply": "wanted_form",
             ".tokens": "ADMISSION_MARGIN estimate_tokens prompt_tokens said usage_tokens",
-            ".tool_arguments": "refusal tool_use",
         },
     )
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol, cast
 from pydantic import ValidationError
 
 from anabranch._asking.host import Runnable
+from anabranch._asking.replies import refusal
 from anabranch._asking.sampling import SampleResult
-from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import all_of, codec_of
 from anabranch.elicitation import describe
 from anabranch.errors import AnabranchError, ConverseRoundsError

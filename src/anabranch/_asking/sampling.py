@@ -16,9 +16,8 @@ from pydantic import ValidationError
 
 from anabranch._asking.conversation import Conversation, IdentityMemo
 from anabranch._asking.host import DOCUMENTS, Host, Runnable, Sampler
-from anabranch._asking.structured_reply import SCHEMA_TOOL, WantedForm
+from anabranch._asking.replies import SCHEMA_TOOL, WantedForm, refusal
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
-from anabranch._asking.tool_arguments import refusal
 from anabranch._engine import REFUSED, Call, Entry, Journal, Scope, fingerprint
 from anabranch.elicitation import describe
 from anabranch.errors import SampleValidationError, StepFailed

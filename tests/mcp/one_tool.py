@@ -11,10 +11,9 @@ from anabranch._durable.service import CallService
 from anabranch._sealing import HANDLES
 from anabranch.mcp import ServerOptions
 from anabranch.mcp._fastmcp_tool import FastMcpTool
-from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import sealer_of
 from anabranch.mcp._sdk_tool import SdkTool
-from anabranch.mcp._service import Service
+from anabranch.mcp._service import Handles, Service
 from anabranch.tool import Runtime, Tool
 
 Host = Callable[[Tool[Any], Runtime, Sampler | None], Any]

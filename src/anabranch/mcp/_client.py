@@ -21,10 +21,8 @@ from anabranch._asking import Answerer
 from anabranch._schemas import UnusableSchemaError, misfit
 from anabranch._text import encodable, printable_line
 from anabranch.errors import ToolError
-from anabranch.mcp._client_answers import answer_elicit, answer_sample
-from anabranch.mcp._heartbeat import is_heartbeat
 from anabranch.mcp._odd_answers import has_structured_content, with_content, with_sound_tools
-from anabranch.mcp._protocol import CONTEXT_META, STEP_ID_META
+from anabranch.mcp._protocol import CONTEXT_META, STEP, STEP_ID_META, answer_elicit, answer_sample
 from anabranch.mcp._repeating import keyed_meta
 
 Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str
@@ -172,6 +170,17 @@ def connect(
     )
     client.checks_results = checks_results
     return client
+
+
+COARSE = 2.0**-8
+
+
+def is_heartbeat(progress: float, total: float | None, message: str | None) -> bool:
+    """Return whether a progress notification is a heartbeat, which a user need not see.
+
+    The protocol cannot mark heartbeats; no tool counts in such small steps.
+    """
+    return message is None and total is None and progress % COARSE != 0 and progress % STEP == 0
 
 
 async def call_tool(

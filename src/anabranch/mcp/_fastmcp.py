@@ -74,7 +74,7 @@ def fastmcp_sagas(
         ImportError: if the extra ``fastmcp`` is not installed.
     """
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
-        from anabranch.mcp._fastmcp_sagas import FastMcpSagas  # noqa: PLC0415 - an extra
+        from anabranch.mcp._fastmcp_tool import FastMcpSagas  # noqa: PLC0415 - an extra
     return FastMcpSagas(ServerOptions(keys=keys, ttl=ttl, clock=clock))
 
 
@@ -106,12 +106,12 @@ def install_fastmcp(
     with needs_extra("fastmcp", "Serving tools with FastMCP"):
         from fastmcp import FastMCP  # noqa: PLC0415 - an extra
 
-        from anabranch.mcp._fastmcp_sagas import (  # noqa: PLC0415 - an extra
+        from anabranch.mcp._fastmcp_tool import (  # noqa: PLC0415 - an extra
             FastMcpSagas,
+            FastMcpTool,
             Lifespan,
             has_sagas,
         )
-        from anabranch.mcp._fastmcp_tool import FastMcpTool  # noqa: PLC0415 - an extra
     require_server(server, FastMCP)
     given = options_for("FastMCP(…)", options, keywords)
     installation = Installation(tools, given, server.name)

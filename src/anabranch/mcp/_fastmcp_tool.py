@@ -1,4 +1,4 @@
-"""Our tools as tools of FastMCP. Needs the extra ``fastmcp``.
+"""Our tools as tools of FastMCP, and the saga methods as its extension. Needs the extra ``fastmcp``.
 
 FastMCP reports nearly every error of a tool as a result; a :class:`Refusal` becomes a JSON-RPC
 error instead.
@@ -6,21 +6,26 @@ error instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 import mcp_types as types
-from fastmcp import FastMCP
+from fastmcp import Context, FastMCP
 from fastmcp.exceptions import FastMCPError, ToolError
 from fastmcp.server.context import (
     _log_level_session_key,  # pyright: ignore[reportPrivateUsage] - see FastMcpRequest.wants
 )
 from fastmcp.server.dependencies import get_context
+from fastmcp.server.extensions import MethodBinding, ServerExtension
+from fastmcp.server.providers import Provider
+from fastmcp.server.providers.fastmcp_provider import FastMCPProviderTool
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from fastmcp.tools.base import Tool as BaseTool
 from mcp import MCPError
+from mcp.server.extension import RequestHandler
 from mcp.types import InputRequiredResult
 from pydantic import PrivateAttr
 
@@ -31,11 +36,12 @@ from anabranch.mcp._error_mapping import (
     checked_results,
     mapped_errors,
 )
-from anabranch.mcp._log_level import at_least
+from anabranch.mcp._installation import Installation
+from anabranch.mcp._options import ServerOptions, sealer_of
 from anabranch.mcp._protocol import to_annotations
-from anabranch.mcp._request import McpRequest
-from anabranch.mcp._saga_shapes import Convert
-from anabranch.mcp._sagas import Offered
+from anabranch.mcp._request import McpRequest, at_least
+from anabranch.mcp._saga_shapes import IDENTIFIER, Convert
+from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._sdk_tool import Described, Serve
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
@@ -186,3 +192,65 @@ def _request(tool: str) -> FastMcpRequest:
     return FastMcpRequest(
         below, context.request_state, context.input_responses, server=context.fastmcp
     )
+
+
+class Lifespan(Provider):
+    """Runs ``installation`` while its server runs, also if that is mounted on another."""
+
+    def __init__(self, installation: Installation) -> None:
+        super().__init__()
+        self._installation = installation
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Expire calls while the server runs, then end the running calls."""
+        async with self._installation.running():
+            yield
+
+
+def has_sagas(server: FastMCP[Any]) -> bool:
+    """Whether ``server`` has the saga methods."""
+    # FastMCP has no public query for an extension.
+    return IDENTIFIER in server._extensions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+class FastMcpSagas(ServerExtension):
+    """``tools/callSaga`` and ``tools/resumeSaga`` for the tools that a FastMCP server shows.
+
+    The methods find a tool like ``tools/call``: by the name that its caller sees.
+
+    Args:
+        options: the options that seal the tokens.
+    """
+
+    identifier = IDENTIFIER
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that the server advertises for the saga methods."""
+        return dict(SETTINGS)
+
+    def methods(self) -> Sequence[MethodBinding]:
+        """Return the methods, served in every era."""
+        sagas = SagaMethods(sealer_of(self._options, self.server.name), self._find)
+
+        return sagas.bindings(MethodBinding, partial(FastMcpRequest, server=self.server))
+
+    async def _find(self, name: str) -> Offered | RequestHandler | None:
+        found = await _tool_of(self.server, name)
+        if found is None:
+            return None
+        if isinstance(found, FastMcpTool) and found.offered is not None:
+            return found.offered
+        return tools_call_of(self.server._mcp_server)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+async def _tool_of(server: FastMCP[Any], name: str) -> BaseTool | None:
+    """Return the tool that ``server``, or a mounted server, shows under ``name``."""
+    async with Context(server):  # a session's tools depend on the caller
+        found = await server.get_tool(name)
+    if isinstance(found, FastMCPProviderTool) and found._original_name:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return await _tool_of(found._server, found._original_name)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return found

@@ -1,10 +1,18 @@
-"""The installation of tools in one server of any host: it runs, expires and ends their calls."""
+"""The installation of tools in one server of any host: it runs, expires and ends their calls.
+
+Running calls are undone before a signal ends the process. Only signals without a handler are watched,
+so that a host that stops by itself (uvicorn) is left alone. Over stdio, SIGTERM has no handler, and
+no cancellation reaches the thread that reads stdin. There the signal ends the process as soon as its
+calls have been undone.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -17,11 +25,9 @@ from anabranch._sealing import ASKS, HANDLES
 from anabranch.engines import InProcessEngine
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._continue_tools import ContinueTool, answer_questions, continue_call
-from anabranch.mcp._handles import Handles
 from anabranch.mcp._options import ServerOptions, durability_of, sealer_of
 from anabranch.mcp._protocol import PROTOCOL_ERRORS
-from anabranch.mcp._service import Service
-from anabranch.mcp._termination import before_termination
+from anabranch.mcp._service import Handles, Service
 from anabranch.tool import Runtime, Tool, code_version
 
 LEAVING = 5.0
@@ -167,3 +173,62 @@ def require_server(server: object, kind: type) -> None:
     hint = next((use[package] for package in use if f"{home}.".startswith(f"{package}.")), None)
     instead = hint or "Give an MCPServer to install(), or a FastMCP server to install_fastmcp()."
     raise TypeError(f"Tools cannot be added here to {type(server).__name__}. {instead}")
+
+
+Act = Callable[[], Coroutine[Any, Any, None]]
+
+
+@contextmanager
+def before_termination(act: Act) -> Generator[None]:
+    """Within the block, await ``act`` before a signal ends the process; a second signal ends it."""
+    loop = asyncio.get_running_loop()
+    watch = _WATCHES.get(loop) or _Watch(loop)
+    watch.acts.append(act)
+    try:
+        yield
+    finally:
+        watch.acts.remove(act)
+        if not watch.acts:
+            watch.close()
+
+
+class _Watch:
+    """The watched signals of one event loop, and the actions to await first."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.acts: list[Act] = []
+        self._loop = loop
+        self._numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if self._take(each)]
+        self._ending: asyncio.Task[None] | None = None
+        _WATCHES[loop] = self
+
+    def close(self) -> None:
+        del _WATCHES[self._loop]
+        self._release()
+
+    def _take(self, number: signal.Signals) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        if signal.getsignal(number) is not signal.SIG_DFL:
+            return False
+        with suppress(NotImplementedError):  # event loops on Windows
+            self._loop.add_signal_handler(number, self._begin, number)
+            return True
+        return False
+
+    def _release(self) -> None:
+        for number in self._numbers:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        self._numbers = []
+
+    def _begin(self, number: signal.Signals) -> None:
+        self._release()
+        self._ending = self._loop.create_task(self._end(number))
+
+    async def _end(self, number: signal.Signals) -> None:
+        await asyncio.gather(*(act() for act in self.acts), return_exceptions=True)
+        signal.raise_signal(number)
+
+
+_WATCHES: dict[asyncio.AbstractEventLoop, _Watch] = {}

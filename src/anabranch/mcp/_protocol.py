@@ -1,23 +1,25 @@
-"""Converts asks to MCP requests, results to answers, and a client's declaration to capabilities.
+"""Converts questions and answers between MCP and this library, for servers and for clients.
 
-The wire shapes are those of ``elicitation/create`` and ``sampling/createMessage``. The module of
-each era decides when and how to send a request.
+A server turns asks into requests, results into answers, and a client's declaration into
+capabilities. A client turns the parameters of a request into the types that an ``Answerer`` takes,
+and the replies back into results. The wire shapes are those of ``elicitation/create`` and
+``sampling/createMessage``. The module of each era decides when and how to send a request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from anabranch._asking import Capabilities
-from anabranch._durable.states import digest
+from anabranch._asking import Answerer, AnswerError, Capabilities
 from anabranch._engine import Answer, Ask
 from anabranch._text import encodable, number_problem
+from anabranch.elicitation import describe
 from anabranch.messages import (
     ElicitRequest,
     Message,
@@ -25,7 +27,9 @@ from anabranch.messages import (
     SampleRequest,
     UrlRequest,
 )
-from anabranch.tool import ToolAnnotations
+
+if TYPE_CHECKING:
+    from anabranch.tool import ToolAnnotations
 
 STEP_ID_META = "anabranch/stepId"
 """The ``_meta`` key of a request's step; in the handshake era nothing else names the step."""
@@ -35,6 +39,18 @@ CONTEXT_META = "anabranch/context"
 
 Clients show the message and the schema's texts to the user unchanged; ``_meta`` is for programs.
 """
+
+KEY_META = "anabranch/idempotency-key"
+"""The ``_meta`` key of a request's idempotency key."""
+
+TAKES_KEY_META = "anabranch/takes-idempotency-key"
+"""The ``_meta`` key of a tool that repeats the reply of a keyed request.
+
+It differs from the request's key, since some clients send a tool's ``_meta`` with each call of the tool.
+"""
+
+STEP = 2.0**-20
+"""The minimum step between two progress numbers: less than any progress of a tool."""
 
 
 def to_params(ask: Ask) -> dict[str, Any]:
@@ -77,15 +93,6 @@ def to_request(ask: Ask) -> types.ElicitRequest | types.CreateMessageRequest:
     if ask.kind == "sample":
         return types.CreateMessageRequest.model_validate({"params": params})
     return types.ElicitRequest.model_validate({"params": {"mode": "form", **params}})
-
-
-def to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
-    """Return the request that sends the user to a page with the question ``request``."""
-    params = request.params
-    linked = types.ElicitRequestURLParams(
-        message=params.message, url=url, elicitation_id=digest(url), _meta=params.meta
-    )
-    return types.ElicitRequest(params=linked)
 
 
 def to_answer(kind: str, result: BaseModel) -> Answer | None:
@@ -188,3 +195,64 @@ class _ProtocolErrors:
 
 PROTOCOL_ERRORS: _ProtocolErrors = _ProtocolErrors()
 """The conversion of such errors for a store."""
+
+
+async def answer_sample(
+    answerer: Answerer, step_id: str, params: types.CreateMessageRequestParams
+) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+    """Let ``answerer`` answer in the role of the model; its :class:`AnswerError` becomes the answer."""
+    try:
+        return _sampled(await answerer.sample(_sample_request(params), step_id=step_id))
+    except AnswerError as error:
+        return _error(error)
+
+
+async def answer_elicit(
+    answerer: Answerer, step_id: str, params: types.ElicitRequestParams
+) -> types.ElicitResult | types.ErrorData:
+    """Let ``answerer`` answer in the role of the user; its :class:`AnswerError` becomes the answer."""
+    try:
+        reply = await answerer.elicit(elicit_request(step_id, params), step_id=step_id)
+    except AnswerError as error:
+        return _error(error)
+    return types.ElicitResult.model_validate(encodable(reply.wire()))
+
+
+def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
+    wire = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+    choice: dict[str, Any] = wire.get("toolChoice") or {}
+    wire["toolChoice"] = choice.get("mode")
+    try:
+        return SampleRequest.model_validate(wire)
+    except ValidationError as error:
+        raise AnswerError(f"this client cannot read the request: {describe(error)}") from error
+
+
+def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitRequest | UrlRequest:
+    """Return the question of a server in this library's types."""
+    if isinstance(params, types.ElicitRequestURLParams):
+        elicitation_id = params.elicitation_id or step_id
+        return UrlRequest(message=params.message, url=params.url, elicitation_id=elicitation_id)
+    meta = cast("Mapping[str, Any]", params.meta or {})
+    return ElicitRequest(
+        message=params.message,
+        requested_schema=dict(params.requested_schema),
+        context=meta.get(CONTEXT_META),
+    )
+
+
+def _sampled(
+    reply: SampleReply,
+) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
+    wire = encodable(reply.wire())
+    wire.pop("usage", None)  # the protocol has no field for it
+    if len(reply.content) == 1:
+        wire["content"] = wire["content"][0]  # before 2025-11-25, content was a single block
+        if not reply.tool_calls:
+            return types.CreateMessageResult.model_validate(wire)
+    return types.CreateMessageResultWithTools.model_validate(wire)
+
+
+def _error(error: AnswerError) -> types.ErrorData:
+    code = error.code if isinstance(error.code, int) else types.INTERNAL_ERROR
+    return types.ErrorData(code=code, message=encodable(str(error)), data=encodable(error.data))

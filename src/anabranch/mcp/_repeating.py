@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp import MCPError
 
 from anabranch._asking import Answerer, Forwarding
-from anabranch.mcp._handles import KEY_META, TAKES_KEY_META
+from anabranch.mcp._protocol import KEY_META, TAKES_KEY_META
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

@@ -1,17 +1,26 @@
-"""One request in the view of any MCP host: its caller, era, answers, progress and notices."""
+"""One request in the view of any MCP host: its caller, era, answers, progress and notices.
+
+The method ``logging/setLevel`` sets the least severe log messages that a client of the handshake era
+wants. The method brings the ``logging`` capability, which revisions up to 2025-11-25 demand of every
+server that sends log messages. Clients set no level without it. Since 2026-07-28 each request has a
+level, which the SDK observes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf, isfinite, nextafter
-from typing import Any
+from typing import Any, Final, cast, get_args
 
+import mcp_types as types
 from mcp import MCPDeprecationWarning
 from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import authenticated_principal
 from mcp.server.session import ServerSession
 from mcp_types.version import is_version_at_least
@@ -20,9 +29,8 @@ from pydantic import BaseModel
 from anabranch._asking import Capabilities
 from anabranch._engine import Journal, Notice, Sink
 from anabranch._text import encodable
-from anabranch.mcp._handles import given_key
-from anabranch.mcp._log_level import is_wanted
-from anabranch.mcp._protocol import capabilities_of
+from anabranch.errors import IdempotencyKeyError
+from anabranch.mcp._protocol import KEY_META, STEP, capabilities_of
 from anabranch.messages import LogLevel
 
 MODERN = "2026-07-28"
@@ -31,10 +39,6 @@ MODERN = "2026-07-28"
 @lru_cache(maxsize=64)
 def _is_modern(version: str) -> bool:
     return is_version_at_least(version, MODERN)
-
-
-STEP = 2.0**-20
-"""The minimum step between two progress numbers: less than any progress of a tool."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,37 @@ def _is_finite(number: float) -> bool:
         return isfinite(number)
     except OverflowError:  # an integer that no float holds
         return False
+
+
+HEADER = "Idempotency-Key"
+
+_KEY = re.compile("[!-~]{1,255}")
+
+
+def _given_key(context: ServerRequestContext[Any, Any]) -> str:
+    """Return the idempotency key of a request, or "" without one.
+
+    Raises:
+        IdempotencyKeyError: if the key is malformed, or header and ``_meta`` differ.
+    """
+    headers: Mapping[str, str] = getattr(context.request, "headers", None) or {}
+    meta = cast("Mapping[str, object]", context.meta or {})
+    given: list[object] = []
+    if (header := headers.get(HEADER)) is not None:
+        is_quoted = len(header) > 1 and header[0] == header[-1] == '"'
+        given.append(header[1:-1] if is_quoted else header)
+    if KEY_META in meta:
+        given.append(meta[KEY_META])
+    for key in given:
+        if not (isinstance(key, str) and _KEY.fullmatch(key)):
+            raise IdempotencyKeyError(
+                "it must be 1 to 255 visible ASCII characters, without spaces"
+            )
+        if key != given[0]:
+            raise IdempotencyKeyError(
+                "the one in the header differs from the one in _meta; give one"
+            )
+    return str(given[0]) if given else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +157,7 @@ class McpRequest:
         Raises:
             IdempotencyKeyError: if the key is malformed.
         """
-        return given_key(self.context)
+        return _given_key(self.context)
 
     @property
     def unreachable(self) -> bool:
@@ -169,3 +204,41 @@ class McpRequest:
             await sending
 
         return deliver
+
+
+METHOD: Final = "logging/setLevel"
+LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
+"""All levels, the least severe first."""
+LEAST: Final = "anabranch/logLevel"
+"""The key of the least wanted level in a connection's state."""
+
+
+def offer_log_level(server: MCPServer[Any]) -> None:
+    """Let clients of ``server`` choose a level, unless the server handles the method itself."""
+    # MCPServer cannot add a method publicly; the SDK's documentation refers to the inner server.
+    inner = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if inner.get_request_handler(METHOD) is None:
+        inner.add_request_handler(METHOD, types.SetLevelRequestParams, _set_level)
+
+
+async def _set_level(
+    context: ServerRequestContext[Any, Any], params: types.SetLevelRequestParams
+) -> types.EmptyResult:
+    _connection_state(context.session)[LEAST] = params.level
+    return types.EmptyResult()
+
+
+def is_wanted(session: ServerSession, level: LogLevel) -> bool:
+    """Return whether the client of ``session`` wants messages of ``level``; by default, it wants all."""
+    least: LogLevel = _connection_state(session).get(LEAST, LEVELS[0])
+    return at_least(level, least)
+
+
+def at_least(level: str, least: str) -> bool:
+    """Return whether ``level`` is at least as severe as ``least``."""
+    return LEVELS.index(level) >= LEVELS.index(least)
+
+
+def _connection_state(session: ServerSession) -> dict[str, Any]:
+    """Return the state of the connection, since a session lasts for one request only."""
+    return session._connection.state  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

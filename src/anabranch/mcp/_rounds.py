@@ -24,8 +24,13 @@ from pydantic import BaseModel
 from anabranch._asking import Answerer
 from anabranch._engine import Answer, Ask, Journal
 from anabranch.errors import InvalidTokenError, ToolError
-from anabranch.mcp._client_answers import answer_sample, elicit_request
-from anabranch.mcp._protocol import CONTEXT_META, to_answer, to_request
+from anabranch.mcp._protocol import (
+    CONTEXT_META,
+    answer_sample,
+    elicit_request,
+    to_answer,
+    to_request,
+)
 from anabranch.messages import ElicitRequest, UrlRequest
 
 CHAIN: Final = 10

@@ -22,7 +22,7 @@ from anabranch._asking import Answerer
 from anabranch._text import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS, list_tools
-from anabranch.mcp._client_answers import answer_elicit, answer_sample
+from anabranch.mcp._protocol import answer_elicit, answer_sample
 from anabranch.mcp._repeating import PAUSES, is_lost, keyed_meta, new_key, takes_key
 from anabranch.mcp._saga_shapes import (
     CALL_SAGA,

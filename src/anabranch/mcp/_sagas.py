@@ -13,9 +13,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import mcp_types as types
+from mcp.server.context import ServerRequestContext
 from mcp.server.extension import RequestHandler
 from mcp.server.lowlevel import Server
 from pydantic import BaseModel
@@ -27,12 +28,14 @@ from anabranch._sealing import SagaClaims, Sealer
 from anabranch._text import encodable
 from anabranch.errors import InvalidTokenError
 from anabranch.mcp._error_mapping import SAGA_TOKEN, CallFailedError, invalid_token, mapped_errors
-from anabranch.mcp._handles import OpenCall
 from anabranch.mcp._protocol import capabilities_of, to_params, to_saga_answer
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._saga_shapes import (
+    CALL_SAGA,
+    RESUME_SAGA,
     CallToolSagaParams,
     Convert,
+    LooseParams,
     ResumeToolSagaParams,
     SagaStepResult,
     invalid,
@@ -42,8 +45,10 @@ from anabranch.mcp._saga_shapes import (
     to_result,
     to_wire,
 )
-from anabranch.mcp._service import Service
+from anabranch.mcp._service import OpenCall, Service
 from anabranch.tool import Tool
+
+B = TypeVar("B")
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
@@ -138,6 +143,21 @@ class SagaMethods:
     def __init__(self, sealer: Sealer, find: Find) -> None:
         self._sealer = sealer
         self._find = find
+
+    def bindings(
+        self,
+        bind: Callable[..., B],
+        request_of: Callable[[ServerRequestContext[Any, Any]], McpRequest],
+    ) -> list[B]:
+        """Return the methods, bound by a host's ``bind``, for every era."""
+
+        async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
+            return await self.call(request_of(context))
+
+        async def resume(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
+            return await self.resume(request_of(context))
+
+        return [bind(CALL_SAGA, LooseParams, call), bind(RESUME_SAGA, LooseParams, resume)]
 
     async def call(self, request: McpRequest) -> dict[str, Any]:
         """Answer ``tools/callSaga``.

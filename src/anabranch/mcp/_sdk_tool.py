@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeAlias
 
-from mcp.server.context import ServerRequestContext
 from mcp.server.extension import RequestHandler
 from mcp.server.mcpserver import Context, Extension, MCPServer, MethodBinding
 from mcp.server.mcpserver.exceptions import (
@@ -36,7 +35,7 @@ from anabranch.mcp._error_mapping import (
 )
 from anabranch.mcp._protocol import to_annotations
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._saga_shapes import CALL_SAGA, IDENTIFIER, RESUME_SAGA, Convert, LooseParams
+from anabranch.mcp._saga_shapes import IDENTIFIER, Convert
 from anabranch.mcp._sagas import SETTINGS, Offered, SagaMethods, tools_call_of
 from anabranch.mcp._service import Service
 from anabranch.mcp._serving import serve
@@ -200,10 +199,7 @@ class Sagas(Extension):
 
     def methods(self) -> list[MethodBinding]:
         """Return the methods, served in every era."""
-        return [
-            MethodBinding(CALL_SAGA, LooseParams, self._call),
-            MethodBinding(RESUME_SAGA, LooseParams, self._resume),
-        ]
+        return self._methods.bindings(MethodBinding, McpRequest)
 
     async def _find(self, name: str) -> Offered | RequestHandler | None:
         server = self._server
@@ -214,13 +210,3 @@ class Sagas(Extension):
         if name not in {tool.name for tool in await server.list_tools()}:
             return None
         return tools_call_of(server._lowlevel_server)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-    async def _call(
-        self, context: ServerRequestContext[Any, Any], _: LooseParams
-    ) -> dict[str, Any]:
-        return await self._methods.call(McpRequest(context))
-
-    async def _resume(
-        self, context: ServerRequestContext[Any, Any], _: LooseParams
-    ) -> dict[str, Any]:
-        return await self._methods.resume(McpRequest(context))

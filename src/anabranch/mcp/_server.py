@@ -13,7 +13,6 @@ from mcp.server.mcpserver.tools import Tool as BaseTool
 from typing_extensions import Unpack
 
 from anabranch.mcp._installation import Installation, offer_routes, require_server
-from anabranch.mcp._log_level import offer_log_level
 from anabranch.mcp._options import (
     ServerKeywords,
     ServerOptions,
@@ -22,6 +21,7 @@ from anabranch.mcp._options import (
     sealer_of,
     token_ttl,
 )
+from anabranch.mcp._request import offer_log_level
 from anabranch.mcp._sdk_tool import Sagas, SdkTool
 from anabranch.tool import Tool, require_tools
 

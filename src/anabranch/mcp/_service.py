@@ -1,22 +1,89 @@
-"""The service behind all tools of one installation: it runs their calls, and asks their clients."""
+"""The service behind all tools of one installation: it runs their calls, and asks their clients.
+
+A *handle* is the sealed name of an unfinished call, which a client passes to another tool. A handle is
+bound to its tool, arguments, caller and server, and expires, like a state. It holds the state itself
+or, with a store, a reference to it, which is short enough for a model to copy.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from anabranch._asking import Capabilities, Host, Sampler
+from anabranch._durable.call_states import UNDONE
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Journal
+from anabranch._sealing import SagaClaims, Sealer
+from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._defaults import HEARTBEAT
-from anabranch.mcp._handles import TAKES_KEY_META, Handles, OpenCall
-from anabranch.mcp._heartbeat import Heartbeat
+from anabranch.mcp._handshake import Heartbeat
+from anabranch.mcp._protocol import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call that a request continues: its tool, its arguments, and its state."""
+
+    tool: Tool[Any]
+    arguments: Mapping[str, Any]
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Makes and opens the handles of one installation.
+
+    Attributes:
+        calls: runs the calls.
+        tools: the tools, by name.
+        sealer: seals the handles.
+    """
+
+    calls: CallService
+    tools: Mapping[str, Tool[Any]]
+    sealer: Sealer
+
+    async def make(self, call: OpenCall, state: str, principal: str) -> str:
+        """Return the handle of ``call``, whose last round has handed out ``state``.
+
+        Raises:
+            ToolError: if the store does not answer.
+        """
+        claims = SagaClaims(tool=call.tool.name, state=await self.calls.stored.shortened(state))
+        if self.calls.durability is None:
+            claims.arguments = json.loads(call.tool.to_json(call.arguments))
+        return self.sealer.seal(claims, principal)
+
+    async def open(self, handle: str, principal: str) -> OpenCall:
+        """Return the call of ``handle``.
+
+        Raises:
+            InvalidTokenError: if the handle has expired, or is not of this server for this caller.
+            CallExpiredError: if the call has expired.
+            ToolError: if the store does not answer.
+        """
+        claims = self.sealer.open(handle, principal)
+        journal = await self.calls.stored.load(claims.state)
+        arguments: dict[str, Any] = dict(claims.arguments)
+        if self.calls.durability is not None:
+            record = await self.calls.stored.find(journal.line, principal)
+            if record is None:
+                raise InvalidTokenError
+            if record.state in UNDONE:
+                raise CallExpiredError(journal.line)
+            arguments = json.loads(record.arguments)
+        if claims.tool not in self.tools:
+            raise InvalidTokenError
+        tool = self.tools[claims.tool]
+        return OpenCall(tool, tool.validate(arguments), journal)
 
 
 def _nothing() -> None:

@@ -20,16 +20,14 @@ from mcp.types import InputRequiredResult
 
 from anabranch._aio import pause, run_until
 from anabranch._asking import Capabilities
+from anabranch._durable.states import digest
 from anabranch._engine import Answer, Finished, Journal, wakes_at
 from anabranch._text import encodable
 from anabranch.mcp._error_mapping import checked_results
-from anabranch.mcp._handles import OpenCall
-from anabranch.mcp._handshake import asking, request_answer
-from anabranch.mcp._heartbeat import Heartbeat
-from anabranch.mcp._protocol import to_link
+from anabranch.mcp._handshake import Heartbeat, asking, request_answer
 from anabranch.mcp._request import McpRequest
 from anabranch.mcp._rounds import CHAIN, ROUND_REPLIES, answers_to, marked
-from anabranch.mcp._service import Service
+from anabranch.mcp._service import OpenCall, Service
 from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
 from anabranch.tool import Tool
 
@@ -237,7 +235,7 @@ async def _askable(
             askable[step_id] = each
         elif isinstance(each, types.ElicitRequest) and service.links is not None and links:
             url = await service.links.make(call.tool.name, reply.request_state or "", step_id)
-            askable[step_id] = to_link(each, url)
+            askable[step_id] = _to_link(each, url)
     return askable
 
 
@@ -247,3 +245,12 @@ def _shows(capabilities: Capabilities, request: types.InputRequest) -> bool:
     if isinstance(request.params, types.ElicitRequestURLParams):
         return capabilities.elicitation_url
     return capabilities.elicitation
+
+
+def _to_link(request: types.ElicitRequest, url: str) -> types.ElicitRequest:
+    """Return the request that sends the user to a page with the question ``request``."""
+    params = request.params
+    linked = types.ElicitRequestURLParams(
+        message=params.message, url=url, elicitation_id=digest(url), _meta=params.meta
+    )
+    return types.ElicitRequest(params=linked)

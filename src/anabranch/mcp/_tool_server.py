@@ -18,8 +18,7 @@ from anabranch._asking import Answerer, Capabilities
 from anabranch._text import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight
-from anabranch.mcp._client import Connectable, Era, connect
-from anabranch.mcp._heartbeat import is_heartbeat
+from anabranch.mcp._client import Connectable, Era, connect, is_heartbeat
 from anabranch.mcp._repeating import causes, is_lost, keyed_meta
 from anabranch.mcp._rounds import RoundOfAnswers
 from anabranch.mcp._tool_link import Link, ToolList

@@ -15,14 +15,16 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from types import NoneType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import mcp_types as types
 from pydantic import JsonValue
 
 from anabranch._schemas import Form
 from anabranch.errors import ToolError
-from anabranch.mcp._handles import OpenCall
+
+if TYPE_CHECKING:
+    from anabranch.mcp._service import OpenCall
 
 MOST_TEXTS: Final = 1_000
 """Maximum values of a list that become one text each; a longer list becomes a single text."""

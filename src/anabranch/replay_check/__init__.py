@@ -6,7 +6,7 @@ round twice, and reports the differences.
 
     _rules.py, _call_rules.py       the rules, and the calls that they concern
     _sources.py, _scopes.py         modules, and the names that they bind
-    _value_kinds.py, _values.py     the value of an expression
+    _values.py                      the value of an expression
     _asks.py, _suspension.py        questions, and the code around them
     _beside.py, _misuse.py          background work; wrong uses of a context, and mutations
     _body.py, _static_check.py      one function, and all functions of a tool

@@ -1,4 +1,6 @@
-"""Finds the code that asks a question: by a method of a context, or by a function that asks.
+"""Finds the code that asks a question, and the base of the checks of the code around it.
+
+A question is asked by a method of a context, or by a function that asks.
 
 The search follows contexts from call to call. A call that passes its context to a function without
 known source counts as asking.
@@ -8,9 +10,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
-from anabranch.replay_check._scopes import Scope, parameters_of
-from anabranch.replay_check._value_kinds import Context, ContextMethod, Function
+from anabranch.replay_check._scopes import (
+    Class,
+    Context,
+    ContextMethod,
+    External,
+    Function,
+    Scope,
+    parameters_of,
+)
 from anabranch.replay_check._values import Values
 
 ASKS = frozenset({"sample", "elicit", "elicit_url", "converse", "sleep", "sleep_until"})
@@ -114,3 +124,41 @@ class Asks:
             return self.first(nodes, function.scope, unnamed=unnamed) is not None
         finally:
             self._in_progress.discard(function.node)
+
+
+class Check(Protocol):
+    """A running check, as its parts see it."""
+
+    values: Values
+    asks: Asks
+
+    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
+        """Report a finding."""
+        ...
+
+    def follow(self, function: Function) -> None:
+        """Check a function that the body runs."""
+        ...
+
+    def is_shared(self, scope: Scope) -> bool:
+        """Return whether the names that a scope binds outlive one run of the body."""
+        ...
+
+    def is_tool(self, cls: Class) -> bool:
+        """Return whether a class is the tool's class."""
+        ...
+
+
+class Part:
+    """The base of the parts of a check, each of which checks one group of rules."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._values = check.values
+        self._asks = check.asks
+        self._emit = check.emit
+
+    def _name(self, node: ast.expr, scope: Scope) -> str:
+        """Return the dotted name of a value from outside of the tool's modules, or ""."""
+        value = self._values.of(node, scope)
+        return value.name if isinstance(value, External) else ""

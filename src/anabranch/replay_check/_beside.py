@@ -7,10 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from anabranch.replay_check._asks import name_of, own_nodes
-from anabranch.replay_check._rules import Check
-from anabranch.replay_check._scopes import FUNCTIONS, Scope
-from anabranch.replay_check._value_kinds import Context, External, Function, Instance, Value
+from anabranch.replay_check._asks import Part, name_of, own_nodes
+from anabranch.replay_check._scopes import (
+    FUNCTIONS,
+    Context,
+    External,
+    Function,
+    Instance,
+    Scope,
+    Value,
+)
 
 RULE = "work-beside-ask"
 STARTS = re.compile(
@@ -29,13 +35,8 @@ _WITH = (ast.With, ast.AsyncWith)
 ENTERS = frozenset({"enter_async_context", "enter_context"})
 
 
-class Beside:
+class Beside(Part):
     """Checks the work that a function starts next to its questions."""
-
-    def __init__(self, check: Check) -> None:
-        self._values = check.values
-        self._asks = check.asks
-        self._emit = check.emit
 
     def check_call(self, call: ast.Call, scope: Scope) -> None:
         """Check for a background task, in a function that asks, that neither asks nor is a step."""
@@ -112,10 +113,6 @@ class Beside:
                 if any(ast.unparse(name) == ast.unparse(stack) for name in names):
                     return self._asks.first(block.body, scope) is not None
         return self._asks_in(scope)
-
-    def _name(self, node: ast.expr, scope: Scope) -> str:
-        value = self._values.of(node, scope)
-        return value.name if isinstance(value, External) else ""
 
 
 def _calls_in(function: Function) -> Iterator[ast.Call]:

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import ast
 
-from anabranch.replay_check._asks import name_of
+from anabranch.replay_check._asks import Check, name_of
 from anabranch.replay_check._beside import Beside
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._misuse import Misuse, Mutations
-from anabranch.replay_check._rules import Check
-from anabranch.replay_check._scopes import Scope
-from anabranch.replay_check._suspension import Comprehension, Suspension
-from anabranch.replay_check._value_kinds import (
+from anabranch.replay_check._scopes import (
     Class,
     ContextMethod,
     External,
     Function,
     Instance,
+    Scope,
     Value,
 )
+from anabranch.replay_check._suspension import Comprehension, Suspension
 
 STANDARD_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import ast
 
 from anabranch.context import BranchContext
-from anabranch.replay_check._asks import name_of
-from anabranch.replay_check._rules import Check
-from anabranch.replay_check._scopes import Assigned, Scope
-from anabranch.replay_check._value_kinds import Class, ContextMethod, External, Instance
+from anabranch.replay_check._asks import Part, name_of
+from anabranch.replay_check._scopes import Assigned, Class, ContextMethod, External, Instance, Scope
 
 AWAITED = frozenset({
     "branch", "call_tool", "converse", "elicit", "elicit_url", "gather", "log", "notify", "patched",
@@ -36,12 +34,8 @@ SCHEMAS = frozenset({"message", "response_type", "schema"})
 """Keywords of other libraries' ``elicit``."""
 
 
-class Misuse:
+class Misuse(Part):
     """Checks how a function uses its context."""
-
-    def __init__(self, check: Check) -> None:
-        self._values = check.values
-        self._emit = check.emit
 
     def check_statement(self, node: ast.Expr, scope: Scope) -> None:
         """Check for an operation as a statement without ``await``: it never starts."""
@@ -127,11 +121,8 @@ MUTATORS = frozenset({
 })  # fmt: skip
 
 
-class Mutations:
+class Mutations(Part):
     """Reports assignments and method calls that change globals or the tool."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
 
     def check_target(self, target: ast.expr, node: ast.stmt, scope: Scope) -> None:
         """Check a target that is assigned to or deleted."""

@@ -1,19 +1,13 @@
 """The rules of the checks, by name: the reason and the remedy that a finding shows.
 
-``Finding`` is a violation of a rule at one place; ``Check`` is the interface of a running check.
+``Finding`` is a violation of a rule at one place.
 """
 
 from __future__ import annotations
 
-import ast
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-from anabranch.replay_check._asks import Asks
-from anabranch.replay_check._scopes import Scope
-from anabranch.replay_check._value_kinds import Class, Function
-from anabranch.replay_check._values import Values
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,26 +186,3 @@ RULES: dict[str, Rule] = {
         "Do not catch BaseException or CancelledError around a question.",
     ),
 }
-
-
-class Check(Protocol):
-    """A running check, as its parts see it."""
-
-    values: Values
-    asks: Asks
-
-    def emit(self, rule: str, found: str, node: ast.stmt | ast.expr, scope: Scope) -> None:
-        """Report a finding."""
-        ...
-
-    def follow(self, function: Function) -> None:
-        """Check a function that the body runs."""
-        ...
-
-    def is_shared(self, scope: Scope) -> bool:
-        """Return whether the names that a scope binds outlive one run of the body."""
-        ...
-
-    def is_tool(self, cls: Class) -> bool:
-        """Return whether a class is the tool's class."""
-        ...

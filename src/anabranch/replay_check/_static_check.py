@@ -14,9 +14,8 @@ from typing import Any, cast
 from anabranch.replay_check._asks import Asks
 from anabranch.replay_check._body import check_body
 from anabranch.replay_check._rules import RULES, Finding
-from anabranch.replay_check._scopes import Scope
+from anabranch.replay_check._scopes import Class, Function, Scope
 from anabranch.replay_check._sources import Library, NoSourceError
-from anabranch.replay_check._value_kinds import Class, Function
 from anabranch.replay_check._values import Values
 from anabranch.tool import FunctionTool, HandoffTool, Tool
 

@@ -6,10 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from anabranch.replay_check._asks import CONVERSE, name_of, own_nodes
-from anabranch.replay_check._rules import Check
-from anabranch.replay_check._scopes import Scope
-from anabranch.replay_check._value_kinds import ContextMethod, External, Function
+from anabranch.replay_check._asks import CONVERSE, Part, name_of, own_nodes
+from anabranch.replay_check._scopes import ContextMethod, External, Function, Scope
 
 CANCELLATION = frozenset({
     "builtins.BaseException",
@@ -42,13 +40,8 @@ Loop = ast.For | ast.AsyncFor
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-class Suspension:
+class Suspension(Part):
     """Checks the code around questions."""
-
-    def __init__(self, check: Check) -> None:
-        self._values = check.values
-        self._asks = check.asks
-        self._emit = check.emit
 
     # -- cancellation --------------------------------------------------------------------------
 
@@ -182,10 +175,6 @@ class Suspension:
             case _:
                 value = self._values.of(node, scope)
                 return isinstance(value, External) and bool(UNORDERED.match(value.name))
-
-    def _name(self, node: ast.expr, scope: Scope) -> str:
-        value = self._values.of(node, scope)
-        return value.name if isinstance(value, External) else ""
 
 
 def _has(call: ast.Call, name: str) -> bool:

@@ -14,23 +14,21 @@ from collections.abc import Iterator
 from anabranch.replay_check._scopes import (
     Assigned,
     Binding,
-    Defined,
-    Imported,
-    Parameter,
-    Scope,
-    parameters_of,
-)
-from anabranch.replay_check._sources import Library, Module
-from anabranch.replay_check._value_kinds import (
     Class,
     Context,
     ContextMethod,
+    Defined,
     External,
     Function,
+    Imported,
     Instance,
     OwnModule,
+    Parameter,
+    Scope,
     Value,
+    parameters_of,
 )
+from anabranch.replay_check._sources import Library, Module
 
 BUILTINS = frozenset(dir(builtins))
 CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch.context.BranchContext"})

@@ -17,8 +17,15 @@ from anabranch import (
     UnreachableError,
     tool,
 )
-from anabranch.adapters._paused_call import Failed, PausedCall, as_text, without_state
-from anabranch.adapters._stored_call import AdaptedTool, next_rounds, questions_of
+from anabranch.adapters._paused_call import (
+    AdaptedTool,
+    Failed,
+    PausedCall,
+    as_text,
+    next_rounds,
+    questions_of,
+    without_state,
+)
 from anabranch.models import ModelError
 from anabranch.rounds import InvalidAnswerError, Returned, Rounds
 from anabranch.stores import CallStore

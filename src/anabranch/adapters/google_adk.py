@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from anabranch.adapters._paused_call import Answers
-from anabranch.adapters._stored_call import (
+from anabranch.adapters._paused_call import (
     AdaptedTool,
+    Answers,
     StoredCall,
     next_rounds,
     questions_of,

@@ -21,9 +21,9 @@ from typing import Any, cast
 from uuid import uuid4
 
 from anabranch._text import read_json
-from anabranch.adapters._paused_call import Answers
-from anabranch.adapters._stored_call import (
+from anabranch.adapters._paused_call import (
     AdaptedTool,
+    Answers,
     next_rounds,
     questions_of,
 )

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from anabranch import ToolError
-from anabranch.adapters._langchain_model import ChatModelSampler
+from anabranch.adapters.langchain import ChatModelSampler
 from anabranch.messages import SampleRequest, Usage
 
 seen = []

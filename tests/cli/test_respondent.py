@@ -1,4 +1,5 @@
 import io
+import re
 from typing import Any
 
 import anyio
@@ -9,7 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from anabranch import AnswerError, assistant, user
-from anabranch._terminal import Answers, Console, Respondent
+from anabranch._terminal import Answers, Console, FailedError, Respondent
 from anabranch.messages import (
     ElicitRequest,
     ImageBlock,
@@ -71,11 +72,13 @@ async def test_a_file_answers_and_the_answer_is_reported() -> None:
 
 async def test_with_a_file_the_person_is_never_asked() -> None:
     console, shown = present()
-    reply = await Respondent(console, answers=Answers([])).elicit(NAME, step_id="t/name.1")
+    respondent = Respondent(console, answers=Answers([]))
+    reply = await respondent.elicit(NAME, step_id="t/name.1")
     assert reply.action == "decline"
-    assert shown.getvalue() == (
-        "No answer is left for the question 't/name.1' (Who are you?): declined.\n"
-    )
+    missing = "No answer is left for the question 't/name.1' (Who are you?): declined."
+    assert shown.getvalue() == f"{missing}\n"
+    with pytest.raises(FailedError, match=re.escape(f"{missing} The tool asked: name.")):
+        respondent.require_fitting()
 
 
 async def test_answers_that_nothing_asked_for_are_reported() -> None:

@@ -127,10 +127,10 @@ class Respondent:
             self._console.say(f"No question used the answer {entry}. {self._were_asked()}")
 
     def require_fitting(self) -> None:
-        """Refuse the file's answers that did not fit, unless a later one did.
+        """Refuse a file with too few answers, or with one that did not fit, unless a later one did.
 
         Raises:
-            FailedError: if an answer did not fit.
+            FailedError: if an answer did not fit, or a question had none.
         """
         if self._unfit:
             raise FailedError(f"{' '.join(self._unfit.values())} {self._were_asked()}")
@@ -164,7 +164,9 @@ class Respondent:
         if len(self._asked) < MOST_NAMED:
             self._asked[key_of(step_id) or request.message] = None
         if reply is None:
-            self._console.say(f"No answer is left for {_named(step_id, request)}: declined.")
+            missing = f"No answer is left for {_named(step_id, request)}: declined."
+            self._unfit.setdefault(first_attempt(step_id) or request.message, missing)
+            self._console.say(missing)
             return ElicitReply(action="decline")
         if isinstance(request, ElicitRequest) and reply.content is not None:
             content = filled_in(request.requested_schema, reply.content)

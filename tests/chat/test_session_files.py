@@ -50,6 +50,8 @@ async def test_an_attached_file_goes_with_the_next_message_alone(tmp_path: Path)
         "\"~/my 'pics'/a b.png\"",
         r"{folder}/my\ \'pics\'/a\ b.png",
         r"'{folder}/my '\''pics'\''/a b.png'",
+        "file://{folder}/my%20%27pics%27/a%20b.png",
+        "file://localhost{folder}/my%20'pics'/a%20b.png",
     ],
 )
 async def test_a_path_is_read_as_a_user_types_it_and_as_a_terminal_writes_a_dropped_file(
@@ -66,11 +68,15 @@ async def test_a_path_is_read_as_a_user_types_it_and_as_a_terminal_writes_a_drop
 async def test_several_dropped_files_go_with_the_same_message(tmp_path: Path) -> None:
     (tmp_path / "a b.png").write_bytes(PNG)
     (tmp_path / "c.txt").write_text("Graz")
-    said = await shown(session(), rf"/attach {tmp_path}/a\ b.png '{tmp_path}/c.txt'")
-    assert said == (
+    attached = (
         "Attached a b.png (image/png, 400 kB), c.txt (text/plain, 4 bytes)."
         " Your next message sends them."
     )
+    for dropped in (
+        rf"{tmp_path}/a\ b.png '{tmp_path}/c.txt'",
+        f"file://{tmp_path}/a%20b.png file://{tmp_path}/c.txt",
+    ):
+        assert await shown(session(), f"/attach {dropped}") == attached
 
 
 async def test_a_message_in_place_of_a_failed_one_has_the_files_of_the_failed_one(

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
+from typing import Final
+from urllib.request import url2pathname
+
+_LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+"""The part before the path in the address of a file on this machine."""
 
 
 def typed_paths(typed: str) -> list[Path]:
@@ -12,7 +18,8 @@ def typed_paths(typed: str) -> list[Path]:
 
     The line is one path if a file has that name. Otherwise the function splits the line as a shell
     does, with quotes and backslashes, because terminals write the names of dropped files in that
-    form. A line with a word that is no file is one path, which cannot be read.
+    form, or as ``file://`` addresses. A line with a word that is no file is one path, which cannot be
+    read.
     """
     whole = _expanded(typed)
     if _exists(whole):
@@ -46,7 +53,9 @@ def completed_paths(typed: str) -> list[str]:
 
 
 def _expanded(typed: str) -> str:
-    """Return a path with the user's home in place of ``~``."""
+    """Return the path of a ``file://`` address, or a path with the user's home in place of ``~``."""
+    if (address := _LOCAL.match(typed)) is not None:
+        return url2pathname(typed[address.end() :])
     return os.path.expanduser(typed)  # noqa: PTH111 - pathlib raises for an unknown user
 
 

@@ -117,6 +117,14 @@ def test_a_form_shows_choices_with_titles(type_: Any, schema: dict[str, Any]) ->
     assert field_of(Annotated[type_, WithJsonSchema(schema)]) == schema
 
 
+def test_a_form_shows_the_titles_of_numbers() -> None:
+    numbers = {"type": "integer", "oneOf": [{"const": 1, "title": "Low"}, {"const": 3}]}
+    assert field_of(Annotated[int, WithJsonSchema(numbers)]) == {
+        "type": "string",
+        "oneOf": [{"const": "1", "title": "Low"}, {"const": "3", "title": "3"}],
+    }
+
+
 def test_a_form_shows_the_default_of_a_decimal_as_a_number() -> None:
     shown = field_of(Annotated[Decimal, Field(ge=0)], Decimal("1.5"))
     assert shown == {"type": "number", "minimum": 0, "default": 1.5}

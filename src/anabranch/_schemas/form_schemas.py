@@ -46,11 +46,19 @@ _SILENT: Final = {"deprecated", "uniqueItems", "readOnly", "writeOnly", "enumNam
 def with_text_choices(schema: Schema) -> dict[str, Any]:
     """Return ``schema`` with choices that are texts, since the protocol has no choice of numbers.
 
-    An answer is read as the number that its text holds. ``enumNames`` are the titles of choices.
+    An answer is read as the number that its text holds. ``oneOf`` and ``enumNames`` have the titles.
     """
     chosen = dict(schema)
     if type(schema.get("const")) in _CHOSEN:
         chosen["enum"] = [chosen.pop("const")]
+    titled = cast("list[Schema]", chosen.get("oneOf", []))
+    if (
+        chosen.get("type") in ("integer", "number")
+        and titled
+        and all("const" in each for each in titled)
+    ):
+        chosen["enum"] = [each["const"] for each in chosen.pop("oneOf")]
+        chosen["enumNames"] = [each.get("title", _spelled(each["const"])) for each in titled]
     values = cast("list[object]", chosen.get("enum", []))
     texts = [_spelled(each) for each in values]
     is_told_apart = len(set(texts)) == len(texts) and all(type(each) in _CHOSEN for each in values)

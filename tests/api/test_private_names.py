@@ -27,11 +27,9 @@ REASONS: dict[str, str] = {
     "cli/_working.py": "as cli/_http_lifetime.py",
     "mcp/_client.py": "the SDK reads the tools' output schemas by itself, and has no public way to them;"
     " its own check of a result may never end",
-    "mcp/_fastmcp_sagas.py": "FastMCP has no public way to ask a server for an extension, its handler"
-    " of tools/call, or the tool behind one that is mounted",
-    "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, or to"
-    " the SDK's context of a request",
-    "mcp/_log_level.py": "the SDK has no public way to read the log level that a client has set",
+    "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, to the"
+    " SDK's context of a request, to an extension or a handler of a server, or to a mounted tool",
+    "mcp/_request.py": "the SDK has no public way to read the log level that a client has set",
     "mcp/_sdk_tool.py": "the SDK has no public way to a server's tool or its handlers",
     "mcp/_server.py": "install() adds tools, an extension and a lifespan to a server that exists: the"
     " SDK makes tools of functions only, and takes the others in the constructor only",
@@ -80,7 +78,7 @@ def used_in(node: ast.AST, own: set[str], inherited: AbstractSet[str]) -> Iterat
         ):
             yield from {name} - own
         case ast.Constant(value=str(text)) if "._" in text and " " not in text:
-            yield from text.split(".") if not _is_ours(text) else ()
+            yield from () if _is_ours(text) or text.startswith(".") else text.split(".")
         case _:
             pass
 

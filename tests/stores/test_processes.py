@@ -239,7 +239,7 @@ async def test_a_process_whose_file_another_has_locked_does_not_enter(
     file = tmp_path / f"calls.db-process-{store.processes.name}"
     with closing(sqlite3.connect(file, isolation_level=None)) as holding:
         holding.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match=r"beside .*: database is locked"):
+        with pytest.raises(StoreError, match=r"next to .*: database is locked"):
             await store.processes.enter()
     await store.processes.enter()
     await store.close()

@@ -61,7 +61,7 @@ OWN = {
     "_text/json_text.py",
     "_recorded",
     "stores",
-    "mcp/_handles.py",  # arguments that this server has validated
+    "mcp/_service.py",  # arguments that this server has validated
     "_sealing.py",
     "chat/_bridge",
     "chat/_web/another_line.py",

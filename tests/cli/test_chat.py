@@ -9,7 +9,7 @@ import pytest
 
 from anabranch import Limits
 from anabranch._terminal import STILL_RUNNING
-from anabranch.cli._chat_parts import ChatOptions, command_to_go_on
+from anabranch.cli._chatting import ChatOptions, command_to_go_on
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
 

@@ -15,7 +15,7 @@ from anabranch._terminal import UsageError
 from anabranch.agents import CalledTool
 from anabranch.chat import Plugin
 from anabranch.cli import main
-from anabranch.cli._chat_tools import tools_of
+from anabranch.cli._chat_parts import tools_of
 from anabranch.cli._targets import load
 from tests.chat.web import message, resume
 from tests.chat.web import run as run_turn

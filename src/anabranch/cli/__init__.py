@@ -17,10 +17,10 @@
     _demo_command.py                  anabranch demo; _demo_game.py plays _demo_tool.py
     _completion_command.py            anabranch completion
     _forgotten_awaits.py              the lines of operations that were never awaited
-    _chat_command.py                  anabranch chat; _chatting.py with the options of _chat_parts.py
+    _chat_command.py                  anabranch chat; _chatting.py does its work
     _web_command.py                   anabranch web; _web_models.py: its models where none is set
-    _worker_command.py                anabranch worker; _working.py does its work, with the same
-                                      _chat_parts.py as web
+    _worker_command.py                anabranch worker; _working.py does its work
+    _chat_parts.py                    the parts of chat, web and worker: tools, model, stores, engine
     _dev_command.py                   anabranch dev; _reloading.py loads changed tools again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request

@@ -64,10 +64,8 @@ def chat_command(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run the command."""
     from anabranch._terminal import Console, log_to_stderr, run_command
-    from anabranch.chat import Plugin
-    from anabranch.cli._chat_parts import ChatOptions
-    from anabranch.cli._chat_tools import tools_of
-    from anabranch.cli._chatting import chat
+    from anabranch.cli._chat_parts import tools_of
+    from anabranch.cli._chatting import ChatOptions, chat
 
     log_to_stderr(logging.ERROR)
     limits = turn_limits_of(max_tokens, max_depth, timeout)
@@ -88,10 +86,5 @@ def chat_command(  # noqa: PLR0913 - the options of the command
         header or (),
         env or (),
     )
-    # A terminal shows all questions as forms, under the rules of their tools' plugins.
-    offered = [
-        tool
-        for each in tools_of(targets, header or (), env or (), (tools or (), without or ()))
-        for tool in (each.server.tools if isinstance(each, Plugin) else [each])
-    ]
-    run_command(chat, options, offered, Console())
+    found = tools_of(targets, header or (), env or (), (tools or (), without or ()))
+    run_command(chat, options, found, Console())

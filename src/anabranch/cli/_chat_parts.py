@@ -1,131 +1,40 @@
-"""The parts of a chat in a process of its own: tools, model, stores, memory and engine."""
+"""The parts of a chat in one process: tools, model, stores, memory and engine, as the options name them."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from platformdirs import user_data_path
+from typing import Any, TypeAlias
 
 from anabranch._aio import run_shielded
 from anabranch._asking import Sampler
-from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal import Console, UsageError
-from anabranch.agents import BranchSelf, Folding
+from anabranch._terminal import FailedError, UsageError
+from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolSource
 from anabranch.agents import Model as AgentModel
+from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin, make_plugin
-from anabranch.chat._terminal_session.input_lines import (
-    InputLines,
-    TypedLines,
-    piped_lines,
-    read_script,
-)
-from anabranch.chat._terminal_session.live_replies import LiveReplies
-from anabranch.chat._terminal_session.replies import Replies
 from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_tools import ChatTool, connected, tools_of
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._engine_option import open_engine
 from anabranch.cli._folding import open_branches
 from anabranch.cli._memory import learning, open_bank
-from anabranch.cli._options import MODEL, STORE, store_url
+from anabranch.cli._options import store_url, variables_of
+from anabranch.cli._targets import Found, is_server, load
+from anabranch.cli._tokens import headers_of
 from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.engines import Engine
-from anabranch.errors import StoreError
+from anabranch.errors import StoreError, ToolError
+from anabranch.mcp import Connectable
 from anabranch.memory import ReasoningBank, memory_tools
 from anabranch.models import ModelError, open_model
 from anabranch.stores import CallStore, open_stores
-from anabranch.tool import checked_version
+from anabranch.tool import Tool, checked_version
 from anabranch.tree import TreeStore
 
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """The options of a chat that the user has typed.
-
-    Attributes:
-        targets: files, modules and servers that have the tools.
-        thread: thread to continue; ``last`` for the latest.
-        at: node to continue at.
-        store: URL of the store.
-        model: name of the model.
-        script: file whose lines are the input.
-        limits: limits of each turn and of its tools.
-        folding: whether the model may do subtasks in branches.
-        memory: whether the model gets the tools of the memory.
-        system: system prompt of a new conversation.
-        prompt: the one message of a chat that ends with its answer.
-        headers: headers of the requests to the targets' servers.
-        variables: environment of the targets' servers that this process starts.
-    """
-
-    targets: Sequence[str] = ()
-    thread: str | None = None
-    at: str | None = None
-    store: str | None = None
-    model: str | None = None
-    script: Path | None = None
-    limits: Limits = UNLIMITED
-    folding: bool = False
-    memory: bool = False
-    system: str | None = None
-    prompt: str | None = None
-    headers: Sequence[str] = ()
-    variables: Sequence[str] = ()
-
-
-def lines_of(script: Path | None, console: Console) -> InputLines:
-    """Return the lines of a script, a pipe or a user."""
-    if script is not None and str(script) != "-":
-        return read_script(script)
-    if not console.interactive or script is not None:
-        return piped_lines(sys.stdin.fileno())
-    return TypedLines(console.stream, data_folder() / "chat_history")
-
-
-def replies_to(lines: InputLines, console: Console) -> Replies:
-    """Return the display of replies: formatted if all output goes to a terminal, else plain."""
-    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
-    return LiveReplies(console) if live else Replies()
-
-
-def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
-    """Return the command that continues a thread with ``options``; ``None`` if it is not stored.
-
-    The command leaves out settings of the environment, and the values of headers and variables, which
-    may be secrets.
-    """
-    if options.store is not None and options.store.startswith("memory:"):
-        return None
-    words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
-    for name, given, variable in (
-        ("--store", options.store, STORE),
-        ("--model", options.model, MODEL),
-    ):
-        if given is not None and given != os.environ.get(variable):
-            words += [name, given]
-    for header in options.headers:
-        words += ["--header", f"{header.partition(':')[0]}: …"]
-    for variable in options.variables:
-        name, equals, _ = variable.partition("=")
-        words += ["--env", f"{name}=…" if equals else name]
-    for name, value in asdict(options.limits).items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", f"{value:g}"]
-    words += ["--folding"] if options.folding else []
-    words += ["--memory"] if options.memory else []
-    return shlex.join(words)
-
-
-def data_folder() -> Path:
-    """Return the folder for the data that chats store next to conversations."""
-    return user_data_path("anabranch", appauthor=False)
+ChatTool: TypeAlias = Tool[Any] | AgentTool | ToolSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +107,61 @@ def open_parts(  # noqa: PLR0913 - options
     tools: list[ChatTool | Plugin[Any]] = (
         tools_of(targets, header or (), env or (), choice) if given else [BranchSelf(), game()]
     )
-    replies = _model(model, targets)
-    url, learner = store_url(store), open_sampler(model) if memory else None
-    shares = open_engine(engine, url)
+    replies = opened_model(model) or (WithoutModel() if targets else DemoModel())
+    return parts_around(
+        tools,
+        replies,
+        name=model,
+        store=store,
+        engine=engine,
+        folding=folding,
+        memory=memory,
+        version=version,
+    )
+
+
+def parts_around(
+    tools: Iterable[ChatTool | Plugin[Any]],
+    model: AgentModel,
+    *,
+    name: str | None,
+    store: str | None,
+    engine: str | None = None,
+    folding: bool,
+    memory: bool,
+    version: str | None = None,
+) -> ChatParts:
+    """Return the parts of a chat with ``tools`` and ``model``, which learns under its ``name``.
+
+    Raises:
+        UsageError: if a part cannot be made.
+    """
+    url, learner = store_url(store), open_sampler(name) if memory else None
+    wakes = open_engine(engine, url)
     try:
         named = checked_version(version) if version else None
         calls, trees = open_stores(url)
     except (StoreError, ValueError) as error:
         raise UsageError(str(error)) from error
     bank = open_bank(trees) if memory or folding else None
+    offered = [*tools]
     if folding:
-        tools.append(Folding(open_branches(trees, bank, learns=learner is not None)))
+        offered.append(Folding(open_branches(trees, bank, learns=learner is not None)))
     if memory and bank is not None:
-        tools += memory_tools(bank)
-    return ChatParts(tools, replies, calls, trees, shares, bank, memory, learner, named)
+        offered += memory_tools(bank)
+    return ChatParts(offered, model, calls, trees, wakes, bank, memory, learner, named)
+
+
+def opened_model(name: str | None) -> AgentModel | None:
+    """Return the model with that name and with its provider's prompt cache; ``None`` without a name.
+
+    Raises:
+        UsageError: if the model cannot be opened.
+    """
+    try:
+        return None if name is None else open_model(name, cache=True)
+    except ModelError as error:
+        raise UsageError(str(error)) from error
 
 
 def game() -> Plugin[Outcome]:
@@ -221,10 +171,67 @@ def game() -> Plugin[Outcome]:
     return plugin.on_page(PickCard.card, module).build()
 
 
-def _model(name: str | None, targets: Sequence[str]) -> AgentModel:
+def tools_of(
+    targets: Sequence[str],
+    headers: Iterable[str] = (),
+    env: Iterable[str] = (),
+    choice: tuple[Iterable[str], Iterable[str]] = ((), ()),
+) -> list[ChatTool | Plugin[Any]]:
+    """Return the tools of a chat: ``branch_self``, and those that the targets offer.
+
+    A plugin replaces its tool. ``choice`` has the tools to offer, and those to leave out.
+
+    Raises:
+        UsageError: if a target cannot be loaded or offers nothing, or if two tools have one name.
+    """
+    local = [target for target in targets if not is_server(target)]
+    found = load(local) if local else Found()
+    only, without = choice
+    chosen = ToolChoice(only, without)
+    plugged = {id(plugin.mcp) for plugin in found.plugins}
+    tools: list[Tool[Any] | AgentTool | Plugin[Any]] = [
+        BranchSelf(),
+        *(tool for tool in found.tools if id(tool) not in plugged and chosen.takes(tool.name)),
+        *(plugin for plugin in found.plugins if chosen.takes(plugin.mcp.name)),
+    ]
+    check_names(tools)
+    servers: list[Connectable] = [
+        *(target for target in targets if is_server(target)),
+        *found.connectable,
+    ]
     try:
-        if name is not None:
-            return open_model(name, cache=True)
-    except ModelError as error:
+        sent, variables = headers_of(None, headers), variables_of(env)
+        if not (servers or sent or variables):
+            return [*tools]
+        remote = RemoteTools(*servers, headers=sent, env=variables, only=only, without=without)
+    except ValueError as error:
         raise UsageError(str(error)) from error
-    return WithoutModel() if targets else DemoModel()
+    return [*tools, remote]
+
+
+def check_names(tools: Iterable[Tool[Any] | AgentTool | Plugin[Any]]) -> None:
+    """Refuse two tools, or plugins, of one name.
+
+    Raises:
+        UsageError: if two have one name.
+    """
+    names = Counter(each.mcp.name if isinstance(each, Plugin) else each.name for each in tools)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise UsageError(f"Two tools, or plugins, are called {twice[0]}. Leave one of them out.")
+
+
+@asynccontextmanager
+async def connected(tools: Iterable[object]) -> AsyncGenerator[None]:
+    """Hold the connections to servers open.
+
+    Raises:
+        FailedError: if a connection cannot be made.
+    """
+    async with AsyncExitStack() as stack:
+        for each in tools:
+            if isinstance(each, RemoteTools):
+                try:
+                    await stack.enter_async_context(each)
+                except ToolError as error:
+                    raise FailedError(str(error)) from error
+        yield

@@ -1,89 +1,168 @@
 """A chat session at the terminal, or driven by a script: the work of ``anabranch chat``.
 
-This module opens the store, the tools and the model that the options name. The session itself runs in
-``anabranch.chat``.
+The parts of the chat come from ``_chat_parts.py``, and the session runs in ``anabranch.chat``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
+from platformdirs import user_data_path
 
-from anabranch._aio import cancel_and_wait, run_shielded
+from anabranch._aio import cancel_and_wait
+from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
-from anabranch.agents import Folding, TurnLimits, ignore_event
+from anabranch.agents import TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
-from anabranch.chat import Session, SessionDependencies
+from anabranch.chat import Plugin, Session, SessionDependencies
 from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer, ChatModels, NoModel
 from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines, TypedLines
-from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.cli._answering import open_sampler
-from anabranch.cli._chat_parts import (
-    ChatOptions,
-    command_to_go_on,
-    lines_of,
-    replies_to,
+from anabranch.chat._terminal_session.input_lines import (
+    InputLines,
+    ScriptedLines,
+    TypedLines,
+    piped_lines,
+    read_script,
 )
-from anabranch.cli._chat_tools import ChatTool, connected
-from anabranch.cli._folding import open_branches
-from anabranch.cli._memory import learning, open_bank
-from anabranch.cli._options import store_url
+from anabranch.chat._terminal_session.line_loop import run_lines
+from anabranch.chat._terminal_session.live_replies import LiveReplies
+from anabranch.chat._terminal_session.replies import Replies
+from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
+from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._output import print_text
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
-from anabranch.memory import memory_tools
-from anabranch.models import ModelError
-from anabranch.stores import CallStore, open_stores
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
 SHORT = "anabranch chat --thread {}"
 """What a script is shown instead of the whole command to go on."""
 
 
-async def chat(options: ChatOptions, tools: Sequence[ChatTool], console: Console) -> None:
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """The options of a chat that the user has typed.
+
+    Attributes:
+        targets: files, modules and servers that have the tools.
+        thread: thread to continue; ``last`` for the latest.
+        at: node to continue at.
+        store: URL of the store.
+        model: name of the model.
+        script: file whose lines are the input.
+        limits: limits of each turn and of its tools.
+        folding: whether the model may do subtasks in branches.
+        memory: whether the model gets the tools of the memory.
+        system: system prompt of a new conversation.
+        prompt: the one message of a chat that ends with its answer.
+        headers: headers of the requests to the targets' servers.
+        variables: environment of the targets' servers that this process starts.
+    """
+
+    targets: Sequence[str] = ()
+    thread: str | None = None
+    at: str | None = None
+    store: str | None = None
+    model: str | None = None
+    script: Path | None = None
+    limits: Limits = UNLIMITED
+    folding: bool = False
+    memory: bool = False
+    system: str | None = None
+    prompt: str | None = None
+    headers: Sequence[str] = ()
+    variables: Sequence[str] = ()
+
+
+def lines_of(script: Path | None, console: Console) -> InputLines:
+    """Return the lines of a script, a pipe or a user."""
+    if script is not None and str(script) != "-":
+        return read_script(script)
+    if not console.interactive or script is not None:
+        return piped_lines(sys.stdin.fileno())
+    return TypedLines(console.stream, data_folder() / "chat_history")
+
+
+def replies_to(lines: InputLines, console: Console) -> Replies:
+    """Return the display of replies: formatted if all output goes to a terminal, else plain."""
+    live = isinstance(lines, TypedLines) and sys.stdout.isatty()
+    return LiveReplies(console) if live else Replies()
+
+
+def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
+    """Return the command that continues a thread with ``options``; ``None`` if it is not stored.
+
+    The command leaves out settings of the environment, and the values of headers and variables, which
+    may be secrets.
+    """
+    if options.store is not None and options.store.startswith("memory:"):
+        return None
+    words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
+    for name, given, variable in (
+        ("--store", options.store, STORE),
+        ("--model", options.model, MODEL),
+    ):
+        if given is not None and given != os.environ.get(variable):
+            words += [name, given]
+    for header in options.headers:
+        words += ["--header", f"{header.partition(':')[0]}: …"]
+    for variable in options.variables:
+        name, equals, _ = variable.partition("=")
+        words += ["--env", f"{name}=…" if equals else name]
+    for name, value in asdict(options.limits).items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}"]
+    words += ["--folding"] if options.folding else []
+    words += ["--memory"] if options.memory else []
+    return shlex.join(words)
+
+
+def data_folder() -> Path:
+    """Return the folder for the data that chats store next to conversations."""
+    return user_data_path("anabranch", appauthor=False)
+
+
+async def chat(
+    options: ChatOptions, tools: Sequence[ChatTool | Plugin[Any]], console: Console
+) -> None:
     """Run a session until there are no more lines.
 
     Raises:
         CommandError: if the session cannot start, a line of a script fails, or the user leaves.
     """
-    learner = open_sampler(options.model) if options.memory else None
-    try:
-        calls, store = open_stores(store_url(options.store))
-    except StoreError as error:
-        raise UsageError(str(error)) from error
-    try:
-        bank = open_bank(store) if options.memory or options.folding else None
-        if bank is not None and options.memory:
-            tools = [*tools, *memory_tools(bank)]
-        if options.folding:
-            branches = open_branches(store, bank, learns=learner is not None)
-            tools = [*tools, Folding(branches)]
-        async with connected(tools), learning(bank, learner):
-            await _chat(options, tools, console, (calls, store))
-    finally:
-        await run_shielded(store.close())
+    respondent = Respondent(console)
+    model = opened_model(options.model) or NoModel(respondent)
+    parts = parts_around(
+        tools,
+        model,
+        name=options.model,
+        store=options.store,
+        folding=options.folding,
+        memory=options.memory,
+    )
+    async with parts.open():
+        await _chat(options, parts, console, respondent)
 
 
 async def _chat(
-    options: ChatOptions,
-    tools: Sequence[ChatTool],
-    console: Console,
-    stores: tuple[CallStore, TreeStore],
+    options: ChatOptions, parts: ChatParts, console: Console, respondent: Respondent
 ) -> None:
     asks = options.prompt is None or console.interactive
     lines = lines_of(options.script, console) if asks else ScriptedLines()
     replies = replies_to(lines, console)
     screen = ChatScreen(console, replies)
+    answerer = ChatAnswerer(console, respondent, lines, screen.place_of)
     expiring: list[asyncio.Task[Any]] = []
     try:
-        dependencies = _dependencies(
-            options, tools, console, lines, stores, screen, replies.columns
-        )
+        dependencies = _dependencies(options, parts, answerer, screen, replies.columns)
         session = await _session(options, dependencies, screen)
         agent = session.state.agent
         if excess := agent.tools.excess(dependencies.model):
@@ -119,29 +198,26 @@ async def _answer(session: Session, prompt: str) -> None:
 
 def _dependencies(
     options: ChatOptions,
-    tools: Sequence[ChatTool],
-    console: Console,
-    lines: InputLines,
-    stores: tuple[CallStore, TreeStore],
+    parts: ChatParts,
+    person: ChatAnswerer,
     screen: ChatScreen,
     columns: Callable[[], int] | None,
 ) -> SessionDependencies:
-    models = ChatModels()
-    respondent = Respondent(console)
-    try:
-        model = models.open(options.model) if options.model else NoModel(respondent)
-    except ModelError as error:
-        raise UsageError(str(error)) from error
-    calls, store = stores
+    # A terminal shows all questions as forms, under the rules of their tools' plugins.
+    tools = [
+        tool
+        for each in parts.tools
+        for tool in (each.server.tools if isinstance(each, Plugin) else [each])
+    ]
     return SessionDependencies(
-        store,
-        model,
+        parts.trees,
+        parts.model,
         model_name=options.model or "none",
         tools=tools,
-        person=ChatAnswerer(console, respondent, lines, screen.place_of),
+        person=person,
         listener=ignore_event if options.prompt else screen.on_event,
-        models=models,
-        calls=calls,
+        models=ChatModels(),
+        calls=parts.calls,
         limits=TurnLimits.of(options.limits),
         tool_limits=of_tools(options.limits),
         system_prompt=options.system,

@@ -63,7 +63,7 @@ OWN = {
     "stores",
     "mcp/_service.py",  # arguments that this server has validated
     "_sealing.py",
-    "chat/_bridge",
+    "chat/_plugins",
     "chat/_web/another_line.py",
     "models/_provider_faults.py",  # the request that this process has sent
 }

@@ -5,7 +5,7 @@ as the terminal's, run sessions and show the outputs.
 
     _chat_session       the session: lines in, outputs out
     _client             the client of a chat's server, which answers questions by plugins
-    _bridge             plugins: tools with handlers that show their questions
+    _plugins            plugins: tools with handlers that show their questions
     _commands           the commands, and the table of them
     _session            the parts of a session: its state, its place in the tree, its settings
     _terminal_session   a session at a terminal, or driven by a script
@@ -17,22 +17,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch.chat._bridge.plugin import (
-    Plugin,
-    PluginBuilder,
-    PluginClient,
-    make_plugin,
-)
-from anabranch.chat._bridge.plugin_answerer import PluginAnswerer
-from anabranch.chat._bridge.plugin_request import (
-    ElicitId,
-    PluginRequest,
-)
 from anabranch.chat._chat_session import (
     Session as Session,
 )
 from anabranch.chat._commands.command_table import (
     COMMANDS as COMMANDS,
+)
+from anabranch.chat._plugins.plugin import (
+    Plugin,
+    PluginBuilder,
+    PluginClient,
+    make_plugin,
+)
+from anabranch.chat._plugins.plugin_answerer import PluginAnswerer
+from anabranch.chat._plugins.plugin_request import (
+    ElicitId,
+    PluginRequest,
 )
 from anabranch.chat._session.session_dependencies import (
     SessionDependencies as SessionDependencies,

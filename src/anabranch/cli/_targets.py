@@ -93,7 +93,7 @@ def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:
 
 def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
     """Whether this is a plugin; its module is not imported where no target has done so."""
-    module = sys.modules.get("anabranch.chat._bridge.plugin")
+    module = sys.modules.get("anabranch.chat._plugins.plugin")
     return module is not None and isinstance(value, module.Plugin)
 
 

@@ -27,7 +27,6 @@ from ag_ui.core import (
 from pydantic import BaseModel, RootModel
 
 from anabranch._asking import Answerer
-from anabranch.chat._bridge.plugin import PluginClient
 from anabranch.chat._client.agui_connection import (
     PAUSES,
     AguiConnection,
@@ -43,6 +42,7 @@ from anabranch.chat._client.chat_reply import (
     read_text,
 )
 from anabranch.chat._client.interrupts import Handlers, OpenQuestion
+from anabranch.chat._plugins.plugin import PluginClient
 
 TIMEOUT = httpx2.Timeout(30, read=60)
 """The read timeout exceeds the 15 seconds within which a server sends an event during a run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -12,9 +11,9 @@ from pydantic.alias_generators import to_camel
 
 from anabranch._aio import all_of
 from anabranch._asking import Answerer, AnswerError
-from anabranch.chat._bridge.plugin import PluginClient
-from anabranch.chat._bridge.plugin_request import ElicitId, PluginRequest
 from anabranch.chat._client.chat_reply import ChatClientError
+from anabranch.chat._plugins.plugin import PluginClient, PluginClients
+from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
 from anabranch.errors import REFUSED
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
@@ -72,11 +71,7 @@ class Handlers:
     """
 
     def __init__(self, plugins: Iterable[PluginClient], otherwise: Answerer | None) -> None:
-        plugins = list(plugins)
-        names = Counter(plugin.tool_name for plugin in plugins)
-        if twice := [name for name, count in names.items() if count > 1]:
-            raise ValueError(f"Two plugins are for a tool called {twice[0]!r}. Leave one out.")
-        self._plugins = {plugin.tool_name: plugin for plugin in plugins}
+        self._plugins = PluginClients(plugins)
         self._otherwise = otherwise
 
     async def answers(self, interrupts: Sequence[Interrupt]) -> list[ResumeEntry]:
@@ -95,8 +90,7 @@ class Handlers:
         ]
 
     def _plugin(self, about: _Metadata) -> PluginClient | None:
-        plugin = self._plugins.get(about.tool_name)
-        return plugin if plugin is not None and about.key in plugin.elicits else None
+        return self._plugins.find(about.tool_name, about.key)
 
     def _check(self, interrupt: Interrupt, about: _Metadata) -> None:
         """Check that an interrupt has a handler.

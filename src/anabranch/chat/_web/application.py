@@ -22,7 +22,7 @@ from anabranch._durable.store import CallStore
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.agents._agent_dependencies import require_parts
-from anabranch.chat._bridge.plugin import Plugin
+from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route
 from anabranch.chat._web.calls_room import CallsRoom, RecordedCalls, rooms_route

@@ -30,8 +30,8 @@ from anabranch.agents import (
 )
 from anabranch.agents._agent_dependencies import offered
 from anabranch.agents._call_expiry import end_calls
-from anabranch.chat._bridge.page_module import PageModule
-from anabranch.chat._bridge.plugin import Plugin
+from anabranch.chat._plugins.plugin import Plugin
+from anabranch.chat._plugins.plugin_request import PageModule
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter

@@ -23,9 +23,9 @@ from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, 
 from anabranch.agents._branch_states import branch_around
 from anabranch.agents._call_expiry import open_until
 from anabranch.agents._tool_questions import is_in_front_end
-from anabranch.chat._bridge.plugin import PluginServer
-from anabranch.chat._bridge.plugin_request import ElicitId, Exposure
-from anabranch.chat._bridge.stored_question import StoredQuestion, read_question
+from anabranch.chat._plugins.plugin import PluginServer
+from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_question
+from anabranch.chat._plugins.plugin_request import ElicitId, Exposure
 from anabranch.chat._web.shown_node import named_branch
 from anabranch.errors import ToolError
 from anabranch.messages import (

@@ -1,9 +1,12 @@
-"""A plugin's request to a handler: one question of a tool, with the exposed data of its call."""
+"""The shown side of a plugin: requests to handlers, the exposed data of calls, and modules of the page."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -130,3 +133,32 @@ ElicitHandler: TypeAlias = Callable[
 
 The plugin calls a function that is not ``async`` in a thread.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PageModule:
+    """A module in the served form.
+
+    Attributes:
+        name: changes with the source, so that no browser runs an old module.
+        source: the text of the file.
+    """
+
+    name: str
+    source: bytes
+
+
+def read_module(file: str | Path | Traversable) -> PageModule:
+    """Return the module in ``file``.
+
+    Raises:
+        ValueError: if ``file`` cannot be read.
+    """
+    try:
+        source = (Path(file) if isinstance(file, str) else file).read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"Cannot read the page module {str(file)!r}: {error.strerror}. Name a file of"
+            " your package, such as Path(__file__).with_name('cards.mjs')."
+        ) from error
+    return PageModule(f"{hashlib.sha256(source).hexdigest()[:32]}.mjs", source)

@@ -17,8 +17,13 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch._engine import is_async
 from anabranch.agents import AgentTool, CalledTool
-from anabranch.chat._bridge.page_module import PageModule, read_module
-from anabranch.chat._bridge.plugin_request import ElicitHandler, Exposure, PluginRequest
+from anabranch.chat._plugins.plugin_request import (
+    ElicitHandler,
+    Exposure,
+    PageModule,
+    PluginRequest,
+    read_module,
+)
 from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch.messages import ElicitReply
 from anabranch.tool import HandoffTool, Tool, require_tool
@@ -86,6 +91,28 @@ class PluginClient:
                     f"{where} returned {type(result).__name__}. Return Accepted(content),"
                     " Declined() or Cancelled()."
                 )
+
+
+class PluginClients:
+    """The handlers of several plugins, whose tools have different names.
+
+    Raises:
+        ValueError: if two plugins are for tools of the same name.
+    """
+
+    def __init__(self, plugins: Iterable[PluginClient]) -> None:
+        self._by_tool: dict[str, PluginClient] = {}
+        for each in plugins:
+            if each.tool_name in self._by_tool:
+                raise ValueError(
+                    f"Two plugins are for a tool called {each.tool_name!r}. Leave one out."
+                )
+            self._by_tool[each.tool_name] = each
+
+    def find(self, tool_name: str, key: str) -> PluginClient | None:
+        """Return the plugin that has a handler for this elicitation of this tool."""
+        plugin = self._by_tool.get(tool_name)
+        return plugin if plugin is not None and key in plugin.elicits else None
 
 
 def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, Any]:

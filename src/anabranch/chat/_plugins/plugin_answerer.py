@@ -1,4 +1,4 @@
-"""Reads a tool's question back from the conversation tree, for the application that shows the question.
+"""Questions of an agent's tools: read back from the conversation tree, and answered by handlers of plugins.
 
 The store has the whole question before any user sees it, so a question stays open without a living
 process.
@@ -7,18 +7,20 @@ process.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from anabranch._asking import Capabilities
 from anabranch._engine import Journal
-from anabranch.agents import Question, question_of
+from anabranch.agents import Absent, Answerer, Question, question_of
 from anabranch.agents._tool_questions import is_in_front_end, stored_with
-from anabranch.chat._bridge.plugin_request import ElicitId
+from anabranch.chat._plugins.plugin import Plugin, PluginClients
+from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
 from anabranch.errors import InvalidArgumentsError
-from anabranch.messages import ElicitRequest, UrlRequest
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 from anabranch.tool import Tool
-from anabranch.tree import Node, Path
+from anabranch.tree import Node, Path, TreeStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +107,61 @@ def _parameters(tool: Tool[Any] | None, given: Mapping[str, Any]) -> Any:  # noq
 def _is_of(question: Node, caller_id: str, use_id: str) -> bool:
     data = question.data
     return data.get("caller") == caller_id and data.get("tool_use_id") == use_id
+
+
+class PluginAnswerer(Absent):
+    """Answers by the handlers of plugins, as the ``person`` of an agent.
+
+    Args:
+        store: the agent's store, which has each question before the tool asks it.
+        plugins: answer their tools' questions; their tools have different names.
+        otherwise: answers the questions without a handler: those that their tool does not declare,
+            and those with only a module for the page. By default, such a question is declined.
+
+    Raises:
+        ValueError: if two plugins are for tools of the same name.
+    """
+
+    def __init__(
+        self,
+        store: TreeStore,
+        plugins: Iterable[Plugin[Any]],
+        *,
+        otherwise: Answerer | None = None,
+    ) -> None:
+        plugins = list(plugins)
+        self._store = store
+        self._clients = PluginClients(plugin.client for plugin in plugins)
+        self._exposures = {plugin.mcp.name: plugin.server.exposure for plugin in plugins}
+        self._tools = {plugin.mcp.name: plugin.mcp for plugin in plugins}
+        self._otherwise = otherwise or Absent()
+        # Handlers answer forms; the other answerer decides about the rest.
+        self.capabilities: Capabilities = Capabilities(
+            sampling=self._otherwise.capabilities.sampling,
+            sampling_tools=self._otherwise.capabilities.sampling_tools,
+            elicitation_url=self._otherwise.capabilities.elicitation_url,
+        )
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Return the other answerer's reply."""
+        return await self._otherwise.sample(request, step_id=step_id)
+
+    async def elicit(self, question: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Give the question at the node ``step_id`` to its handler, and return the answer."""
+        node = await self._store.node(step_id)
+        if node is not None and isinstance(question, ElicitRequest) and question.key:
+            stored = read_question(await self._store.path(step_id), node, self._tools)
+            client = self._clients.find(stored.id.tool_name, stored.id.key)
+            if client is not None:
+                shown = self._exposures[client.tool_name].of(stored.values)
+                request: PluginRequest[Any] = PluginRequest(
+                    stored.id,
+                    question.message,
+                    client.elicits[stored.id.key].model,
+                    question.requested_schema,
+                    shown.get("params", {}),
+                    shown.get("handoff"),
+                    question.context,
+                )
+                return await client.answer(request)
+        return await self._otherwise.elicit(question, step_id=step_id)

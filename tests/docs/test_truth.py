@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -87,12 +88,18 @@ def configured_servers() -> list[Any]:
     return [pytest.param(server, id=str(number)) for number, server in enumerate(found)]
 
 
+async def approving(_: object, __: object) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"approve": True})
+
+
 @pytest.mark.parametrize("entry", configured_servers())
-async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, Any]) -> None:
+async def test_a_configured_server_runs_the_tool_for_a_client_that_answers_no_sample(
+    entry: dict[str, Any],
+) -> None:
     """The configuration's own arguments, with the reader's folders replaced by ours."""
     assert Path(entry["command"]).name == "anabranch"
     arguments = [
-        str(ROOT / "examples" / "wizard.py") if argument.endswith("wizard.py") else argument
+        str(ROOT / "examples" / "refund.py") if argument.endswith("refund.py") else argument
         for argument in entry["args"]
     ]
     server = StdioServerParameters(
@@ -100,9 +107,9 @@ async def test_a_configured_server_starts_and_offers_the_tool(entry: dict[str, A
         args=["-m", "anabranch", *arguments],
         env={**os.environ, "PYTHONPATH": str(PACKAGES), "ANABRANCH_KEYS": "k" * 32},
     )
-    async with Client(server) as client:
-        tools = await client.list_tools()
-    assert "plan_trip" in [tool.name for tool in tools.tools]
+    async with Client(server, elicitation_callback=approving) as client:
+        paid = await client.call_tool("refund", {"order": "A1", "amount": 20})
+    assert paid.structured_content == {"result": "Paid 20.00 for order A1."}
 
 
 def test_no_page_written_by_hand_is_longer_than_300_lines() -> None:

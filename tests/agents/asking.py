@@ -9,13 +9,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, BranchSelf, CallStore, Event, Folding, open_questions
+from anabranch.agents import Agent, BranchSelf, Event, Folding, open_questions
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, text_of
 from anabranch.testing import MockModel, calls
 from anabranch.tree import HEAD, Node, Tree, TreeStore, project
 from tests.agents.harness import faults, heard, results_in
 from tests.agents.memory import MemoryTrees
+from tests.durable.stores import Modelled
 
 
 class Number(BaseModel):
@@ -82,13 +83,13 @@ class Setting:
     def __init__(
         self,
         decide: Callable[[SampleRequest], Any],
-        store: CallStore | None = None,
+        *,
         branches: BranchService | None = None,
         **options: Any,
     ) -> None:
         self.model = MockModel(decide)
         self.trees: TreeStore = MemoryTrees()
-        self.store = store
+        self.store = Modelled()
         self.branches = branches
         self.events: list[Event] = []
         self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, ToolError, tool
+from anabranch import Accepted, BranchContext, Capabilities, ToolError, tool
 from anabranch.agents import CallStore, Question
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.agents._call_expiry import GRACE
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
+from anabranch.stores import open_stores
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node
 from tests.agents.harness import Answering, Setting, results_in, set_up
@@ -103,12 +104,8 @@ async def result(setting: Setting) -> str:
     return text
 
 
-either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
-
-
-@either
-async def test_another_answer_has_effects_of_its_own_after_the_question(stored: bool) -> None:
-    here, setting = await office(Modelled() if stored else None, lambda _: seats(1))
+async def test_another_answer_has_effects_of_its_own_after_the_question() -> None:
+    here, setting = await office(None, lambda _: seats(1))
     await setting.say("Travel")
     [question] = await setting.of_kind("question")
     await setting.agent.answer(question.id, seats(2))
@@ -174,6 +171,44 @@ async def test_a_question_that_is_never_answered_expires() -> None:
     assert here.names == ["reserve", "unreserve"]
 
 
+@pytest.mark.parametrize("is_given", [True, False], ids=["with calls=", "without calls="])
+async def test_an_expired_question_runs_the_undo_steps_in_another_process(is_given: bool) -> None:
+    """Without ``calls=``, the calls are in the database of the conversations."""
+    clock, undone = ManualClock(), asyncio.Event()
+    calls_store, trees = open_stores("memory:")
+
+    async def release(seat: str) -> None:
+        undone.set()
+
+    @tool
+    async def travel(ctx: BranchContext) -> None:
+        """Reserve, and ask."""
+        await ctx.step(lambda: "seat", name="reserve", undo=release)
+        await ctx.elicit(Seats, "How many?")
+
+    async def process() -> Setting:
+        given = calls_store if is_given else None
+        return await set_up(
+            decide,
+            tools=[travel],
+            store=trees,
+            calls=given,
+            clock=clock,
+            capabilities=Capabilities(),
+        )
+
+    question = await (await process()).say("Travel")
+    clock.advance(EXPIRE_AFTER + GRACE + 1)
+    other = await process()
+    reaping = asyncio.ensure_future(other.agent.expire_calls())
+    await undone.wait()
+    reaping.cancel()
+    await asyncio.wait({reaping})
+    await other.agent.answer(question.id, seats(1))
+    assert "has expired" in await result(other)
+    await trees.close()
+
+
 async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> None:
     clock, store = ManualClock(), Observed(Modelled())
     undone: list[str] = []
@@ -204,9 +239,3 @@ async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> Non
     assert undone == []
     await expired(setting, store, clock)
     assert undone == ["seat"]
-
-
-async def test_an_agent_without_a_store_of_calls_expires_none() -> None:
-    _, setting = await office(None)
-    with pytest.raises(ValueError, match="calls with a store"):
-        await setting.agent.expire_calls()

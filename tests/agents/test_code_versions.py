@@ -164,9 +164,8 @@ async def test_a_branch_waits_with_the_call_in_it(opens: tuple[str, str, dict[st
     assert DONE == ["seat", "noted"]
 
 
-async def test_the_version_is_recorded_where_calls_are_stored() -> None:
+async def test_the_version_of_the_code_is_recorded_with_its_calls() -> None:
     here = Conversation(("a", "book", {"name": "seat"}), inside=None)
     await here.begin()
     [record] = await here.store.calls(10)
     assert record.version == "1"
-    assert Agent(here.trees, here.model, tools=[book]).dependencies.version == ""

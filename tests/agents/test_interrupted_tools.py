@@ -2,15 +2,12 @@
 
 import asyncio
 
-import pytest
-
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.agents import CallStore, Question
+from anabranch.agents import Question
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import calls
 from tests.agents.asking import Confirm
 from tests.agents.harness import Answering, Setting, results_in, set_up
-from tests.durable.stores import Modelled
 
 YES = ElicitReply(action="accept", content={"ok": True})
 
@@ -117,7 +114,7 @@ class Service:
         return "done"
 
 
-async def charging(service: Service, *, undo: bool, store: CallStore | None = None) -> Setting:
+async def charging(service: Service, *, undo: bool) -> Setting:
     """An agent whose tool charges, and then waits in the first process for ever."""
 
     @tool
@@ -130,20 +127,7 @@ async def charging(service: Service, *, undo: bool, store: CallStore | None = No
         used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
         return "fine" if used else calls(("use", "pay", {}))
 
-    return await set_up(decide, tools=[pay], calls=store)
-
-
-async def test_a_tool_that_runs_again_after_a_crash_keeps_its_idempotency_keys() -> None:
-    service = Service()
-    setting = await charging(service, undo=True)
-    crashed = asyncio.ensure_future(setting.say("Pay"))
-    await service.called.wait()  # nothing that this process does matters from here on
-    service.lives = True
-    await setting.agent.go_on(await setting.caller())
-    first, second = service.keys
-    assert first == second
-    crashed.cancel()
-    await asyncio.wait({crashed})
+    return await set_up(decide, tools=[pay])
 
 
 async def test_different_tool_uses_have_different_keys() -> None:
@@ -178,21 +162,18 @@ async def test_one_without_undos_has_ended_as_well() -> None:
     assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
-async def test_one_that_is_suspended_continues_under_the_same_keys(stored: bool) -> None:
-    service, store = Service(), Modelled() if stored else None
-    setting = await charging(service, undo=False, store=store)
+async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> None:
+    service = Service()
+    setting = await charging(service, undo=False)
     setting.agent.suspend()
     await interrupted(setting, service.called)
     service.lives = True
     await setting.agent.go_on(await setting.caller())
-    assert len(service.keys) == (1 if stored else 2)
-    assert len(set(service.keys)) == 1
+    assert len(service.keys) == 1
     await setting.check()
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
-async def test_effects_before_an_answered_question_are_undone_as_well(stored: bool) -> None:
+async def test_effects_before_an_answered_question_are_undone_as_well() -> None:
     hall, asked = Hall(), list[Question]()
 
     @tool
@@ -211,8 +192,7 @@ async def test_effects_before_an_answered_question_are_undone_as_well(stored: bo
         used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
         return "fine" if used else calls(("use", "book", {}))
 
-    store = Modelled() if stored else None
-    setting = await set_up(decide, tools=[book], person=Answering(yes), calls=store)
+    setting = await set_up(decide, tools=[book], person=Answering(yes))
     await interrupted(setting, hall.working)
     assert hall.done == ["reserve", "release seat"]
     head = await setting.agent.head(setting.thread_id)

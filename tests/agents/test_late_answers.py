@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, CallStore, Folding, QuestionExpiredError
+from anabranch.agents import Agent, Folding, QuestionExpiredError
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
@@ -55,7 +55,7 @@ def decide(request: SampleRequest) -> SampleReply | str:
 class Desk:
     """An agent, its clock, and what it was said to."""
 
-    def __init__(self, store: CallStore | None = None) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
         self.trees = MemoryTrees()
         self.agent = Agent(
@@ -63,7 +63,7 @@ class Desk:
             MockModel(decide),
             tools=[Folding(BranchService(clock=self.clock)), timed, ask],
             capabilities=Capabilities(),
-            calls=store,
+            calls=Modelled(),
             clock=self.clock,
         )
 
@@ -85,11 +85,8 @@ class Desk:
         assert (after.nodes, after.refs) == (before.nodes, before.refs)
 
 
-stored = pytest.mark.parametrize("is_stored", [False, True], ids=["without calls", "with calls"])
-
-
 async def test_an_answer_after_the_end_of_a_sleep_beside_its_question_is_refused() -> None:
-    desk = Desk(Modelled())
+    desk = Desk()
     question = await desk.asked("timed")
     desk.clock.advance(MINUTE)
     await desk.refuses(question)
@@ -97,9 +94,8 @@ async def test_an_answer_after_the_end_of_a_sleep_beside_its_question_is_refused
     assert DONE == ["any row"]
 
 
-@stored
-async def test_an_answer_after_the_time_of_a_branch_is_refused(*, is_stored: bool) -> None:
-    desk = Desk(Modelled() if is_stored else None)
+async def test_an_answer_after_the_time_of_a_branch_is_refused() -> None:
+    desk = Desk()
     question = await desk.asked("fold")
     desk.clock.advance(MINUTE)
     await desk.refuses(question)
@@ -109,7 +105,7 @@ async def test_an_answer_after_the_time_of_a_branch_is_refused(*, is_stored: boo
 
 
 async def test_an_answer_in_time_is_taken() -> None:
-    desk = Desk(Modelled())
+    desk = Desk()
     question = await desk.asked("timed")
     desk.clock.advance(MINUTE - 1.0)
     await desk.agent.add_answer(question.id, SEVEN)

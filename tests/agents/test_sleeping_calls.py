@@ -1,4 +1,4 @@
-"""A tool that sleeps waits alive in its turn; where its call is stored, the turn ends, and any process goes on."""
+"""A tool that sleeps ends its turn, and any process goes on; beside a user, the tool waits alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from anabranch.agents import (
     Agent,
     Answerer,
     BranchSelf,
-    CallStore,
     Durability,
     Event,
     Folding,
@@ -105,24 +104,23 @@ class Watched(ManualClock):
 
 
 class Setting:
-    def __init__(self, store: CallStore | None, person: Answerer | None = None) -> None:
+    def __init__(self, person: Answerer | None = None) -> None:
         self.clock = Watched()
         self.trees = MemoryTrees()
         self.branches = BranchService(clock=self.clock)
-        self.store = store
+        self.store = Modelled()
         self.person = person
         self.slept: list[tuple[str, float]] = []
 
     def agent(self) -> Agent:
         """Another agent, as another process has it."""
-        stored = None if self.store is None else Durability(self.store, expire_after=DAY)
         return Agent(
             self.trees,
             MockModel(decide),
             tools=[remind, ask, hold, BranchSelf(), Folding(self.branches)],
             person=self.person,
             listener=self.listen,
-            calls=stored,
+            calls=Durability(self.store, expire_after=DAY),
             clock=self.clock,
             capabilities=Capabilities(),
         )
@@ -145,33 +143,16 @@ class Setting:
         return turn
 
 
-def alive() -> Setting:
-    """Nothing is stored."""
-    return Setting(None)
-
-
-def beside_a_person() -> Setting:
-    """A call is stored, but a person waits for it."""
-    return Setting(Modelled(), Absent())
-
-
-waiting_alive = pytest.mark.parametrize("setting_of", [alive, beside_a_person])
-
-
-@waiting_alive
-async def test_a_turn_goes_on_when_its_tool_has_slept(setting_of: Callable[[], Setting]) -> None:
-    setting = setting_of()
+async def test_a_turn_goes_on_when_its_tool_has_slept_beside_a_user() -> None:
+    setting = Setting(Absent())
     turn = await setting.asleep()
     setting.clock.advance(WEEK)
     assert (await turn).text == "Done."
     assert (DONE, setting.slept) == (["milk"], [])
 
 
-@waiting_alive
-async def test_a_call_that_is_stopped_in_its_sleep_is_undone(
-    setting_of: Callable[[], Setting],
-) -> None:
-    turn = await setting_of().asleep()
+async def test_a_call_that_is_stopped_in_its_sleep_is_undone() -> None:
+    turn = await Setting(Absent()).asleep()
     turn.cancel()
     with suppress(asyncio.CancelledError):
         await turn
@@ -179,7 +160,7 @@ async def test_a_call_that_is_stopped_in_its_sleep_is_undone(
 
 
 async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_time() -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     caller = await setting.begun("remind")
     until = setting.clock.now() + WEEK
     assert setting.slept == [(caller.id, until)]
@@ -195,7 +176,7 @@ async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_tim
 
 
 async def test_a_call_that_sleeps_is_undone_where_its_turn_is_stopped() -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     caller = await setting.begun("remind")
     agent = setting.agent()
     await agent.interrupt_tools(caller.thread_id)
@@ -208,9 +189,8 @@ async def test_a_call_that_sleeps_is_undone_where_its_turn_is_stopped() -> None:
 
 async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() -> None:
     """Who looks for expired calls next undoes it, when the lease has run out."""
-    setting = Setting(Modelled())
+    setting = Setting()
     caller = await setting.begun("remind")
-    assert setting.store is not None
     [record] = await setting.store.calls(limit=10)
     now = setting.clock.now()
     assert await setting.store.open_round(record.call_id, 9, "dead", now, now + 15)
@@ -220,7 +200,7 @@ async def test_a_stopped_call_whose_lease_a_dead_process_has_is_due_at_once() ->
 
 
 async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     agent, question = setting.agent(), await setting.begun("ask")
     await agent.cancel_questions(question)
     assert (DONE, setting.slept) == (["cancel", "not cancel"], [])
@@ -228,7 +208,7 @@ async def test_a_tool_does_not_sleep_whose_questions_were_left() -> None:
 
 
 async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     caller = await setting.begun("fork")
     [(inside, until)] = setting.slept
     agent = setting.agent()
@@ -244,7 +224,7 @@ async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
 async def test_a_question_beside_a_sleep_is_left_where_a_stop_ends_the_tool_of_their_branches(
     said: str,
 ) -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     end = await setting.begun(said)
     agent = setting.agent()
     assert len(await agent.open_questions(end)) == 1
@@ -253,12 +233,11 @@ async def test_a_question_beside_a_sleep_is_left_where_a_stop_ends_the_tool_of_t
     tree = await setting.trees.tree(end.thread_id)
     assert [each.text for each in tree.nodes if each.kind == "answer"] == ["left unanswered"]
     assert open_questions(tree) == []
-    assert setting.store is not None
     assert {each.state for each in await setting.store.calls(limit=10)} == {"stopped"}
 
 
 async def test_a_branch_that_only_waits_for_the_person_goes_on_waiting_after_a_stop() -> None:
-    setting = Setting(Modelled())
+    setting = Setting()
     end = await setting.begun("beside")
     agent = setting.agent()
     [question] = await agent.open_questions(end)

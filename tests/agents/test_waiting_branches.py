@@ -37,7 +37,6 @@ from tests.agents.asking import (
     results,
 )
 from tests.agents.harness import heard
-from tests.durable.stores import Modelled
 from tests.randomised import times
 
 
@@ -46,7 +45,6 @@ def nothing_done() -> None:
     DONE.clear()
 
 
-either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
 both_ways = pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 
 TWO = deciding(go=forks("a", "b", "c"), a=asks("A", twice=True), b=asks("B"), c="nothing to ask")
@@ -56,12 +54,11 @@ SUMMARY = (
 )
 
 
-@either
 @pytest.mark.parametrize("first", ["A?", "B?"])
 async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
-    stored: bool, first: str
+    first: str,
 ) -> None:
-    here = Setting(TWO, Modelled() if stored else None)
+    here = Setting(TWO)
     end = await here.begin()
     assert end.tool_uses
     asked = await here.ask(end)
@@ -80,8 +77,7 @@ async def test_each_branch_goes_on_from_its_question_and_the_last_ends_the_tool(
     assert len(here.model.requests) == 4 + 2 + 1
 
 
-@either
-async def test_a_branch_after_the_other_begins_when_that_has_ended(stored: bool) -> None:
+async def test_a_branch_after_the_other_begins_when_that_has_ended() -> None:
     here = Setting(
         deciding(
             go=forks("a", "b", "c", parallel=False),
@@ -89,7 +85,6 @@ async def test_a_branch_after_the_other_begins_when_that_has_ended(stored: bool)
             b=asks("B"),
             c="nothing to ask",
         ),
-        Modelled() if stored else None,
     )
     end = await here.begin()
     assert names() == ["A begins"]
@@ -105,7 +100,7 @@ async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> Non
     )
     for order in (["A?", "M?"], ["M?", "A?"]):
         DONE.clear()
-        here = Setting(deciding(go=both, a=asks("A")), Modelled())
+        here = Setting(deciding(go=both, a=asks("A")))
         end = await here.begin()
         assert sorted(await here.ask(end)) == ["A?", "M?"]
         for text in order:
@@ -119,7 +114,7 @@ async def test_questions_beside_and_inside_of_branches_are_open_at_once() -> Non
 
 
 async def test_answers_in_several_processes_at_the_same_time_end_in_one_result() -> None:
-    here = Setting(TWO, Modelled())
+    here = Setting(TWO)
     asked = await here.ask(await here.begin())
     ends = await asyncio.gather(
         *(here.agent().answer(asked[text], number(5)) for text in ("A?", "B?"))
@@ -145,7 +140,7 @@ async def test_a_process_that_dies_leaves_work_that_others_continue() -> None:
             raise Died
         return TWO(request)
 
-    here = Setting(decide, Modelled())
+    here = Setting(decide)
     asked = await here.ask(await here.begin())
     with pytest.raises(Died):
         await here.agent().answer(asked["B?"], number(1))
@@ -197,7 +192,7 @@ async def test_usage_of_a_branch_at_its_limit_is_read_from_its_nodes() -> None:
 
 
 async def test_an_answer_in_an_open_branch_is_final() -> None:
-    here = Setting(TWO, Modelled())
+    here = Setting(TWO)
     asked = await here.ask(await here.begin())
     end = await here.agent().answer(asked["B?"], number(1))
     assert await here.agent().answer(asked["B?"], number(1)) == end
@@ -210,7 +205,7 @@ async def test_an_answer_in_an_open_branch_is_final() -> None:
 
 
 async def test_questions_that_are_left_cancel_the_tools_and_end_the_branches() -> None:
-    here = Setting(TWO, Modelled())
+    here = Setting(TWO)
     end = await here.begin()
     requests = len(here.model.requests)
     end = await here.agent().cancel_questions(end)
@@ -261,8 +256,7 @@ def folds(*names: str, **more: Any) -> SampleReply:
     )
 
 
-@either
-async def test_a_branch_of_folding_goes_on_and_returns(stored: bool) -> None:
+async def test_a_branch_of_folding_goes_on_and_returns() -> None:
     branches = BranchService(clock=ManualClock())
 
     def decide(request: SampleRequest) -> SampleReply | str:
@@ -276,7 +270,7 @@ async def test_a_branch_of_folding_goes_on_and_returns(stored: bool) -> None:
             return calls(("r", "branch_return", {"message": f"found {found}"}))
         return folds("x", "y") if said == "go" else f"said: {found}"
 
-    here = Setting(decide, Modelled() if stored else None, branches)
+    here = Setting(decide, branches=branches)
     end = await here.begin()
     assert sorted(await here.ask(end)) == ["x?", "y?"]
     before = {each.id: each.budget_used for each in await branches.branches(end.thread_id)}
@@ -291,7 +285,7 @@ async def test_a_branch_of_folding_goes_on_and_returns(stored: bool) -> None:
 async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answer() -> None:
     clock = ManualClock()
     branches = BranchService(clock=clock)
-    here = Setting(deciding(go=folds("x"), x=asks("x")), Modelled(), branches, clock=clock)
+    here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches, clock=clock)
     begun = await here.begin()
     asked = await here.ask(begun)
     clock.advance(1e6)
@@ -304,7 +298,7 @@ async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answe
 
 async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
     branches = BranchService(clock=ManualClock())
-    here = Setting(deciding(go=folds("x"), x=asks("x")), None, branches)
+    here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches)
     end = await here.agent().cancel_questions(await here.begin())
     assert names() == ["x begins", "x=cancel"]
     [record] = await branches.branches(end.thread_id)
@@ -313,7 +307,7 @@ async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
 
 
 async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> None:
-    here = Setting(deciding(go=folds("x"), x=asks("x")), None, BranchService())
+    here = Setting(deciding(go=folds("x"), x=asks("x")), branches=BranchService())
     asked = await here.ask(await here.begin())
     here.branches = BranchService()
     end = await here.agent().answer(asked["x?"], number(1))
@@ -368,7 +362,7 @@ async def test_a_turn_over_several_processes_keeps_to_its_limits(seed: int, repo
         max_reply_tokens=60,
         max_concurrent_requests=random.choice([7, 50]),
     )
-    here = Setting(priced(program(seed), spent, reported=reported), Modelled(), limits=limits)
+    here = Setting(priced(program(seed), spent, reported=reported), limits=limits)
     with suppress(TurnLimitError):
         await here.answer_all(await here.begin())
     assert sum(spent) <= (limits.max_tokens or 0)

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, CallStore, QuestionAnsweredError
+from anabranch.agents import Agent, QuestionAnsweredError
 from anabranch.messages import (
     ElicitReply,
     SampleReply,
@@ -88,10 +88,10 @@ def replying(*uses: tuple[str, str, dict[str, Any]]) -> MockModel:
 class Setting:
     """The stores, and agents over them."""
 
-    def __init__(self, model: MockModel, store: CallStore | None = None, **options: Any) -> None:
+    def __init__(self, model: MockModel, **options: Any) -> None:
         self.model = model
         self.trees: TreeStore = MemoryTrees()
-        self.store = store
+        self.store = Modelled()
         self.options: dict[str, Any] = {"capabilities": Capabilities(), **options}
 
     def agent(self) -> Agent:
@@ -121,14 +121,9 @@ TWO: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("c", "quick", {}),
 )
 
-either = pytest.mark.parametrize("stored", [False, True], ids=["without", "with"])
 
-
-@either
-async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_order(
-    stored: bool,
-) -> None:
-    here = Setting(replying(*TWO), Modelled() if stored else None)
+async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_order() -> None:
+    here = Setting(replying(*TWO))
     end = await here.begin()
     assert end.kind == "question"
     open_now = await here.ask(end)
@@ -151,7 +146,7 @@ async def test_all_questions_of_all_tools_are_open_at_once_and_answered_in_any_o
 
 
 async def test_answers_at_the_same_time_to_different_questions_are_on_one_line() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    here = Setting(replying(("a", "pair", {"name": "A"})))
     open_now = await here.ask(await here.begin())
     ends = await asyncio.gather(
         here.agent().answer(open_now["A left?"], number(1)),
@@ -164,7 +159,7 @@ async def test_answers_at_the_same_time_to_different_questions_are_on_one_line()
 
 
 async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_refused() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    here = Setting(replying(("a", "pair", {"name": "A"})))
     open_now = await here.ask(await here.begin())
     question = open_now["A left?"]
 
@@ -185,11 +180,8 @@ async def test_the_first_answer_wins_the_same_again_changes_nothing_another_is_r
         assert await here.agent().answer(open_now["A right?"], number(3)) == end
 
 
-@either
-async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are(
-    stored: bool,
-) -> None:
-    here = Setting(replying(*TWO), Modelled() if stored else None)
+async def test_another_answer_leaves_the_other_questions_and_tools_as_they_are() -> None:
+    here = Setting(replying(*TWO))
     end = await here.begin()
     while open_now := await here.ask(end):
         for question in open_now.values():
@@ -219,7 +211,7 @@ async def test_all_open_questions_are_cancelled_and_the_model_is_not_asked() -> 
 
 
 async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    here = Setting(replying(("a", "pair", {"name": "A"})))
     agent = here.agent()
     end = await here.begin()
     assert await agent.cut_off(end.thread_id) is None  # it waits
@@ -239,7 +231,7 @@ async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
 
 
 async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() -> None:
-    here = Setting(replying(("a", "pair", {"name": "A"})), Modelled())
+    here = Setting(replying(("a", "pair", {"name": "A"})))
     open_now = await here.ask(await here.begin())
     await here.agent().add_answer(open_now["A left?"], number(1))
     last = await here.agent().add_answer(open_now["A right?"], number(2))

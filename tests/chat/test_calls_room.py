@@ -47,9 +47,7 @@ async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:
         assert (await client.get("/rooms")).json() == ["calls"]
 
 
-def test_it_needs_a_store_and_a_known_choice() -> None:
-    with pytest.raises(ValueError, match="has no store of calls"):
-        make_chat_app(MemoryTrees(), model(), recorded_calls="outline")
+def test_it_needs_a_known_choice() -> None:
     with pytest.raises(ValueError, match="the calls of all"):
         make_chat_app(
             MemoryTrees(), model(), calls=Modelled(), recorded_calls="outline", authenticate=nobody

@@ -65,13 +65,6 @@ async def test_a_question_says_until_when_it_can_be_answered(said: str, seconds:
         assert (await client.post("/threads/t1/answers", json=answer)).status_code == 200
 
 
-async def test_a_question_without_a_limit_says_none() -> None:
-    async with browsing(clock=ManualClock()) as client:
-        interrupt, question = await asked(client, "/reserve")
-        assert question["expires_at"] is None
-        assert "expiresAt" not in interrupt
-
-
 @pytest.mark.parametrize(
     ("said", "seconds", "why"),
     [

@@ -13,6 +13,7 @@ from anabranch import BranchContext, tool
 from anabranch.agents import Agent
 from anabranch.chat._web.run_input import node_id
 from anabranch.models import ModelError
+from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Surroundings
 from tests.agents.memory import MemoryTrees
@@ -281,8 +282,10 @@ async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_b
     assert paid == ["10 EUR"]
 
 
-async def test_an_answer_that_was_stopped_before_a_worker_had_it_is_taken_up_by_a_retry() -> None:
-    trees = MemoryTrees()
+async def test_an_answer_that_is_stopped_before_a_worker_has_it_is_taken_up_by_the_next_process(
+    url: str,
+) -> None:
+    trees = open_tree_store(url)
     async with browsing(store=trees) as client:
         await run(client, message("reserve"))
     async with browsing(store=trees, concurrency=None) as client:
@@ -292,9 +295,11 @@ async def test_an_answer_that_was_stopped_before_a_worker_had_it_is_taken_up_by_
         body, accept = resume(entry), {"accept": "application/json"}
         assert (await client.post("/agui", json=body, headers=accept)).status_code == 202
         await client.post("/threads/t1/stop", json={})
-        [at] = (await tree_of(client))["ends"]
+        stopped = await tree_of(client)
     async with browsing(store=trees) as client:
-        tree = await retried(client, at)
+        await ended(client, stopped["position"])
+        tree = await tree_of(client)
+    await trees.close()
     assert "Row 3 on AB1" in str(tree["nodes"])
     assert [each["kind"] for each in tree["nodes"]].count("question") == 1
 

@@ -16,7 +16,7 @@ from anabranch.chat import make_chat_app
 from anabranch.chat._web.log_writer import encoded
 from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import HEAD, Message, message_in, started
-from anabranch.chat._web.run_work import CUT_OFF, GIVEN_UP, MOST_ATTEMPTS
+from anabranch.chat._web.run_work import GIVEN_UP, MOST_ATTEMPTS
 from anabranch.engines import InProcessEngine
 from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
@@ -102,7 +102,7 @@ async def work(ctx: BranchContext) -> str:
     return "done"
 
 
-async def test_tools_that_were_cut_off_do_not_run_again_without_a_store_of_calls(url: str) -> None:
+async def test_tools_that_were_cut_off_run_in_another_process(url: str) -> None:
     async with process(url, concurrency=None, tools=[work]) as front:
         await accepted(front, message("/work"))
     async with died(url, "r1"):
@@ -113,7 +113,7 @@ async def test_tools_that_were_cut_off_do_not_run_again_without_a_store_of_calls
         await agent.add([agent.dependencies.node("t1", put.id, "assistant", use)])
         await trees.close()
     async with process(url, replies=model(), tools=[work]) as worker:
-        assert (await ended(worker))[-1]["message"] == CUT_OFF
+        assert (await ended(worker))[-1]["type"] == "RUN_FINISHED"
 
 
 async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:

@@ -84,7 +84,8 @@ class Agent:
         capabilities: what its tools may ask for; by default, questions as ``person`` declares
             them, and samples, which ``model`` answers.
         calls: stores the calls of tools, so that their effects happen once whatever dies; by
-            default, only what a question needs is stored, in the tree.
+            default, the database of ``store`` does, and this process's memory if ``store`` is of
+            another package.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
 
@@ -123,8 +124,8 @@ class Agent:
             clock or SystemClock(),
             naming,
             capabilities or offered((person or Absent()).capabilities, model),
-            durability_of(calls),
-            "" if calls is None else self.tools.version(code_version),
+            durability_of(calls, store),
+            self.tools.version(code_version),
         )
 
     @property
@@ -380,9 +381,6 @@ class Agent:
 
         Run this method in a task, in one process or several; with an ``engine``, one of the
         processes does the work. Questions of expired calls cannot be answered any more.
-
-        Raises:
-            ValueError: if the agent has no store of calls.
         """
         tools = {
             name: called.tool

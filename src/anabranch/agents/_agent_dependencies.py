@@ -21,6 +21,7 @@ from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._ports import Model, Naming, name_after
 from anabranch.agents._turn_limits import TurnLimits
 from anabranch.messages import Block, TextBlock, ToolSpec, Usage
+from anabranch.stores import open_store
 from anabranch.tool import has_methods, wrong_kind
 from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
@@ -71,8 +72,8 @@ class AgentDependencies:
         clock: gives the time.
         naming: names threads and nodes.
         capabilities: what tools may ask for.
-        calls: the store of the tools' calls, and how it is used; ``None`` without one.
-        version: that of the tools' code, where calls are stored.
+        calls: the store of the tools' calls, and how it is used.
+        version: that of the tools' code.
         suspension: says what an interruption means.
         run: the run for which nodes are added, in whatever process; empty where there is none.
         front_end: that of the run.
@@ -88,7 +89,7 @@ class AgentDependencies:
     clock: Clock
     naming: Naming
     capabilities: Capabilities
-    calls: Durability | None
+    calls: Durability
     version: str = ""
     suspension: Suspension = field(default_factory=Suspension)
     run: str = ""
@@ -170,17 +171,19 @@ def require_parts(where: str, store: object, model: object, capabilities: object
         raise wrong_kind(where, wanted, capabilities)
 
 
-def durability_of(calls: CallStore | Durability | None) -> Durability | None:
+def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
     """Return how a store of calls is used: as given, or with the times of an agent.
 
-    A question can be answered again, differently, and its state is in the tree.
+    By default, the store is in the database of ``trees``. A question can be answered again,
+    differently, and its state is in the tree.
+
+    Raises:
+        StoreError: if ``trees`` are of another package, and the extra ``stores`` is not installed.
     """
-    if calls is None:
-        return None
-    policy = (
-        calls if isinstance(calls, Durability) else Durability(calls, expire_after=EXPIRE_AFTER)
-    )
-    return replace(policy, forks="fork", spill=sys.maxsize)
+    if not isinstance(calls, Durability):
+        store = open_store(trees) if calls is None else calls
+        calls = Durability(store, expire_after=EXPIRE_AFTER)
+    return replace(calls, forks="fork", spill=sys.maxsize)
 
 
 @runtime_checkable

@@ -173,16 +173,15 @@ async def end_calls(
     """End all open calls and undo their effects; return the calls with effects left.
 
     Raises:
-        ValueError: if the agent has no store of calls.
         StoreError: the store does not answer.
     """
-    reaper, policy = reaper_of(dependencies, tools), dependencies.calls
+    reaper, store = reaper_of(dependencies, tools), dependencies.calls.store
     left, last = list[CallRecord](), None
-    while policy is not None:
-        page = await policy.store.calls(ENDED_AT_ONCE, states=OPEN, after=last)
+    while True:
+        page = await store.calls(ENDED_AT_ONCE, states=OPEN, after=last)
         ours = [each for each in page if each.tool in tools]
         await asyncio.gather(*(reaper.end(each.call_id) for each in ours))
-        known = [await policy.store.find(each.call_id) for each in page]
+        known = [await store.find(each.call_id) for each in page]
         left += [each for each in known if each is not None and each.state.is_open]
         if len(page) < ENDED_AT_ONCE:
             break
@@ -191,11 +190,7 @@ async def end_calls(
 
 
 def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> Reaper:
-    """Return a reaper for the calls of ``tools``.
-
-    Raises:
-        ValueError: if the agent has no store of calls.
-    """
+    """Return a reaper for the calls of ``tools``."""
     alone = Runtime(clock=dependencies.clock, version=dependencies.version)
     service = CallService(alone, dependencies.calls)
 
@@ -207,9 +202,9 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     async def not_before_of(record: CallRecord) -> float:
         node_id, _ = caller_in(record.principal) or ("", None)
         caller, store = await dependencies.store.node(node_id), dependencies.store
-        if caller is None or service.durability is None:  # the conversation is deleted
+        if caller is None:  # the conversation is deleted
             return 0.0
-        tree, wait = await store.tree(caller.thread_id), service.durability.expire_after
+        tree, wait = await store.tree(caller.thread_id), dependencies.calls.expire_after
         return not_before(record, caller, tree, dependencies.clock.now(), wait)
 
     return Reaper(service, tools, runtime_of=runtime_for, not_before=not_before_of)

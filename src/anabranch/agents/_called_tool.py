@@ -18,7 +18,6 @@ from anabranch._aio import pause, run_shielded
 from anabranch._asking import Host
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
-from anabranch._durable.states import name_line
 from anabranch._durable.store import CallStore
 from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
@@ -88,8 +87,8 @@ class CalledTool:
 
         The round replays the record of earlier rounds. An interruption undoes the call's effects
         and ends the call, unless the agent's turns are suspended. The method waits during the sleep
-        of an unstored call, and of a call next to which a user is waiting. An error of the call
-        becomes an outcome; an unexpected error is logged with the call's name.
+        of a call next to which a user is waiting. An error of the call becomes an outcome; an
+        unexpected error is logged with the call's name.
 
         Raises:
             ToolError: if the call cannot be continued.
@@ -100,7 +99,7 @@ class CalledTool:
         thread = here.timeline.thread
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)
         service = CallService(runtime, dependencies.calls)
-        journal, answers = _opened(here, service)
+        journal, answers = _opened(here)
         with call_in_logs(journal.line):
             try:
                 return await self._go_on(here, service, job, journal, answers)
@@ -120,8 +119,8 @@ class CalledTool:
         """Run rounds until the call has returned, asks, or sleeps alone."""
         dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
-            return await self._undone(here, service, job, journal)
-        is_left_alone = dependencies.calls is not None and dependencies.person is None
+            return await self._undone(here, journal)
+        is_left_alone = dependencies.person is None
         try:
             outcome = await service.run_round(job, journal, answers, _RESUMABLE)
             while isinstance(outcome, Asked) and not outcome.asks:
@@ -129,7 +128,7 @@ class CalledTool:
                 until = wakes_at(journal) or 0.0
                 if is_left_alone and until > clock.now():
                     if here.continuation.is_over:
-                        return await self._undone(here, service, job, journal)
+                        return await self._undone(here, journal)
                     return Asleep(until)
                 await pause(clock, until - clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
@@ -137,7 +136,7 @@ class CalledTool:
             raise ToolError(_OVER) from error
         except asyncio.CancelledError:
             if not dependencies.suspension.begun:
-                await run_shielded(self._interrupt(here, service, job, journal))
+                await run_shielded(self._interrupt(here, journal))
             raise
         if isinstance(outcome, Asked):
             if dependencies.person is not None:
@@ -185,29 +184,22 @@ class CalledTool:
             answers_first=here.answered is not None and here.answered.in_time,
         )
 
-    async def _interrupt(
-        self, here: ToolUse, service: CallService, job: Job, journal: Journal
-    ) -> None:
+    async def _interrupt(self, here: ToolUse, journal: Journal) -> None:
         """Undo the effects of an interrupted call, and record its end."""
         try:
-            await here.record(await self._undone(here, service, job, journal))
+            await here.record(await self._undone(here, journal))
         except Exception:  # the interruption is about to be raised, and must not be replaced
             logger.exception("the interrupted tool %r could not be ended", self.name)
 
-    async def _undone(
-        self, here: ToolUse, service: CallService, job: Job, journal: Journal
-    ) -> Outcome:
+    async def _undone(self, here: ToolUse, journal: Journal) -> Outcome:
         """Undo the effects of a call that does not continue; return the call's outcome."""
         dependencies = here.timeline.dependencies
-        if dependencies.calls is None:
-            await service.undo(job, journal)
-        else:
-            is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
-            if not is_ended and here.continuation.is_over:
-                # A process that has died, or has not heard of it, has the lease still: the call's
-                # time is over, and who looks for such calls next ends it.
-                now = dependencies.clock.now()
-                await _end_later(dependencies.calls.store, journal.line, now)
+        is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
+        if not is_ended and here.continuation.is_over:
+            # A process that has died, or has not heard of it, has the lease still: the call's
+            # time is over, and who looks for such calls next ends it.
+            now = dependencies.clock.now()
+            await _end_later(dependencies.calls.store, journal.line, now)
         return Outcome.interrupted()
 
 
@@ -226,8 +218,6 @@ async def check_version(here: ToolUse) -> None:
         StoreError: if the store fails.
     """
     dependencies = here.timeline.dependencies
-    if dependencies.calls is None:
-        return
     line = _call_id(here) if here.answered is None else _loaded(here.answered).line
     record = await dependencies.calls.store.find(line)
     if record is None or not record.state.is_open:
@@ -236,7 +226,7 @@ async def check_version(here: ToolUse) -> None:
         raise OtherVersionError(line, record.version)
 
 
-def _opened(here: ToolUse, service: CallService) -> tuple[Journal, Mapping[str, Answer]]:
+def _opened(here: ToolUse) -> tuple[Journal, Mapping[str, Answer]]:
     """Return the journal of the call, and what the next round is given.
 
     Raises:
@@ -247,10 +237,7 @@ def _opened(here: ToolUse, service: CallService) -> tuple[Journal, Mapping[str, 
     if answered is None:
         runtime = Runtime(clock=here.timeline.dependencies.clock)
         return new_journal(runtime, _call_id(here)), {}
-    journal, answers = _loaded(answered), answered.answers
-    if answered.other and service.durability is None:  # no store knows the other answers
-        name_line(journal, answers)
-    return journal, answers
+    return _loaded(answered), answered.answers
 
 
 def _loaded(answered: AnsweredRound) -> Journal:

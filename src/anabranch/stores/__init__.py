@@ -105,8 +105,10 @@ __all__ = [
 ]
 
 
-def open_store(url: str) -> CallStore:
-    """Return the store of calls at ``url``; it connects when first used.
+def open_store(where: str | TreeStore) -> CallStore:
+    """Return the store of calls at a URL, or in the database of a store of conversations.
+
+    A store at a URL connects when first used:
 
     ==========================  ===============================================================
     ``sqlite:///calls.db``      a file, relative to the working directory (``sqlite:////srv/c.db``
@@ -120,16 +122,19 @@ def open_store(url: str) -> CallStore:
     giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may lose the last records; a
     crash of the process does not. Postgres also takes libpq's options.
 
+    A store of conversations shares its connections, until it is closed. If it is of another package,
+    the calls are in memory.
+
     Any thread and any event loop may use the store. Close it when it is no longer needed.
 
     Raises:
         StoreError: if the URL is invalid, or names a database whose driver is missing; or
             the extra ``stores`` is not installed.
     """
-    database = _open_database(url)
+    database, closes = _database_beside(where)
     from anabranch.stores._calls import Calls  # noqa: PLC0415  # see _open_database
 
-    return Calls(database)
+    return Calls(database, closes=closes)
 
 
 def open_tree_store(url: str) -> TreeStore:
@@ -191,14 +196,19 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     The second form shares the connections of a store of this package, until that store is closed.
     If ``where`` is a store of another package, the events are in memory.
     """
+    database, closes = _database_beside(where)
+    from anabranch.stores._run_events import Events  # noqa: PLC0415
+
+    return Events(database, closes=closes)
+
+
+def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:
+    """Return the database as :func:`_database_at` does, in memory for a store of another package."""
     if not isinstance(where, str):
         from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
         where = where if isinstance(where, Trees) else "memory:"
-    database, closes = _database_at(where)
-    from anabranch.stores._run_events import Events  # noqa: PLC0415
-
-    return Events(database, closes=closes)
+    return _database_at(where)
 
 
 def _database_at(where: str | TreeStore) -> tuple[Database, bool]:

@@ -50,12 +50,17 @@ from anabranch.stores._sql import Row, Statement, to_bytes, to_text
 class Calls:
     """Calls in a database; see the port for the methods.
 
+    Args:
+        database: stores the calls.
+        closes: whether closing the calls closes the database.
+
     Attributes:
         is_lasting: whether the calls outlive the process.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, closes: bool = True) -> None:
         self._database = database
+        self._closes = closes
         self.is_lasting: bool = database.is_shared
         self._add = self._add_postgres if database.is_postgresql else self._add_sqlite
 
@@ -378,7 +383,8 @@ class Calls:
     # -- the rest ----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        await self._database.close()
+        if self._closes:
+            await self._database.close()
 
     async def _read(self, statement: Statement, values: Mapping[str, Any]) -> Sequence[Row]:
         return await self._database.read(lambda connection: statement.rows(connection, values))

@@ -125,7 +125,7 @@ class SessionDependencies:
         naming: names threads and nodes.
         capabilities: the requests that tools may make; by default, those that ``person`` and the
             model can answer.
-        calls: stores the calls of tools, if calls must survive a crash and expire.
+        calls: stores the calls of tools; by default, as for :class:`~anabranch.agents.Agent`.
         system_prompt: the system prompt of the threads that the session creates.
         columns: returns the width of the user's screen, if ``/help`` has to fit on one.
     """

@@ -15,6 +15,7 @@ from anabranch.chat._session.session_output import error_text
 from anabranch.chat._turns import end_turn
 from anabranch.errors import StoreError
 from anabranch.messages import FileBlock
+from anabranch.stores import open_store
 from anabranch.tree import HEAD, Thread, digests_in
 
 MAX_TITLE = 60
@@ -46,6 +47,7 @@ class SessionState:
         self.unanswered: str | None = None
         self.attached: list[tuple[FileBlock, bytes]] = []
         self._follower = CursorFollower(self.cursor, dependencies)
+        self._calls = dependencies.calls or open_store(dependencies.store)
 
     @property
     def agent(self) -> Agent:
@@ -62,7 +64,7 @@ class SessionState:
             clock=given.clock,
             naming=self._follower.name,
             capabilities=given.capabilities,
-            calls=given.calls,
+            calls=self._calls,
         )
 
     async def thread(self, text: str) -> Thread:

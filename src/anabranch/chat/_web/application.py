@@ -73,7 +73,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             store that is not of :mod:`anabranch.stores`, events are in memory.
         model: replies.
         tools: what the model, and the person, may call; a plugin stands for its tool.
-        calls: stores the calls of tools, so that their effects happen once whatever dies.
+        calls: stores the calls of tools, so that their effects happen once whatever dies; by
+            default, as for :class:`~anabranch.agents.Agent`.
         recorded_calls: what the calls room of the page shows, to everyone who reaches the
             application, of all calls in the store of ``calls``, other callers' among them: an
             ``outline`` without values, or ``values`` as well. Without it there is no such room.
@@ -116,8 +117,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
 
     Raises:
         ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
-            latter, or without ``calls``; or a number is not positive, or ``code_version`` cannot be
-            used.
+            latter; or a number is not positive, or ``code_version`` cannot be used.
         TypeError: ``store``, ``model``, ``capabilities`` or a tool is of another kind.
     """
     require_parts("make_chat_app()", store, model, capabilities)
@@ -148,7 +148,8 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     )
     rooms: dict[str, CallsRoom | MemoryRoom] = {}
     if recorded_calls is not None:
-        rooms["calls"] = _calls_room(conversations, recorded_calls)
+        policy = conversations.agent.dependencies.calls
+        rooms["calls"] = CallsRoom(conversations, policy, recorded_calls)
     if memory is not None:
         rooms["memory"] = MemoryRoom(memory)
 
@@ -190,13 +191,5 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
 
 
 def _health(store: TreeStore, conversations: Conversations) -> Health:
-    policy = conversations.agent.dependencies.calls
-    calls = [] if policy is None else [partial(policy.store.find, "")]
-    return Health(partial(store.thread, ""), *calls)
-
-
-def _calls_room(conversations: Conversations, shows: RecordedCalls) -> CallsRoom:
-    policy = conversations.agent.dependencies.calls
-    if policy is None:
-        raise ValueError("The application has no store of calls to show: pass calls=, too.")
-    return CallsRoom(conversations, policy, shows)
+    calls = conversations.agent.dependencies.calls.store
+    return Health(partial(store.thread, ""), partial(calls.find, ""))

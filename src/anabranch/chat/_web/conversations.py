@@ -234,8 +234,7 @@ class Conversations:
         self._is_tended = True
         self.stopping = stopping = asyncio.Event()
         self._works_here = self._works_here and limits is not None
-        policy = self.agent.dependencies.calls
-        ends_here = self._works_here and policy is not None and not is_lasting(policy.store)
+        ends_here = self._works_here and not is_lasting(self.agent.dependencies.calls.store)
         tasks = [asyncio.ensure_future(each) for each in self._parts(limits)]
         try:
             yield

@@ -127,24 +127,23 @@ class Questions:
 
     def _open_until(self, stored: StoredQuestion) -> float:
         """Return the end of the time for a first answer; the call's undos start soon after."""
-        calls, asked = self._dependencies.calls, stored.node.created_at
-        if calls is None or stored.journal is None:
+        if stored.journal is None:
             return math.inf
-        return open_until(asked, wakes_at(stored.journal), calls.expire_after)
+        wait = self._dependencies.calls.expire_after
+        return open_until(stored.node.created_at, wakes_at(stored.journal), wait)
 
     async def _has_expired(self, stored: StoredQuestion) -> bool:
-        calls = self._dependencies.calls
         if stored.expires_at is not None and stored.expires_at <= self._dependencies.clock.now():
             return True
-        record = None if calls is None else await calls.store.find(stored.id.call_id)
+        record = await self._dependencies.calls.store.find(stored.id.call_id)
         return record is not None and record.state in UNDONE
 
     async def is_undone(self, node: Node, path: Path) -> bool:
         """Whether the call's effects before the question are undone, so that the call cannot continue."""
-        stored, calls = read_question(path, node, self._tools()), self._dependencies.calls
-        if calls is None or stored.journal is None:
+        stored = read_question(path, node, self._tools())
+        if stored.journal is None:
             return False
-        record = await calls.store.find(stored.id.call_id)
+        record = await self._dependencies.calls.store.find(stored.id.call_id)
         return record is not None and is_compensated(record, stored.journal)
 
     async def asked_by(self, thread_id: str, line: str, step_id: str) -> Node | None:

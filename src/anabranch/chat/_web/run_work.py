@@ -34,10 +34,6 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 MOST_ATTEMPTS = 5
 """The most processes that may die during one run."""
 
-CUT_OFF = (
-    "The server stopped while a tool ran, and the tool's effects are unknown. The run does not call"
-    " the tool again."
-)
 GIVEN_UP = f"The run was cut off {MOST_ATTEMPTS} times, and is not retried."
 
 
@@ -87,8 +83,8 @@ class RunWork:
         """
         if (turn := await self._expected(new, waiting)) is None and waiting.until:
             await self._look_again(waiting)
-        is_sure, asleep = self._agent.dependencies.calls is not None, Asleep()
-        while turn := turn or await self._next_turn(asleep, is_sure=is_sure):
+        asleep = Asleep()
+        while turn := turn or await self._next_turn(asleep):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
             try:
@@ -98,7 +94,7 @@ class RunWork:
                 self._turn = None
             if turn.is_waiting:
                 return
-            is_sure, asleep = True, turn.times.asleep(self._agent.dependencies.clock.now())
+            asleep = turn.times.asleep(self._agent.dependencies.clock.now())
             await self._log.flush()  # from then on, a user's message starts another run
             if await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
@@ -130,20 +126,17 @@ class RunWork:
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take(waiting) else None
 
-    async def _next_turn(self, asleep: Asleep, *, is_sure: bool) -> LiveTurn | None:
+    async def _next_turn(self, asleep: Asleep) -> LiveTurn | None:
         """Return a turn that this process must work on.
 
-        If tools that belong to no run can continue, a run starts. They have answers that arrived
-        near the end of the last run, their time has come, or ``is_sure`` means that their effects
-        are stored. Tools known to be ``asleep`` cannot continue.
+        If tools that belong to no run can continue, a run starts. Tools known to be ``asleep``
+        cannot continue.
         """
         turn, held = LiveTurn(self._log, self._right), await self._right.held()
         if held is not None and not held.is_alarm:
             return turn if await turn.take(held) else None
         now = self._agent.dependencies.clock.now()
         alarm = held if held is not None and held.until <= now else None
-        if not is_sure and alarm is None:
-            return None
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_go_on:
             if alarm is not None:
@@ -190,8 +183,6 @@ class RunWork:
             await self._fail(turn, GIVEN_UP)
         elif STOP in events or await self._was_stopped(turn):
             await self._stop(turn)
-        elif run.attempt and not await self._can_go_on():
-            await self._fail(turn, CUT_OFF)
         else:
             report = turn.show_missed if turn.is_taken_over else None
             agent = self._agent.of_run(run.run_id, turn.front_end)
@@ -210,12 +201,6 @@ class RunWork:
         """Whether an earlier process of the run stored more nodes without continuing from them."""
         end = await end_of(self._agent, self._thread_id)
         return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
-
-    async def _can_go_on(self) -> bool:
-        """Whether a run that was cut off can continue without repeating an effect."""
-        is_stored = self._agent.dependencies.calls is not None
-        end = None if is_stored else await end_of(self._agent, self._thread_id)
-        return end is None or not end.can_go_on
 
     async def _end(self, turn: LiveTurn, work: TurnWork, last: Node) -> None:
         """End a turn at ``last``, after everything that can continue now has run.

@@ -108,9 +108,8 @@ class Upkeep:
         yield self._engine.every("runs of dead processes", REVIVE_EVERY, self.call_workers)
         yield self._engine.every("the backlog", REPORT_EVERY, self.report_backlog)
         yield from self._agent.tools.tended(self._engine)
-        if self._agent.dependencies.calls is not None:
-            yield self._agent.expire_calls(self._engine)
-            yield run_job("tools that were cut off", self.resume)
+        yield self._agent.expire_calls(self._engine)
+        yield run_job("tools that were cut off", self.resume)
 
     async def prune(self) -> None:
         """Delete old events.

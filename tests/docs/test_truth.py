@@ -88,7 +88,7 @@ def configured_servers() -> list[Any]:
     return [pytest.param(server, id=str(number)) for number, server in enumerate(found)]
 
 
-async def approving(_: object, __: object) -> types.ElicitResult:
+async def approving(context: object, params: object) -> types.ElicitResult:
     return types.ElicitResult(action="accept", content={"approve": True})
 
 

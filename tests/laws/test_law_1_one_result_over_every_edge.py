@@ -449,8 +449,8 @@ async def test_deadlines_mean_the_same_alive_and_replayed(program: Block) -> Non
 @examples(20, gate=5)
 @given(language.sleepy_programs)
 async def test_deadlines_mean_the_same_over_all_edges(program: Block) -> None:
+    """Leaves agents out: an agent renews leases by this clock, which jumps to the next renewal."""
     tool = as_tool(language.without_names(program), Limits(timeout=60))
     alive = await directly(tool, replay=False)
     await agree(tool, alive)
-    assert await over_agents(tool, stored=False) == alive
     assert await by_rounds(tool, own=False, stored=False) == alive

@@ -91,10 +91,17 @@ with socket.socket(socket.AF_UNIX) as process:
     order = json.dumps(order).encode()
     socket.send_fds(process, [len(order).to_bytes(4, "big")], [0, 1, 2])
     process.sendall(order)
-    process.recv(4)
+    pid = int.from_bytes(process.recv(4), "big")
+    def pass_on(number, _):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
     os._exit(int.from_bytes(process.recv(4), "big"))
 """
-"""Hands its arguments, environment, folder and streams over, and waits for the end."""
+"""Hands its arguments, environment, folder, streams and signals over, and waits for the end."""
 
 
 class Preloaded:
@@ -334,7 +341,7 @@ def _main() -> None:
         _run(order)
 
 
-def _serve(  # noqa: C901 - one loop, and the roles of the processes that it forks
+def _serve(
     control: socket.socket, listener: socket.socket | None = None
 ) -> Order | None:
     """Fork for each order. Return it in the fork that has become it, or `None` where none will come.
@@ -361,6 +368,9 @@ def _serve(  # noqa: C901 - one loop, and the roles of the processes that it for
                 return _become(*received)
             os.write(writing, child.to_bytes(4, "big"))
             if client is not control:
+                client.sendall(
+                    child.to_bytes(4, "big")
+                )  # before the status, which may come at once
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 client.sendall((status if status >= 0 else 128 - status).to_bytes(4, "big"))
             os._exit(0)
@@ -369,8 +379,8 @@ def _serve(  # noqa: C901 - one loop, and the roles of the processes that it for
             os.close(descriptor)
         if client is control:
             os.waitpid(between, 0)  # from now on the fork is the caller's child
-        client.sendall(pid)
-        if client is not control:
+            client.sendall(pid)
+        else:
             client.close()
             _reap()
 

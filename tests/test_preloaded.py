@@ -76,6 +76,23 @@ def test_a_process_can_be_stopped_by_a_signal_to_its_group() -> None:
         assert process.wait() == -signal.SIGTERM
 
 
+def test_a_program_passes_a_signal_on_to_its_process(preloaded: Preloaded, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('here', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    program = tmp_path / "program"
+    program.write_text(preloaded.program("script.py"), encoding="utf-8")
+    program.chmod(0o755)
+    with subprocess.Popen([program], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        process.terminate()
+        assert process.wait() == 7
+
+
 def test_a_preloaded_process_that_has_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     way = Preloaded({**os.environ, "PYTHONHOME": "/nowhere"})
     monkeypatch.setenv("PYTHONHOME", "/nowhere")

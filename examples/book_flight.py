@@ -1,7 +1,7 @@
 """Book a flight: nearly every feature of the author's API in one tool.
 
-The airline is a dictionary in this process; everything around it is as it would be with a real
-one. Read from ``book_flight`` downwards in the order in which it happens.
+A dictionary in this process takes the place of the airline; with a real airline, the rest of the
+file stays the same. Start to read at ``book_flight``.
 """
 
 from typing import Literal
@@ -22,7 +22,7 @@ from anabranch import (
 
 
 class Flight(BaseModel):
-    """What the airline offers."""
+    """A flight that the airline offers."""
 
     number: str
     price: int
@@ -30,27 +30,27 @@ class Flight(BaseModel):
 
 
 class Recommendation(BaseModel):
-    """What the model is asked to fill in."""
+    """The structured reply of the model."""
 
     number: str
     reason: str
 
 
 class Confirm(BaseModel):
-    """What the person is asked first: a declared question."""
+    """The first question to the user, which the tool declares."""
 
     ok: bool
 
 
 class Extras(BaseModel):
-    """What the person is asked next: any flat model will do."""
+    """The second question: any flat model describes a form."""
 
     seat: Literal["window", "aisle"] = "window"
     bags: int = Field(default=0, ge=0, le=3)
 
 
 class Booking(BaseModel):
-    """What the tool returns; clients get it as structured content."""
+    """The value of the tool; clients receive it as structured content."""
 
     booked: bool
     ticket: str | None = None
@@ -71,7 +71,7 @@ LATENCY = {"near": 0.0, "far": 3600.0}
 LOUNGES = ["North", "South", "East"]
 
 
-# Effects. Each runs once per call: they are called through ``ctx.step`` alone.
+# Effects. Each runs once per call, since the tool calls them by ``ctx.step`` alone.
 
 
 def search_flights(destination: str, budget: int) -> list[Flight]:
@@ -92,12 +92,12 @@ def hold_seat(number: str, seat: str) -> str:
 
 
 def release_seat(held: str) -> None:
-    """Undo ``hold_seat``: it receives that step's value."""
+    """Undo ``hold_seat``, whose value this function receives."""
     HOLDS.discard(held)
 
 
 def book(number: str, key: str) -> str:
-    """Book. Tried again under the same key, the airline returns the same ticket."""
+    """Book a flight. For a repeated key, the airline returns the first ticket."""
     return TICKETS.setdefault(key, f"T-{number}")
 
 
@@ -107,7 +107,7 @@ def cancel_booking(ticket: str) -> None:
         del TICKETS[key]
 
 
-# Branches. Each has a conversation of its own and returns one value.
+# Branches. Each has a separate conversation and returns one value.
 
 
 async def analyze_prices(ctx: BranchContext, flights: list[Flight]) -> str:
@@ -117,7 +117,7 @@ async def analyze_prices(ctx: BranchContext, flights: list[Flight]) -> str:
 
 
 async def analyze_schedules(ctx: BranchContext, flights: list[Flight]) -> str:
-    """Talk about schedules. ``messages=`` sends exactly what is given and keeps nothing."""
+    """Talk about schedules. ``messages=`` sends exactly these messages, and stores none."""
     hours = {flight.number: flight.hours for flight in flights}
     return (await ctx.sample(messages=[user(f"Which is the most restful? {hours}")])).text
 
@@ -130,12 +130,12 @@ async def visa_rules(ctx: BranchContext, country: str) -> str:
 
 
 async def research(ctx: BranchContext, destination: str) -> list[str]:
-    """Let the model choose which of the tools that are bound to this branch to call."""
+    """Let the model call tools of this branch."""
     try:
         wish = await ctx.sample(
             f"What should a traveller to {destination} know?", tools=ctx.tools.values()
         )
-    except CapabilityError:  # a client whose model calls no tools: go without
+    except CapabilityError:  # the client's model calls no tools: continue without
         return []
     calls = (ctx.call_tool(call.name, **call.arguments) for call in wish.tool_calls)
     return list(await ctx.gather(*calls))
@@ -187,7 +187,7 @@ async def book_flight(
     receipt = str(ctx.uuid())
     if pay_online:
         paid = await ctx.elicit_url("Please pay.", f"https://pay.example.com/{receipt}")
-        if not isinstance(paid, Accepted):  # the call fails: booking and seat are given back
+        if not isinstance(paid, Accepted):  # the call fails, so the undos cancel booking and seat
             raise ToolError("The payment was refused, so nothing was booked.")
     await ctx.notify("Booked", progress=3, total=3)
     lounge = ctx.random.choice(LOUNGES)

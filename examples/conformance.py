@@ -1,9 +1,8 @@
 """A server for the protocol's own conformance suite, ``@modelcontextprotocol/conformance``.
 
-The suite plays a client and calls fixtures whose names and replies it prescribes. They are tools
-of this library wherever a tool can be one. What this library leaves to the SDK (roots, prompts,
-resources) is done by plain SDK functions on the same server. Neither kind knows in which era it
-is called.
+The suite plays a client and calls fixtures whose names and replies it prescribes. Most fixtures
+are tools of this library. For roots, prompts and resources, which this library leaves to the SDK,
+the same server has plain SDK functions. Every fixture works in both eras.
 
 ``anabranch serve conformance.py --transport http`` serves it; then
 ``conformance server --url http://127.0.0.1:8000/mcp --requirements 2026-07-28`` tests it.
@@ -27,7 +26,7 @@ from anabranch import (
 )
 from anabranch.mcp import create_server
 
-# -- what the person is asked ------------------------------------------------------------------
+# -- the questions to the user -----------------------------------------------------------------
 
 
 class Name(BaseModel):
@@ -55,14 +54,14 @@ class Setting(BaseModel):
 
 
 class Contact(BaseModel):
-    """Whom to write to."""
+    """The recipient of a message."""
 
     username: str = Field(description="User's response")
     email: str = Field(description="User's email address")
 
 
 class Profile(BaseModel):
-    """A form that is filled in already: one field of each kind, each with a default."""
+    """A form with defaults: one field of each kind."""
 
     name: str = "John Doe"
     age: int = 30
@@ -81,7 +80,7 @@ TITLES = [
 
 
 class Choices(BaseModel):
-    """Every way in which a form can offer a choice. Titles need a JSON Schema of their own."""
+    """Every kind of choice in a form. Titles need a hand-written JSON Schema."""
 
     untitled_single: Plain = Field(alias="untitledSingle")
     titled_single: Annotated[Titled, WithJsonSchema({"type": "string", "oneOf": TITLES})] = Field(
@@ -103,18 +102,18 @@ class Choices(BaseModel):
     ] = Field(alias="titledMulti")
 
 
-# -- tools of this library, one for each thing that a tool can do ------------------------------
+# -- tools of this library, one for each feature of a tool -------------------------------------
 
 
 def summary(answer: ElicitResult[Any]) -> str:
-    """Say what the person did."""
+    """Describe the answer of the user."""
     content = answer.content.model_dump_json(by_alias=True) if answer.action == "accept" else "{}"
     return f"action={answer.action}, content={content}"
 
 
 @tool
 async def test_input_required_result_elicitation(ctx: BranchContext) -> str:
-    """Ask the person for their name."""
+    """Ask the user for a name."""
     answer = await ctx.elicit(Name, "What is your name?", key="user_name")
     return f"Hello, {answer.content.name}!" if isinstance(answer, Accepted) else "Hello!"
 
@@ -128,14 +127,14 @@ async def test_input_required_result_sampling(ctx: BranchContext) -> str:
 
 @tool
 async def test_input_required_result_request_state(ctx: BranchContext) -> str:
-    """Ask once; that the state has come back whole is seen to before this function runs."""
+    """Ask once; the server checks the returned state before this function runs."""
     await ctx.elicit(Consent, "Please confirm", key="confirm")
     return "state-ok"
 
 
 @tool
 async def test_input_required_result_tampered_state(ctx: BranchContext) -> str:
-    """Ask once; a state that has been altered never arrives here."""
+    """Ask once; the server refuses a changed state before this function runs."""
     return (await ctx.elicit(Consent, "Please confirm", key="confirm")).action
 
 
@@ -149,7 +148,7 @@ async def test_input_required_result_multi_round(ctx: BranchContext) -> str:
 
 @tool
 async def test_input_required_result_capabilities(ctx: BranchContext) -> str:
-    """Ask the person; where the client has no one to ask, ask the model."""
+    """Ask the user; ask the model if the client shows no questions."""
     try:
         return summary(await ctx.elicit(Name, "What is your name?"))
     except CapabilityError:
@@ -158,19 +157,19 @@ async def test_input_required_result_capabilities(ctx: BranchContext) -> str:
 
 @tool(requires={"sampling"})
 async def test_missing_capability(ctx: BranchContext) -> str:
-    """Need a model, and say so beforehand."""
+    """Declare that the tool needs a model."""
     return (await ctx.sample("Are you there?")).text
 
 
 @tool
 async def test_elicitation(ctx: BranchContext, message: str) -> str:
-    """Ask the person for an address."""
+    """Ask the user for an address."""
     return f"User response: {summary(await ctx.elicit(Contact, message))}"
 
 
 @tool
 async def test_elicitation_sep1034_defaults(ctx: BranchContext) -> str:
-    """Show a form that is filled in already."""
+    """Show a form with defaults."""
     return f"Elicitation completed: {summary(await ctx.elicit(Profile, 'Is that right?'))}"
 
 
@@ -211,14 +210,14 @@ async def test_tool_with_logging(ctx: BranchContext) -> str:
 
 @tool
 async def test_logging_tool(ctx: BranchContext) -> str:
-    """Write one line, which a client that has not asked for the log must not get."""
+    """Write one line; only a client that asked for the log receives it."""
     await ctx.log("info", "working")
     return "done"
 
 
 @tool
 async def test_error_handling(ctx: BranchContext) -> str:
-    """Fail, in words that are meant for the caller."""
+    """Fail with a message for the caller."""
     raise ToolError("This tool intentionally returns an error for testing")
 
 
@@ -310,7 +309,7 @@ def ask_roots() -> ListRoots:
 
 
 def ask_name() -> Elicit[Name]:
-    """Ask the person."""
+    """Ask the user."""
     return Elicit("What is your name?", Name)
 
 
@@ -335,7 +334,7 @@ def test_input_required_result_multiple_inputs(
     name: Annotated[Name, Resolve(ask_name)],
     greeting: Annotated[types.CreateMessageResult, Resolve(ask_greeting)],
 ) -> str:
-    """Ask for everything at once."""
+    """Ask three things in one round."""
     return f"{greeting.content}, {name.name}, at {len(roots.roots)} roots"
 
 
@@ -358,7 +357,7 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
 
 @server.prompt()
 async def test_input_required_result_prompt(ctx: Context) -> types.InputRequiredResult | str:
-    """Ask the person for a context."""
+    """Ask the user for a context."""
     answer = (ctx.input_responses or {}).get("user_context")
     if isinstance(answer, types.ElicitResult):
         return f"The context: {(answer.content or {}).get('context')}"
@@ -426,5 +425,5 @@ def static_binary() -> bytes:
 
 @server.resource("test://template/{id}/data", mime_type="application/json")
 def template(id: str) -> str:  # noqa: A002 - prescribed
-    """Return what was asked for."""
+    """Return the requested resource."""
     return json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})

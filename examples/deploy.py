@@ -1,6 +1,6 @@
-"""A deployment: ask the user where to, ask the model whether it is safe, and roll out once.
+"""A deployment: ask the user for the target, ask the model whether it is safe, and roll out once.
 
-Both questions have a key, so that a client meets them under exactly these names.
+Both questions have a key, by which a client or an answers file recognises them.
 """
 
 from pydantic import BaseModel
@@ -9,7 +9,7 @@ from anabranch import Accepted, BranchContext, ToolError, tool
 
 
 class Target(BaseModel):
-    """Where to deploy to."""
+    """The target of the deployment."""
 
     target: str
 

@@ -1,4 +1,4 @@
-"""A chat inside a FastAPI application that was there before: its users, its login, its routes.
+"""A chat inside an existing FastAPI application with users, a login and routes.
 
 In this folder, with the extra ``chat`` and the package ``fastapi``: ``uvicorn embed_fastapi:app``.
 """
@@ -13,7 +13,7 @@ from anabranch.stores import open_stores
 
 
 class Table(BaseModel):
-    """What the guest is asked."""
+    """The question to the guest."""
 
     guests: int
 
@@ -29,7 +29,7 @@ SESSIONS = {"cookie-of-ann": "ann", "cookie-of-bo": "bo"}
 
 
 async def user_of(request: Request) -> str | None:
-    """Return who has signed in; the chat asks this for every request."""
+    """Return the signed-in user of a request; the chat calls this for each request."""
     return SESSIONS.get(request.cookies.get("session", ""))
 
 
@@ -38,10 +38,10 @@ model = ScriptedModel([{"text": "Hello."}] * 9)  # or open_model("anthropic:…"
 chat = make_chat_app(conversations, model, [reserve], calls=calls, authenticate=user_of)
 app = FastAPI()
 app.mount("/chat", chat)
-app.router.lifespan_context = chat.router.lifespan_context  # the application has none of its own
+app.router.lifespan_context = chat.router.lifespan_context  # the application has no other lifespan
 
 
 @app.get("/")
 async def home(request: Request) -> str:
-    """Answer as it always has."""
+    """Greet the user, as before."""
     return f"Hello, {await user_of(request) or 'stranger'}."

@@ -1,8 +1,7 @@
 """A card game: a tool in three phases, with a branch that asks the model.
 
-``anabranch demo`` plays it, so the tool itself is part of the package: read it in
-``src/anabranch/cli/_demo_tool.py``. This file serves it like any other tool file,
-``anabranch serve pick_card.py``.
+``anabranch demo`` plays this game, so the tool is part of the package: its source is
+``src/anabranch/cli/_demo_tool.py``. ``anabranch serve pick_card.py`` serves the tool by this file.
 """
 
 from anabranch.cli._demo_tool import CardChoice, Hand, Outcome, Pick, PickCard, pick_card

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.preloaded import SHARED
+
 __all__ = ["Hangs"]
 
 GRACE = 20
@@ -77,6 +79,8 @@ class Hangs:
                 for task in asyncio.all_tasks():
                     task.print_stack(file=file)
             for process in _descendants(os.getpid()):
+                if process in SHARED:  # the next tests start their processes by it
+                    continue
                 words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
                 command = b" ".join(words).decode(errors="replace")
                 print(f"\nIts process {process}, {command}", file=file, flush=True)

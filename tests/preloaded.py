@@ -48,12 +48,15 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
-__all__ = ["Preloaded", "cold"]
+__all__ = ["SHARED", "Preloaded", "cold"]
 
 Order: TypeAlias = dict[str, Any]
 """What a process shall be, without its descriptors."""
 
 COLD = "ANABRANCH_TEST_COLD"
+
+SHARED: set[int] = set()
+"""The preloaded processes of this process, which belong to no single test."""
 
 _SETTABLE = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 """What of the variables that an interpreter reads at its start can also be done later."""
@@ -119,6 +122,7 @@ class Preloaded:
         self._variables = {**variables}
         self._connection = connection
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = connection is not None
         self._ordinary_start = _posixsubprocess.fork_exec
         self._one_at_a_time = threading.Lock()
         self._owner = os.getpid()  # a fork of it is not above the preloaded process
@@ -186,9 +190,25 @@ class Preloaded:
             "blocked": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
         }
         with self._one_at_a_time, _subreaper():
+            return self._started(order, list(sources.values()))
+
+    def _started(self, order: Order, descriptors: Sequence[int]) -> int:
+        """Return the pid of an ordered process; after a failure, the next order gets another preloaded process.
+
+        A test's time may be over meanwhile. The next test then waits for the rest of the imports, but must
+        not take the answer to this order for its own.
+        """
+        try:
             connection = self._connected()
-            _send(connection, order, list(sources.values()))
+            _send(connection, order, descriptors)
             return _number(connection)
+        except RuntimeError:
+            self._replace()
+            raise
+        except BaseException:
+            if self._is_ready:
+                self._replace()
+            raise
 
     def _fits(self, variables: Mapping[str, str]) -> bool:
         """Return whether an interpreter with these variables is as the preloaded one can be made."""
@@ -205,22 +225,33 @@ class Preloaded:
 
     def _connected(self) -> socket.socket:
         if self._connection is None:
-            self._connection, theirs = socket.socketpair()
+            ours, theirs = socket.socketpair()
             with theirs, cold():
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     [sys.executable, __file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     env={**self._variables, "OPENBLAS_NUM_THREADS": "1"},  # forks have one thread
                 )
+            self._connection, self._process = ours, process
+            SHARED.add(process.pid)
+        if not self._is_ready:
             _number(self._connection)
+            self._is_ready = True
         return self._connection
+
+    def _replace(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self._end()
+        self._connection, self._process, self._is_ready = None, None, False
 
     def _end(self) -> None:
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
             self._process.wait()
+            SHARED.discard(self._process.pid)
 
 
 _subprocess: Any = subprocess

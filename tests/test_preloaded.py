@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.preloaded import COLD, Preloaded, cold
 
 PROGRAMS = {
@@ -98,3 +100,21 @@ def test_a_preloaded_process_that_has_died_is_an_error(monkeypatch: pytest.Monke
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     with pytest.raises(RuntimeError, match="has died"), way.installed():
         subprocess.run([sys.executable, "-c", ""], check=False)
+
+
+def test_a_test_that_ends_during_a_start_leaves_the_next_test_its_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, ends = preloaded._number, [True, False, True]
+
+    def number(connection: socket.socket) -> int:
+        if ends and ends.pop(0):
+            raise TimeoutError
+        return answer(connection)
+
+    monkeypatch.setattr(preloaded, "_number", number)
+    with Preloaded(os.environ).installed():
+        for _ in ("while the process imports", "while it starts another"):
+            with pytest.raises(TimeoutError):
+                subprocess.run([sys.executable, "-c", "print('late')"], check=True)
+        assert subprocess.check_output([sys.executable, "-c", "print('here')"]) == b"here\n"

@@ -6,7 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, Folding, QuestionExpiredError
+from anabranch.agents import Agent, Durability, Folding, QuestionExpiredError
+from anabranch.agents._call_expiry import reaper_of
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import ManualClock, MockModel, calls
@@ -55,7 +56,7 @@ def decide(request: SampleRequest) -> SampleReply | str:
 class Desk:
     """An agent, its clock, and what it was said to."""
 
-    def __init__(self) -> None:
+    def __init__(self, expire_after: float = MINUTE) -> None:
         self.clock = ManualClock()
         self.trees = MemoryTrees()
         self.agent = Agent(
@@ -63,7 +64,7 @@ class Desk:
             MockModel(decide),
             tools=[Folding(BranchService(clock=self.clock)), timed, ask],
             capabilities=Capabilities(),
-            calls=Modelled(),
+            calls=Durability(Modelled(), expire_after=expire_after),
             clock=self.clock,
         )
 
@@ -102,6 +103,16 @@ async def test_an_answer_after_the_time_of_a_branch_is_refused() -> None:
     await desk.agent.go_on(question)  # the branch ends
     await desk.refuses(question)
     assert "row" not in DONE
+
+
+async def test_an_answer_in_a_fold_is_refused_when_its_call_has_ended() -> None:
+    desk = Desk(expire_after=MINUTE / 2)
+    question = await desk.asked("fold")
+    desk.clock.advance(MINUTE / 2)
+    await desk.refuses(question)  # whether the reaper comes before the answer
+    assert await reaper_of(desk.agent.dependencies, {"ask": ask}).expire() == 1
+    await desk.refuses(question)  # or after it
+    assert DONE == ["held", "not held"]
 
 
 async def test_an_answer_in_time_is_taken() -> None:

@@ -302,7 +302,8 @@ class Rounds:
                 raise StoreError(f"Another worker has taken over call {journal.line!r}. Try again.")
             return
         logger.warning("call %r waits for code of version %r", journal.line, call.version)
-        await lease.move(CallEvent.LEAVE, deadline=self.expires(job, journal))
+        deadline = max(call.deadline, self.expires(job, journal))
+        await lease.move(CallEvent.LEAVE, deadline=deadline)
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:

@@ -85,11 +85,13 @@ class Asked:
         state: the state from which the tool is resumed.
         until: the time at which the tool continues with the answers so far; ``None`` if the tool
             waits for all answers.
+        call: the stored call that asks; empty if no store has the call.
     """
 
     asks: tuple[Ask, ...]
     state: str
     until: float | None = None
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)

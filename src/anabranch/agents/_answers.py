@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from itertools import takewhile
 
 from anabranch._asking import Absent
-from anabranch.agents._batch_line import ASIDE, BatchLine
+from anabranch._durable.call_states import TAKES_ANSWERS
+from anabranch.agents._agent_dependencies import AgentDependencies
+from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
+from anabranch.agents._call_expiry import keep_open
 from anabranch.agents._line_writer import (
     LineWriter,
     QuestionAnsweredError,
@@ -16,6 +21,7 @@ from anabranch.agents._ports import Question
 from anabranch.agents._tool_questions import (
     Reply,
     TimeOver,
+    call_of,
     is_in_front_end,
     reply_of,
     same_reply,
@@ -51,21 +57,41 @@ async def store_answer(
     Raises:
         QuestionAnsweredError: if the question has another answer, and ``again`` is false.
         QuestionExpiredError: if the question's time is over, and either no answer is stored or
-            ``again`` is false.
+            ``again`` is false; or if the call of an unanswered question has ended.
         ToolError: if the question is closed, or the agent lacks the question's tool.
     """
+    dependencies = turn.timeline.dependencies
     writer = await LineWriter.at(turn.timeline, around)
     _check_tool(turn, question, writer.line)
-    if writer.line.is_late(question, turn.timeline.dependencies.clock.now()):
+    if writer.line.is_late(question, dependencies.clock.now()):
         raise QuestionExpiredError(question.id)
-    stored = await writer.answer(question, reply)
+    stored = await writer.answer(question, reply, partial(_hold_call, dependencies, question))
     if not same_reply(stored, reply):
         if not again and isinstance(reply_of(stored), TimeOver):
             raise QuestionExpiredError(question.id)
         if not again:
             raise QuestionAnsweredError(question.id)
+        await keep_open(dependencies, call_of(question))
         await writer.answer_differently(question, reply)
     return writer
+
+
+async def _hold_call(dependencies: AgentDependencies, question: Node, round_: AskedRound) -> None:
+    """Keep the call of a question from expiring, if an answer lets the call continue.
+
+    Raises:
+        QuestionExpiredError: if the call has ended, or its time is over.
+    """
+    now, call = dependencies.clock.now(), call_of(question)
+    record = await dependencies.calls.store.find(call)
+    if record is None:  # no store has it, such as a call of another server
+        return
+    is_open = record.state in TAKES_ANSWERS and now < record.deadline
+    others = [each for each in round_.unanswered if each.id != question.id]
+    if is_open and others and round_.until == math.inf:
+        return
+    if not is_open or not await keep_open(dependencies, call, round_.until):
+        raise QuestionExpiredError(question.id, goes_on=False)
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:

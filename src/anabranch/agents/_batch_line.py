@@ -174,10 +174,13 @@ class BatchLine:
         round_ = self.rounds.get(use_id)
         return round_ is not None and bool(round_.unanswered) and now < round_.until
 
+    def round_of(self, question: Node) -> AskedRound:
+        """Return the last round of the tool that has asked a question."""
+        return self.rounds[str(stored_with(question, "tool_use_id"))]
+
     def is_late(self, question: Node, now: float) -> bool:
         """Whether a question has no answer and its tool continues ``now`` without one."""
-        round_ = self.rounds[str(stored_with(question, "tool_use_id"))]
-        return question.id not in self.answers and round_.until <= now
+        return question.id not in self.answers and self.round_of(question).until <= now
 
     def has_returned(self, use_id: str) -> bool:
         """Whether the tool has a result that is more than a placeholder."""

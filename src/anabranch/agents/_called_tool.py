@@ -23,7 +23,7 @@ from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._batch_line import AnsweredRound
-from anabranch.agents._call_expiry import principal_of, reaper_of, runtime_at
+from anabranch.agents._call_expiry import keep_open, principal_of, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
@@ -129,6 +129,7 @@ class CalledTool:
                 if is_left_alone and until > clock.now():
                     if here.continuation.is_over:
                         return await self._undone(here, journal)
+                    await keep_open(dependencies, journal.line, until)
                     return Asleep(until)
                 await pause(clock, until - clock.now())
                 outcome = await service.run_round(job, journal, {}, _RESUMABLE)
@@ -139,9 +140,10 @@ class CalledTool:
                 await run_shielded(self._interrupt(here, journal))
             raise
         if isinstance(outcome, Asked):
+            asked = replace(outcome, call=journal.line)
             if dependencies.person is not None:
-                return outcome
-            return replace(outcome, until=wakes_at(Journal.loads(outcome.state)))
+                return asked
+            return replace(asked, until=wakes_at(Journal.loads(asked.state)))
         blocks = result_blocks(outcome.value)
         return Outcome(text_of(blocks), blocks=blocks)
 

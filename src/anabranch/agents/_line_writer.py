@@ -8,8 +8,9 @@ there. An answer that starts another line has a separate id, next to the first a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -31,6 +32,9 @@ from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import ToolError
 from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
 
+Hold: TypeAlias = Callable[[AskedRound], Awaitable[None]]
+"""Makes sure that a round's call waits for an answer that is about to be stored."""
+
 
 class QuestionAnsweredError(ToolError):
     """The question has another answer already."""
@@ -40,13 +44,16 @@ class QuestionAnsweredError(ToolError):
 
 
 class QuestionExpiredError(ToolError):
-    """The time for an answer to the question is over."""
+    """The time for an answer to the question is over.
 
-    def __init__(self, question_id: str) -> None:
-        super().__init__(
-            f"The time for an answer to the question {question_id!r} is over: its tool goes on"
-            " without one."
-        )
+    Attributes:
+        goes_on: whether the tool continues without an answer; otherwise, its call has ended.
+    """
+
+    def __init__(self, question_id: str, *, goes_on: bool = True) -> None:
+        self.goes_on = goes_on
+        then = "its tool goes on without one" if goes_on else "its call has ended"
+        super().__init__(f"The time for an answer to the question {question_id!r} is over: {then}.")
 
 
 class LineWriter:
@@ -122,6 +129,7 @@ class LineWriter:
                 stored: dict[str, JsonValue] = {
                     "caller": line.caller.id,
                     "tool_use_id": tool_use_id,
+                    "call": asked.call,
                     "round": nodes[0].id if nodes else node.id,
                     **dump_ask(ask),
                     **first,
@@ -131,8 +139,11 @@ class LineWriter:
 
         await self._add(questions)
 
-    async def answer(self, question: Node, reply: Given) -> Node:
-        """Add the answer to a question that has none, and return it; or return the one it has."""
+    async def answer(self, question: Node, reply: Given, hold: Hold | None = None) -> Node:
+        """Add the answer to a question that has none, and return it; or return the one it has.
+
+        ``hold`` is awaited with the question's round before each attempt to add the answer.
+        """
 
         def answer(line: BatchLine) -> list[Node]:
             if question.id in line.answers:
@@ -141,7 +152,11 @@ class LineWriter:
             node = self._node(line.last, "answer", answer_text(reply))
             return [replace(node, data=data)]
 
-        await self._add(answer)
+        async def held(line: BatchLine) -> None:
+            if hold is not None:
+                await hold(line.round_of(question))
+
+        await self._add(answer, before=held)
         return self.line.answers[question.id]
 
     async def answer_differently(self, question: Node, reply: Given) -> None:
@@ -197,7 +212,10 @@ class LineWriter:
     # -- places on the line ------------------------------------------------------------------
 
     async def _add(
-        self, nodes_for: Callable[[BatchLine], list[Node]], results: Sequence[Result] = ()
+        self,
+        nodes_for: Callable[[BatchLine], list[Node]],
+        results: Sequence[Result] = (),
+        before: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
         """Add at the end of the line what ``nodes_for`` returns for it; return what was added.
 
@@ -206,6 +224,8 @@ class LineWriter:
         """
         async with self._lock:
             while nodes := nodes_for(self.line):
+                if before is not None:
+                    await before(self.line)
                 try:
                     await self._timeline.add_all(nodes, results)
                 except RefusedError:

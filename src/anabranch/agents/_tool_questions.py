@@ -121,6 +121,11 @@ def question_of(node: Node) -> Question:
         raise _closed(node) from None
 
 
+def call_of(question: Node) -> str:
+    """Return the stored call that has asked a question; empty if no store has the call."""
+    return str(question.data.get("call", ""))
+
+
 def stored_with(question: Node, name: str) -> JsonValue:
     """Return the value stored under ``name`` with a question.
 

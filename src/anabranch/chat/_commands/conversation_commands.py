@@ -22,8 +22,6 @@ from anabranch.messages import Block, TextBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import STOPPED, Node, state_of
 
-TOO_LATE = "The time for an answer is over: the tool continues without one."
-
 
 async def say(session: SessionState, text: str) -> Outputs:
     """Send ``text`` at the cursor with the attached files, and let the model answer."""
@@ -85,8 +83,9 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     async with session.turn():
         try:
             return _reply(await session.agent.answer(node.id, reply))
-        except QuestionExpiredError:
-            return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
+        except QuestionExpiredError as late:
+            replies = [_reply(await session.agent.go_on(node))] if late.goes_on else []
+            return [Output("error", str(late)), *replies]
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:

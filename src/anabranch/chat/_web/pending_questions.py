@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._durable.call_states import UNDONE
 from anabranch._durable.states import is_compensated
+from anabranch._durable.store import CallRecord
 from anabranch._engine import wakes_at
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
 from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, open_questions
 from anabranch.agents._branch_states import branch_around
-from anabranch.agents._call_expiry import open_until
 from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._plugins.plugin import PluginServer
 from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_question
@@ -121,22 +121,13 @@ class Questions:
         Raises:
             ToolError: if the question is closed.
         """
-        stored = read_question(path, node, self._tools())
-        is_over = not is_answered and self._open_until(stored) <= self._dependencies.clock.now()
-        return None if is_over or await self._has_expired(stored) else self._shown(stored, path)
-
-    def _open_until(self, stored: StoredQuestion) -> float:
-        """Return the end of the time for a first answer; the call's undos start soon after."""
-        if stored.journal is None:
-            return math.inf
-        wait = self._dependencies.calls.expire_after
-        return open_until(stored.node.created_at, wakes_at(stored.journal), wait)
-
-    async def _has_expired(self, stored: StoredQuestion) -> bool:
-        if stored.expires_at is not None and stored.expires_at <= self._dependencies.clock.now():
-            return True
+        stored, now = read_question(path, node, self._tools()), self._dependencies.clock.now()
         record = await self._dependencies.calls.store.find(stored.id.call_id)
-        return record is not None and record.state in UNDONE
+        is_over = stored.expires_at is not None and stored.expires_at <= now
+        if record is not None:
+            is_late = not is_answered and record.deadline <= now
+            is_over = is_over or is_late or record.state in UNDONE
+        return None if is_over else self._shown(stored, path, record)
 
     async def is_undone(self, node: Node, path: Path) -> bool:
         """Whether the call's effects before the question are undone, so that the call cannot continue."""
@@ -171,17 +162,21 @@ class Questions:
         for node in asked:  # questions in branches are not on the path
             path = around if node in around.nodes else await store.path(node.id)
             stored = read_question(path, node, self._tools())
-            found.append(_as_interrupt(self._shown(stored, path)))
+            record = await self._dependencies.calls.store.find(stored.id.call_id)
+            found.append(_as_interrupt(self._shown(stored, path, record)))
         return found
 
-    def _shown(self, stored: StoredQuestion, path: Path) -> PendingQuestion:
+    def _shown(
+        self, stored: StoredQuestion, path: Path, record: CallRecord | None
+    ) -> PendingQuestion:
         start = branch_around(path)
         server, request = self._servers.get(stored.id.tool_name), stored.request
         values = (server.exposure if server else self._default).of(stored.values)
         module = server.modules.get(stored.id.key) if server else None
         asked = request if isinstance(request, ElicitRequest) else None
         goes_on_at = _goes_on_at(stored, path)
-        limits = (self._open_until(stored), stored.expires_at, goes_on_at)
+        deadline = math.inf if record is None else record.deadline
+        limits = (deadline, stored.expires_at, goes_on_at)
         until = min(each for each in limits if each is not None)
         return PendingQuestion(
             id=stored.id,

@@ -158,33 +158,6 @@ async def test_a_call_that_runs_live_does_not_expire_however_long_its_person_tak
     assert [each.state for each in await store.calls(9)] == ["done"]
 
 
-async def test_an_overdue_call_that_has_time_is_looked_at_again_when_that_is_over() -> None:
-    store = Modelled()
-    desk = await expired(store, "ready")
-    until = desk.clock.now() + 60
-
-    async def not_before(record: CallRecord) -> float:
-        return until if record.tool == "ready" else 0.0
-
-    reaper = Reaper(desk.service(store), TOOLS, not_before=not_before)
-    assert await reaper.expire() == 0
-    assert [each.deadline for each in await store.calls(9)] == [until]
-    desk.clock.advance(60)
-    assert await reaper.expire() == 1
-    assert undone == ["done"]
-
-
-async def test_a_call_that_is_ended_on_request_has_no_time() -> None:
-    store = Modelled()
-    desk = await expired(store, "ready")
-
-    async def not_before(_: CallRecord) -> float:
-        return 1e12
-
-    await Reaper(desk.service(store), TOOLS, not_before=not_before).end("call_0")
-    assert undone == ["done"]
-
-
 class Failing(Observed):
     """A store that fails whenever it is asked for expired calls."""
 

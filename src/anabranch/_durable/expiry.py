@@ -50,8 +50,6 @@ class Reaper:
         tools: the tools by name; calls of other tools are left to servers that have these.
         patience: seconds that a pass waits for compensations.
         runtime_of: returns the environment of a call; by default, that of ``calls``.
-        not_before: returns the time before which a call does not expire, even after its deadline,
-            because it waits for nobody who could be late. By default, only the deadline counts.
 
     Raises:
         ValueError: if ``calls`` has no store.
@@ -64,7 +62,6 @@ class Reaper:
         *,
         patience: float = PATIENCE,
         runtime_of: Callable[[CallRecord], Awaitable[Runtime]] | None = None,
-        not_before: Callable[[CallRecord], Awaitable[float]] | None = None,
     ) -> None:
         if calls.durability is None:
             raise ValueError("A Reaper needs calls with a store.")
@@ -73,7 +70,6 @@ class Reaper:
         self._tools = tools
         self._patience = patience
         self._runtime_of = runtime_of
-        self._not_before = not_before
         self._ending: dict[str, asyncio.Task[bool]] = {}
 
     async def run(self, engine: Engine) -> NoReturn:
@@ -169,8 +165,6 @@ class Reaper:
             with call_in_logs(record.call_id):
                 if lease is not None:
                     return await self._end(record, lease)
-                if await self._has_time(record):
-                    return False
                 async with self._lease(record.call_id) as taken:
                     due = await taken.take_to_undo(is_due=True)
                     return due is not None and await self._end(due, taken)
@@ -188,15 +182,6 @@ class Reaper:
             return await lease.move(_end_of(record), deadline=clock.now() + policy.retain)
         await lease.move(CallEvent.RETRY, deadline=clock.now() + policy.retry_undo_after)
         return False
-
-    async def _has_time(self, record: CallRecord) -> bool:
-        """Return whether an overdue call must not expire yet; if so, move its deadline."""
-        now = self._calls.runtime.clock.now()
-        until = 0.0 if self._not_before is None else await self._not_before(record)
-        if until <= now:
-            return False
-        await self._policy.store.postpone(record.call_id, until, record.state, now=now)
-        return True
 
     async def _compensate(self, record: CallRecord, tool: Tool[Any], lease: Lease) -> bool:
         """Run the compensations of a call; return whether all have succeeded."""

@@ -36,6 +36,7 @@ from anabranch.agents import (
 from anabranch.folding import Branch, BranchService, FoldingSettings
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, Usage
 from anabranch.models import SampleStream
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, calls
 from tests.agents.harness import fork
 from tests.agents.memory import MemoryTrees
@@ -141,7 +142,7 @@ class Budgets(RuleBasedStateMachine):
             return "asked"
 
         self.model, clock = Gate(), ManualClock()
-        self.branches = BranchService(settings=SETTINGS, clock=clock)
+        self.branches = BranchService(open_branch_store("memory:"), settings=SETTINGS, clock=clock)
         self.agent = Agent(
             MemoryTrees(),
             self.model,

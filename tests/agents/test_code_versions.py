@@ -12,6 +12,7 @@ from anabranch import BranchContext, Capabilities, OtherVersionError, tool
 from anabranch.agents import Agent, BranchSelf, Event, Folding, ToolNoticed
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import MockModel, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node
@@ -74,7 +75,7 @@ class Conversation:
         self.trees = MemoryTrees()
         self.store = Modelled()
         self.events: list[Event] = []
-        self.branches = BranchService()
+        self.branches = BranchService(open_branch_store("memory:"))
 
         def decide(request: SampleRequest) -> SampleReply | str:
             said = heard(request)

@@ -10,6 +10,7 @@ from anabranch.agents import Agent, Durability, Folding, QuestionExpiredError
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node
 from tests.agents.harness import heard
@@ -62,7 +63,11 @@ class Desk:
         self.agent = Agent(
             self.trees,
             MockModel(decide),
-            tools=[Folding(BranchService(clock=self.clock)), timed, ask],
+            tools=[
+                Folding(BranchService(open_branch_store("memory:"), clock=self.clock)),
+                timed,
+                ask,
+            ],
             capabilities=Capabilities(),
             calls=Durability(Modelled(), expire_after=expire_after),
             clock=self.clock,

@@ -25,6 +25,7 @@ from anabranch.agents import (
 )
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Node
 from tests.agents.harness import heard
@@ -107,7 +108,7 @@ class Setting:
     def __init__(self, person: Answerer | None = None) -> None:
         self.clock = Watched()
         self.trees = MemoryTrees()
-        self.branches = BranchService(clock=self.clock)
+        self.branches = BranchService(open_branch_store("memory:"), clock=self.clock)
         self.store = Modelled()
         self.person = person
         self.slept: list[tuple[str, float]] = []

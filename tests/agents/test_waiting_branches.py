@@ -24,6 +24,7 @@ from anabranch.agents import (
 )
 from anabranch.folding import BranchService
 from anabranch.messages import SampleReply, SampleRequest, Usage
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, calls
 from tests.agents.asking import (
     DONE,
@@ -257,7 +258,7 @@ def folds(*names: str, **more: Any) -> SampleReply:
 
 
 async def test_a_branch_of_folding_goes_on_and_returns() -> None:
-    branches = BranchService(clock=ManualClock())
+    branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
 
     def decide(request: SampleRequest) -> SampleReply | str:
         said = heard(request)
@@ -284,7 +285,7 @@ async def test_a_branch_of_folding_goes_on_and_returns() -> None:
 
 async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answer() -> None:
     clock = ManualClock()
-    branches = BranchService(clock=clock)
+    branches = BranchService(open_branch_store("memory:"), clock=clock)
     here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches, clock=clock)
     begun = await here.begin()
     asked = await here.ask(begun)
@@ -297,7 +298,7 @@ async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answe
 
 
 async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
-    branches = BranchService(clock=ManualClock())
+    branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
     here = Setting(deciding(go=folds("x"), x=asks("x")), branches=branches)
     end = await here.agent().cancel_questions(await here.begin())
     assert names() == ["x begins", "x=cancel"]
@@ -307,9 +308,11 @@ async def test_a_branch_of_folding_whose_questions_are_left_is_closed() -> None:
 
 
 async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> None:
-    here = Setting(deciding(go=folds("x"), x=asks("x")), branches=BranchService())
+    here = Setting(
+        deciding(go=folds("x"), x=asks("x")), branches=BranchService(open_branch_store("memory:"))
+    )
     asked = await here.ask(await here.begin())
-    here.branches = BranchService()
+    here.branches = BranchService(open_branch_store("memory:"))
     end = await here.agent().answer(asked["x?"], number(1))
     assert "There is no branch" in end.text
     await here.check(end)
@@ -317,7 +320,7 @@ async def test_a_branch_of_folding_that_is_gone_with_its_process_says_so() -> No
 
 async def test_a_branch_of_folding_that_had_ended_is_closed_by_the_next_process() -> None:
     """A process died between the last reply of the branch and its record."""
-    here = Setting(deciding(go="unused"), branches=BranchService())
+    here = Setting(deciding(go="unused"), branches=BranchService(open_branch_store("memory:")))
     assert here.branches is not None
     agent = here.agent()
     [message] = await agent.put((await agent.begin()).id, [(None, "go")])

@@ -10,6 +10,7 @@ from anabranch.agents import Folding
 from anabranch.chat._web.conversations import Conversations
 from anabranch.folding import BranchService
 from anabranch.messages import SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import calls
 from tests.chat.machines import Machines, ends, events_of
 from tests.chat.sleepers import seat
@@ -37,7 +38,7 @@ class Waiting(Machines):
 
     def __init__(self, url: str, tool: str) -> None:
         super().__init__(url, folding(tool))
-        self.branches = BranchService(clock=self.clock)
+        self.branches = BranchService(open_branch_store("memory:"), clock=self.clock)
 
     async def due(self, process: Conversations) -> None:
         while due := [each for each in self.engine.wakes if each.not_before <= self.clock.now()]:

@@ -7,6 +7,7 @@ from anabranch import BranchContext, Capabilities, tool
 from anabranch.agents import Agent, AgentTool, Folding, TurnLimits
 from anabranch.folding import Branch, BranchService, BranchStore, FoldingSettings
 from anabranch.messages import Message, SampleReply, SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, project
@@ -49,7 +50,12 @@ async def talk(
     **settings: Any,
 ) -> Talk:
     clock = ManualClock()
-    branches = BranchService(store, FoldingSettings(**settings), memory=memory, clock=clock)
+    branches = BranchService(
+        store or open_branch_store("memory:"),
+        FoldingSettings(**settings),
+        memory=memory,
+        clock=clock,
+    )
     model = MockModel(decide)
     agent = Agent(
         MemoryTrees(),

@@ -9,6 +9,7 @@ import pytest
 from anabranch.agents import Agent, Folding
 from anabranch.folding import Branch, BranchService, FoldingSettings
 from anabranch.messages import SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.memory import MemoryTrees
@@ -34,7 +35,7 @@ def once(request: SampleRequest) -> Any:
 async def test_the_conversations_of_one_person_share_its_open_branches() -> None:
     """Excludes that a person takes all places by one conversation after the other."""
     limits = FoldingSettings(max_concurrent_per_caller=2)
-    branches = BranchService(settings=limits, clock=ManualClock())
+    branches = BranchService(open_branch_store("memory:"), settings=limits, clock=ManualClock())
     for _ in range(2):
         await branches.of("bob").create(**PROMPT)
     assert "FOLD013" in await said_in(branches, Thread("t1", 0.0, owner="bob"), once)
@@ -47,7 +48,7 @@ async def test_the_conversations_of_one_person_share_its_open_branches() -> None
 @pytest.mark.parametrize("owner", ["ida", None])
 async def test_the_id_of_a_thread_cannot_name_the_session_of_another(owner: str | None) -> None:
     """A client chooses it, so it may look like the name of any session in the store."""
-    branches = BranchService(clock=ManualClock())
+    branches = BranchService(open_branch_store("memory:"), clock=ManualClock())
     theirs: Branch = (await branches.of("bob").create(**PROMPT, session_id="main")).branch
 
     def looking(request: SampleRequest) -> Any:

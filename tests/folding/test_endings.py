@@ -19,7 +19,6 @@ from anabranch.folding import (
     InjectedItem,
     folding_tools,
 )
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.messages import (
     ElicitReply,
     SampleReply,
@@ -28,10 +27,12 @@ from anabranch.messages import (
     Usage,
     text_of,
 )
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockClient, calls, run_tool
 from anabranch.tree import NO_RESULT
 from tests.agents.harness import fork
 from tests.folding.harness import SEEN, Reply, create, heard, in_branch, look, returns, talk
+from tests.folding.passing_on import PassingOn
 
 FORCED = "(forced to return)"
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
@@ -116,7 +117,7 @@ async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read()
     """Excludes a result that is lost with the line about the budget; the next one has the line."""
     results: list[str] = []
 
-    class Failing(MemoryBranches):
+    class Failing(PassingOn):
         fails = False
 
         async def branch(self, branch_id: str) -> Branch | None:
@@ -142,13 +143,8 @@ async def test_effects_of_a_tool_are_stored_although_the_budget_cannot_be_read()
 async def test_of_tools_that_return_at_once_one_has_the_line() -> None:
     results: list[str] = []
 
-    class Yielding(MemoryBranches):
-        async def branch(self, branch_id: str) -> Branch | None:
-            await asyncio.sleep(0)
-            return await super().branch(branch_id)
-
     model = nearly_used_up("pay", "post", heard_in_branch=results)
-    chat = await talk(model, pay, post, store=Yielding(), summary_budget_ratio=0)
+    chat = await talk(model, pay, post, summary_budget_ratio=0)
     await chat.say("Go")
     assert results[1].count(LINE) == 1
 
@@ -328,7 +324,7 @@ async def test_a_branch_out_of_time_teaches_from_its_work() -> None:
 @pytest.mark.parametrize("how", ["charge", "force", "expire", "time_out", "parent", "return"])
 async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
     memories, clock = Learning(), ManualClock()
-    service = BranchService(memory=memories, clock=clock)
+    service = BranchService(open_branch_store("memory:"), memory=memories, clock=clock)
     outer = (await service.create(**PROMPT, budget=1_000)).branch
     made = await service.create(
         **PROMPT, budget=300, timeout_seconds=9, extract_memory=True, session_id=outer.session_id
@@ -358,7 +354,12 @@ async def test_however_a_branch_ends_it_is_learned_from_once(how: str) -> None:
 async def test_a_host_of_another_kind_asks_for_it_when_it_creates_a_branch() -> None:
     """And hears of the budget in what branch_report returns, as before."""
     memories, clock = Learning(), ManualClock()
-    service = BranchService(memory=memories, clock=clock, settings=FoldingSettings(max_depth=1))
+    service = BranchService(
+        open_branch_store("memory:"),
+        memory=memories,
+        clock=clock,
+        settings=FoldingSettings(max_depth=1),
+    )
     branch_create = folding_tools(service)[0]
     await run_tool(branch_create, {**PROMPT, "extract_memory": True}, MockClient())
     await run_tool(branch_create, {**PROMPT}, MockClient())

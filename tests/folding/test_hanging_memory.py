@@ -21,6 +21,7 @@ from anabranch.folding import (
     MemoryOfCallers,
 )
 from anabranch.folding import _memory as injection
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 from tests.patience import PATIENCE
 
@@ -97,7 +98,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
 ) -> None:
     monkeypatch.setattr(injection, "LEARNING", 0.02)
     memory = kind()
-    service = BranchService(settings=SOON, memory=memory)
+    service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory)
     try:
         with anyio.fail_after(PATIENCE), caplog.at_level(logging.ERROR, "anabranch.folding"):
             created = await service.create(**PROMPT)
@@ -113,7 +114,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_hangs(
 
 async def test_a_creation_does_not_wait_until_others_that_time_has_ended_are_learned_from() -> None:
     clock, memory = ManualClock(), Hangs()
-    service = BranchService(settings=SOON, memory=memory, clock=clock)
+    service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory, clock=clock)
     old = (await service.create(**PROMPT, timeout_seconds=1, extract_memory=True)).branch
     clock.advance(2)
     with anyio.fail_after(injection.LEARNING / 2):
@@ -132,7 +133,7 @@ async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
     """So what it leaves behind is bounded, also over the views of several callers."""
     monkeypatch.setattr(injection, "HANGING", 3)
     memory = SwallowsCancellation()
-    service = BranchService(settings=SOON, memory=memory)
+    service = BranchService(open_branch_store("memory:"), settings=SOON, memory=memory)
     for number in range(6):
         await service.of(f"caller {number}").create(**PROMPT)
     assert memory.asked == 3
@@ -143,7 +144,7 @@ async def test_a_memory_that_hangs_on_is_not_asked_again_until_it_answers(
 
 async def test_a_creation_that_is_cancelled_leaves_no_request_to_the_memory() -> None:
     memory = Hangs()
-    service = BranchService(memory=memory)
+    service = BranchService(open_branch_store("memory:"), memory=memory)
     creating = asyncio.ensure_future(service.create(**PROMPT))
     await memory.began.wait()
     creating.cancel()
@@ -172,7 +173,7 @@ class Callers:
 
 async def test_each_caller_has_the_memory_that_is_theirs() -> None:
     memory = Callers()
-    service = BranchService(memory=memory)
+    service = BranchService(open_branch_store("memory:"), memory=memory)
     for view in (service, service.of(""), service.of("ann"), service.of("bo")):
         created = await view.create(**PROMPT)
         assert created.injected == [ITEM]
@@ -182,5 +183,5 @@ async def test_each_caller_has_the_memory_that_is_theirs() -> None:
 
 async def test_a_branch_begins_without_a_memory_that_cannot_be_found() -> None:
     failing: MemoryOfCallers = Fails()
-    service = BranchService(memory=failing)
+    service = BranchService(open_branch_store("memory:"), memory=failing)
     assert (await service.of("ann").create(**PROMPT)).injected == ()

@@ -17,7 +17,7 @@ from anabranch.folding import (
     UnknownBranchError,
 )
 from anabranch.folding._admission import Owner, account_name, shown_name
-from anabranch.folding._memory_store import MemoryBranches
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
@@ -55,7 +55,7 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
     parameters = methods()[method]
     needed = {n for n, p in parameters.items() if p.default is p.empty} - NAMES
     assert needed <= GIVEN.keys(), f"say here with what {method} is called: {needed - GIVEN.keys()}"
-    store, clock = MemoryBranches(), ManualClock()
+    store, clock = open_branch_store("memory:"), ManualClock()
     host = BranchService(store, clock=clock)
     owner, other = host.of("bob"), host.of(caller)
     made = (await owner.create(**PROMPT, session_id="main")).branch
@@ -75,7 +75,11 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
         }
         for named in ids[name]:
             theirs = await outcome(other, method, {**base, **rest, name: named})
-            never = await outcome(BranchService().of(caller), method, {**base, **rest, name: "no"})
+            never = await outcome(
+                BranchService(open_branch_store("memory:")).of(caller),
+                method,
+                {**base, **rest, name: "no"},
+            )
             if (method, name) != ("create", "session_id"):  # that makes a session of the caller's
                 assert theirs == never
     if not NAMES & parameters.keys():
@@ -84,7 +88,7 @@ async def test_a_branch_of_another_user_looks_like_none(method: str, caller: str
 
 
 async def test_a_session_is_closed_and_listed_by_its_owner_alone() -> None:
-    host = BranchService()
+    host = BranchService(open_branch_store("memory:"))
     bob, ida = host.of("bob"), host.of("ida")
     made = (await bob.create(**PROMPT, session_id="main")).branch
     assert await ida.branches("main") == await ida.branches(made.session_id) == []
@@ -98,7 +102,7 @@ async def test_a_session_is_closed_and_listed_by_its_owner_alone() -> None:
 async def test_a_caller_counts_only_its_own_expired_branches() -> None:
     """Excludes that a caller learns how many branches others have had."""
     clock = ManualClock()
-    host = BranchService(clock=clock)
+    host = BranchService(open_branch_store("memory:"), clock=clock)
     made = (await host.of("bob").create(**PROMPT)).branch
     clock.advance(400)
     assert await host.of("ida").expire() == 0

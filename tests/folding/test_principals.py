@@ -14,6 +14,7 @@ from pydantic import AnyHttpUrl
 
 from anabranch.folding import BranchService, UnknownBranchError, folding_tools
 from anabranch.mcp import create_server
+from anabranch.stores import open_branch_store
 from tests.mcp.harness import bearing, http
 
 ERAS = {"modern": "2026-07-28", "handshake": "legacy"}
@@ -64,7 +65,7 @@ class Caller:
 @pytest.mark.parametrize("era", list(ERAS))
 async def test_the_branches_of_another_principal_are_unknown(era: str) -> None:
     """Excludes operations without the caller's identity: a status is authorised like a return."""
-    branches = BranchService()
+    branches = BranchService(open_branch_store("memory:"))
     async with served(branches) as url:
         owner, other = (Caller(url, name * 16, ERAS[era]) for name in "ab")
         made = await owner.call("branch_create", **TASK)

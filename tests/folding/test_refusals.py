@@ -11,6 +11,7 @@ import pytest
 from anabranch.agents import Agent, Folding
 from anabranch.folding import BranchService, FoldingSettings, _errors
 from anabranch.messages import SampleReply
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
 from tests.agents.memory import MemoryTrees
 from tests.folding.harness import heard
@@ -39,7 +40,9 @@ class Broken(Host):
 
     def __init__(self, mode: Any) -> None:
         self.clock = ManualClock()
-        self.branches = BranchService(settings=SETTINGS, clock=self.clock, scrub=fail)
+        self.branches = BranchService(
+            open_branch_store("memory:"), settings=SETTINGS, clock=self.clock, scrub=fail
+        )
         self.known: dict[str, str] = {}
         super().__init__(self.branches, mode)
 
@@ -139,7 +142,9 @@ async def test_the_schema_refuses_values_of_another_type(era: str) -> None:
 async def test_natively_the_model_reads_the_same_code(
     code: str, tool: str, given: dict[str, Any]
 ) -> None:
-    branches = BranchService(settings=SETTINGS, clock=ManualClock(), scrub=fail)
+    branches = BranchService(
+        open_branch_store("memory:"), settings=SETTINGS, clock=ManualClock(), scrub=fail
+    )
     replies: list[SampleReply | str] = [calls(("c", tool, given)), "ok"]
     model = MockModel(lambda request: replies.pop(0))
     agent = Agent(MemoryTrees(), model, tools=[Folding(branches)])

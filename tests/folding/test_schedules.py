@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    initialize,
     invariant,
     multiple,
     precondition,
@@ -31,7 +30,6 @@ from anabranch.folding import (
     FoldingSettings,
     Session,
 )
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 from tests.randomised import examples
@@ -85,14 +83,11 @@ class Schedules(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock()
-        self.open_store: Callable[[], BranchStore] = MemoryBranches
         self.ended: dict[str, Branch] = {}
         self.warned: list[str] = []
         self.charged: dict[str, int] = {}
 
-    @initialize(in_process=st.booleans())
-    def open(self, in_process: bool) -> None:
-        self.store = Mortal(MemoryBranches() if in_process else open_branch_store("memory:"))
+        self.store = Mortal(open_branch_store("memory:"))
         self.restart()
 
     def restart(self) -> None:

@@ -32,9 +32,10 @@ from anabranch.folding import (
     TransitionError,
     UnknownBranchError,
 )
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.memory import Scrubber
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
+from tests.folding.passing_on import PassingOn
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class Folding:
         self.clock = ManualClock()
         self.events: list[BranchEvent] = []
         self.settings = FoldingSettings(**settings)
-        self.store = MemoryBranches()
+        self.store = open_branch_store("memory:")
         self.service = self.restarted()
 
     def restarted(self, **more: Any) -> BranchService:
@@ -411,7 +412,7 @@ async def test_a_session_that_ends_closes_its_branches_from_the_inside() -> None
     assert folding.events[-1].branch.error == "the session has ended"
 
 
-class CountedBranches(MemoryBranches):
+class CountedBranches(PassingOn):
     """A store that counts its transactions."""
 
     transactions = 0
@@ -567,6 +568,6 @@ async def test_a_listener_that_fails_is_logged_and_changes_nothing(
     def listen(event: BranchEvent) -> None:
         raise KeyError(event.kind)
 
-    service = BranchService(listener=listen)
+    service = BranchService(open_branch_store("memory:"), listener=listen)
     assert (await service.create(**PROMPT)).branch.status == "active"
     assert "the listener failed at created" in caplog.text

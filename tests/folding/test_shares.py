@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from anabranch.folding import (
     FoldingSettings,
     TooManyBranchesError,
 )
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 
@@ -27,12 +24,9 @@ LIMITS = FoldingSettings(
 )
 
 
-@pytest.fixture(
-    params=[MemoryBranches, partial(open_branch_store, "memory:")], ids=["process", "sql"]
-)
-def store(request: pytest.FixtureRequest) -> BranchStore:
-    opens: Callable[[], BranchStore] = request.param
-    return opens()
+@pytest.fixture
+def store() -> BranchStore:
+    return open_branch_store("memory:")
 
 
 async def opened(service: BranchService) -> list[Branch]:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.stores import open_branch_store
 from tests.postgres import Server
 from tests.suites.branch_store_checks import (
@@ -21,8 +20,6 @@ def name_of(check: BranchStoreCheck) -> str:
 
 
 def opening(kind: str, request: pytest.FixtureRequest, folder: Path) -> OpenBranchStore:
-    if kind == "process":
-        return MemoryBranches
     if kind == "postgresql":
         server: Server = request.getfixturevalue("postgres")
         return partial(open_branch_store, server.new_url())
@@ -31,7 +28,7 @@ def opening(kind: str, request: pytest.FixtureRequest, folder: Path) -> OpenBran
     )
 
 
-@pytest.mark.parametrize("kind", ["process", "memory", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgresql"])
 @pytest.mark.parametrize("check", BRANCH_STORE_CHECKS, ids=name_of)
 async def test_a_store_of_branches_keeps_the_promises_of_the_port(
     check: BranchStoreCheck, kind: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -3,13 +3,18 @@
 import pytest
 
 from anabranch.folding import BranchService, FoldingSettings, folding_tools
+from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock
 from tests.folding.hosts import ERAS, TASK, Host
 
 
 @pytest.fixture
 def branches() -> BranchService:
-    return BranchService(settings=FoldingSettings(default_budget=1_000), clock=ManualClock())
+    return BranchService(
+        open_branch_store("memory:"),
+        settings=FoldingSettings(default_budget=1_000),
+        clock=ManualClock(),
+    )
 
 
 @pytest.fixture(params=list(ERAS))

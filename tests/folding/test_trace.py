@@ -12,6 +12,7 @@ from anabranch._asking import prompt_tokens
 from anabranch.agents import Agent, Folding, TurnLimits
 from anabranch.folding import BranchService
 from anabranch.messages import SampleReply, SampleRequest
+from anabranch.stores import open_branch_store
 from anabranch.testing import MockModel, calls
 from anabranch.tree import project
 from tests.agents.memory import MemoryTrees
@@ -62,7 +63,7 @@ class Trace:
     """What a task has sent to the model."""
 
     def __init__(self, replies: Iterator[SampleReply]) -> None:
-        self.branches = BranchService()
+        self.branches = BranchService(open_branch_store("memory:"))
         self.model = MockModel(lambda request: next(replies))
         self.agent = Agent(
             MemoryTrees(),

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from anabranch.folding import BranchEvent, BranchService
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.testing import ManualClock
+from tests.folding.passing_on import PassingOn
 
 PROMPT: dict[str, Any] = {"description": "Find it", "prompt": "Look everywhere."}
 
@@ -35,7 +35,7 @@ class Watched:
         assert self.kinds == ["created", "timeout"]
 
 
-class Counting(MemoryBranches):
+class Counting(PassingOn):
     """Counts how often old branches were deleted, which is a write."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from anabranch.memory import (
     WithheldError,
 )
 from anabranch.memory._items import LEVELS
-from anabranch.stores import open_memory_store
+from anabranch.stores import open_branch_store, open_memory_store
 from anabranch.testing import ManualClock
 
 OURS = Scopes(project="web", team="site", org="acme")
@@ -185,7 +185,9 @@ async def test_a_branch_is_given_as_many_as_the_settings_of_folding_say(
 ) -> None:
     for number in range(14):
         await bank.record(a_draft(f"part{number} of{number} the{number} test{number}"))
-    branches = BranchService(settings=settings, memory=BankMemory(bank))
+    branches = BranchService(
+        open_branch_store("memory:"), settings=settings, memory=BankMemory(bank)
+    )
     created = await branches.create("Mend the test", "It fails now and then.")
     assert len(created.injected) == most
     assert {item.scope for item in created.injected} == {"project"}
@@ -210,7 +212,9 @@ async def test_how_long_a_branch_waits_for_memories_is_the_settings_alone(
     embedder = Deadline()
     settings = FoldingSettings(memory_timeout_seconds=600)
     memory = BankMemory(ReasoningBank(store, embedder=embedder))
-    await BranchService(settings=settings, memory=memory).create("Mend the test", "It fails.")
+    await BranchService(open_branch_store("memory:"), settings=settings, memory=memory).create(
+        "Mend the test", "It fails."
+    )
     assert embedder.seen == math.inf
 
 

@@ -29,7 +29,7 @@ from anabranch.memory import (
 )
 from anabranch.messages import SampleRequest
 from anabranch.models import Reply, ScriptedModel
-from anabranch.stores import open_memory_store, open_tree_store
+from anabranch.stores import open_branch_store, open_memory_store, open_tree_store
 from anabranch.testing import MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
@@ -69,7 +69,7 @@ def decide(request: SampleRequest) -> Any:
 
 @asynccontextmanager
 async def application(banks: Banks) -> AsyncGenerator[httpx2.AsyncClient]:
-    branches = BranchService(memory=BankMemory(banks))
+    branches = BranchService(open_branch_store("memory:"), memory=BankMemory(banks))
     tools = [Folding(branches), *memory_tools(banks)]
     async with browsing(
         tools=tools, replies=MockModel(decide), memory=banks, authenticate=known

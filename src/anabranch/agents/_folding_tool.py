@@ -30,6 +30,7 @@ from anabranch.folding import (
     NoActiveBranchError,
 )
 from anabranch.messages import ToolSpec
+from anabranch.stores import open_branch_store
 
 
 class Folding:
@@ -43,7 +44,7 @@ class Folding:
     """
 
     def __init__(self, branches: BranchService | None = None) -> None:
-        self.branches: BranchService = branches or BranchService()
+        self.branches: BranchService = branches or BranchService(open_branch_store("memory:"))
         self._tools: Sequence[AgentTool] = [
             kind(self.branches) for kind in (BranchCreate, _Return, _Status)
         ]

@@ -42,7 +42,7 @@ def open_branches(
         Console().say(_QUEUED)
     try:
         return BranchService(
-            open_branch_store(store) if store else None,
+            open_branch_store(store or "memory:"),
             FoldingSettings.from_environment(),
             memory=None if bank is None else BankMemory(bank),
             scrub=open_scrubber().clean,

@@ -13,7 +13,6 @@ The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it ove
     _texts.py          the texts of branches, checked and cleaned
     _tools.py          the tools of other hosts
     _branch_store.py   branches, sessions, the table of states, and the port of stores
-    _memory_store.py   branches in this process
     _memory.py         the port of memories, and its safe use by branches
     _bank_memory.py    the memories of ``anabranch.memory``
 """

@@ -33,7 +33,6 @@ from anabranch.folding._memory import (
     MemoryOfCallers,
     Scrubber,
 )
-from anabranch.folding._memory_store import MemoryBranches
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._texts import BranchTexts, checked_id
 
@@ -70,7 +69,7 @@ class BranchService:
     """Creates branches, accounts for them and closes them.
 
     Args:
-        store: stores the branches; by default, the memory of this process.
+        store: stores the branches; ``open_branch_store("memory:")`` forgets them with the process.
         settings: the defaults and limits.
         memory: gives memories to branches, and learns from them; by default, none.
         scrub: removes secrets from every text that is stored or leaves a branch; by default, texts
@@ -86,7 +85,7 @@ class BranchService:
 
     def __init__(
         self,
-        store: BranchStore | None = None,
+        store: BranchStore,
         settings: FoldingSettings | None = None,
         *,
         memory: BranchMemory | MemoryOfCallers | None = None,
@@ -94,7 +93,7 @@ class BranchService:
         clock: Clock | None = None,
         listener: Callable[[BranchEvent], None] | None = None,
     ) -> None:
-        self.store: BranchStore = store or MemoryBranches()
+        self.store: BranchStore = store
         self.settings: FoldingSettings = settings or FoldingSettings()
         self._injection = Injection(self.settings, memory)
         self._texts = BranchTexts(self.settings, scrub)

@@ -117,13 +117,8 @@ def warning_of(branch: Branch) -> str | None:
     return f"{used}: finish, and call branch_return."
 
 
-def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
-    """Return ``branch_create``, ``branch_return``, ``branch_status`` and ``branch_report``.
-
-    Args:
-        branches: the service of the branches; by default, one in the memory of this process.
-    """
-    service = branches or BranchService()
+def folding_tools(branches: BranchService) -> list[Tool[Any]]:
+    """Return ``branch_create``, ``branch_return``, ``branch_status`` and ``branch_report``."""
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
     async def branch_create(  # noqa: PLR0913 - its parameters are the tool's
@@ -155,7 +150,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         Work on it, then call branch_return with its conclusion: only that message leaves the
         branch.
         """
-        created = await service.of(caller_of(ctx)).create(
+        created = await branches.of(caller_of(ctx)).create(
             description,
             prompt,
             budget=budget,
@@ -196,7 +191,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
 
         Open branches inside it are ended first.
         """
-        returned = await service.of(caller_of(ctx)).complete(
+        returned = await branches.of(caller_of(ctx)).complete(
             message, branch_id=branch_id, session_id=session_id, extract_memory=extract_memory
         )
         branch = returned.branch
@@ -213,7 +208,7 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         ctx: BranchContext, branch_id: OneBranch = None, session_id: SessionId = None
     ) -> BranchRecord:
         """Show a branch: its status, its used budget, and its result."""
-        found = await service.of(caller_of(ctx)).status(branch_id=branch_id, session_id=session_id)
+        found = await branches.of(caller_of(ctx)).status(branch_id=branch_id, session_id=session_id)
         return BranchRecord(session_id=session_id) if found is None else BranchRecord.of(found)
 
     @tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))
@@ -233,13 +228,13 @@ def folding_tools(branches: BranchService | None = None) -> list[Tool[Any]]:
         so far.
         """
         return BranchRecord.of(
-            await service.of(caller_of(ctx)).charge(
+            await branches.of(caller_of(ctx)).charge(
                 tokens, branch_id=branch_id, session_id=session_id, partial=partial
             )
         )
 
-    _show(branch_create, "budget", service.settings.default_budget, service.settings.max_budget)
-    times = service.settings.default_timeout_seconds, service.settings.max_timeout_seconds
+    _show(branch_create, "budget", branches.settings.default_budget, branches.settings.max_budget)
+    times = branches.settings.default_timeout_seconds, branches.settings.max_timeout_seconds
     _show(branch_create, "timeout_seconds", *times)
     return [branch_create, branch_return, branch_status, branch_report]
 

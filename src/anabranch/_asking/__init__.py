@@ -36,11 +36,17 @@ if TYPE_CHECKING:
         run_elicit,
         run_elicit_url,
     )
-    from anabranch._asking.host import CAPABILITIES, Capabilities, Host, Runnable, find_tool
+    from anabranch._asking.host import (
+        CAPABILITIES,
+        Capabilities,
+        Host,
+        Runnable,
+        Sampler,
+        find_tool,
+    )
     from anabranch._asking.replies import refusal, tool_use, wanted_form
     from anabranch._asking.sampling import (
         SampleJob,
-        Sampler,
         SampleResult,
         as_spec,
         check_options,
@@ -65,9 +71,9 @@ else:
             ".conversation": "Conversation",
             ".conversing": "Role Talk checked_tools given_messages",
             ".eliciting": "ElicitJob fields_asked_again find_question run_elicit run_elicit_url",
-            ".host": "CAPABILITIES Capabilities Host Runnable find_tool",
+            ".host": "CAPABILITIES Capabilities Host Runnable Sampler find_tool",
             ".replies": "refusal tool_use wanted_form",
-            ".sampling": "SampleJob SampleResult Sampler as_spec check_options count_answers needs_of request_of run_sample",
+            ".sampling": "SampleJob SampleResult as_spec check_options count_answers needs_of request_of run_sample",
             ".tokens": "ADMISSION_MARGIN estimate_tokens prompt_tokens said usage_tokens",
         },
     )

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from anabranch._asking.conversation import Conversation, IdentityMemo
-from anabranch._asking.host import DOCUMENTS, Host, Runnable, Sampler
+from anabranch._asking.host import DOCUMENTS, Host, Runnable
 from anabranch._asking.replies import SCHEMA_TOOL, WantedForm, refusal
 from anabranch._asking.tokens import ADMISSION_MARGIN, prompt_tokens, said, usage_tokens
 from anabranch._engine import REFUSED, Call, Entry, Journal, Scope, fingerprint
@@ -37,18 +37,6 @@ from anabranch.messages import (
     assistant,
     user,
 )
-
-__all__ = [
-    "SampleJob",
-    "SampleResult",
-    "Sampler",
-    "as_spec",
-    "check_options",
-    "count_answers",
-    "needs_of",
-    "request_of",
-    "run_sample",
-]
 
 P = TypeVar("P")
 logger: logging.Logger = logging.getLogger("anabranch.asking")

@@ -18,6 +18,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast
 from anabranch._aio import Clock, SystemClock, cancel_and_wait, run_shielded
 from anabranch._budget import Limits
 from anabranch._engine.branch import Branch
+from anabranch._engine.canary import check_support
 from anabranch._engine.compensations import Compensations
 from anabranch._engine.cursor import ReplayCursor
 from anabranch._engine.effects import STEP_THREADS, Effects
@@ -28,7 +29,7 @@ from anabranch._engine.journal import Answer, Ask, Entry, Journal
 from anabranch._engine.markers import Markers
 from anabranch._engine.open_asks import OpenAsks, is_asleep, take_late, wakes_at
 from anabranch._engine.operations import Operations, Sink, discard
-from anabranch._engine.quiescence import GRACE, Quiet, check_support
+from anabranch._engine.quiescence import GRACE, Quiet
 from anabranch._engine.recorder import Recorder, Records
 from anabranch._engine.scheduler import Scheduler
 from anabranch._engine.scope import Observe, Scope, unobserved

@@ -28,22 +28,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from anabranch._engine import waits
-from anabranch._engine.canary import check_support
 from anabranch._engine.needed import ACTIVE, Seen, StrandSurvey
 from anabranch._engine.strands import Strand, StrandState
 from anabranch._engine.waits import AnyFuture, AnyTask
-
-__all__ = [
-    "GRACE",
-    "PATIENCE",
-    "SETTLE",
-    "UNSEEN",
-    "Quiescence",
-    "Quiet",
-    "RoundOwner",
-    "check_support",
-    "checked_patience",
-]
 
 SETTLE = 0.05
 """Seconds for strands at a lock or a queue: one strand wakes another within a few passes of the loop."""

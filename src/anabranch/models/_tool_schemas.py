@@ -14,8 +14,6 @@ from urllib.parse import unquote
 
 from anabranch._schemas import UnusableSchemaError, check_schema
 
-__all__ = ["Schema", "UnusableSchemaError", "folded", "mapped", "parts_of", "without_recursion"]
-
 Schema: TypeAlias = dict[str, Any]
 
 _ONE: Final = {

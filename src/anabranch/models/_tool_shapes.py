@@ -24,10 +24,10 @@ from pydantic_ai.profiles import JsonSchemaTransformer
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json, to_json
 
+from anabranch._schemas import UnusableSchemaError
 from anabranch.messages import ToolSpec
 from anabranch.models._tool_schemas import (
     Schema,
-    UnusableSchemaError,
     folded,
     mapped,
     parts_of,

@@ -63,7 +63,7 @@ _SETTABLE = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 
 _MODULES = (
     "anabranch.chat._web.application",
-    "anabranch.chat._terminal_session",
+    "anabranch.chat._terminal",
     "anabranch.stores._calls",
     "anabranch.stores._memories",
     "anabranch.stores._run_events",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from anabranch.chat._terminal_session.live_replies import read_markdown
+from anabranch.chat._terminal.replies import read_markdown
 
 READ = {
     "**注意：**请先备份。": "<strong>注意：</strong>请先备份。",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from anabranch._terminal import Console
 from anabranch.agents import BranchSelf
 from anabranch.chat import Session, SessionDependencies
-from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.replies import Replies
+from anabranch.chat._terminal.chat_screen import ChatScreen
+from anabranch.chat._terminal.replies import Replies
 from anabranch.errors import StoreError
 from anabranch.testing import MockModel
 from anabranch.tree import Node

@@ -7,8 +7,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from anabranch.chat._terminal_session.completions import LineCompleter, candidates
-from anabranch.chat._terminal_session.replies import status_line
+from anabranch.chat._terminal.line_loop import LineCompleter, candidates, status_line
 from tests.chat.sessions import feed, session
 
 

@@ -10,7 +10,7 @@ from anabranch import BranchContext, tool
 from anabranch._schemas import split_pairs
 from anabranch.agents import CalledTool
 from anabranch.chat import SessionError, read_answer
-from anabranch.chat._session.typed_values import read_arguments
+from anabranch.chat._terminal.typed_input import read_arguments
 from anabranch.messages import ElicitRequest
 
 

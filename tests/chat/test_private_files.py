@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.chat._commands.thread_commands import write_thread_file
+from anabranch.chat._terminal.thread_commands import write_thread_file
 
 
 @pytest.fixture(autouse=True)

@@ -3,13 +3,11 @@
 A :class:`Session` takes lines of text (messages and ``/commands``) and returns outputs. Front ends, such
 as the terminal's, run sessions and show the outputs.
 
-    _chat_session       the session: lines in, outputs out
-    _client             the client of a chat's server, which answers questions by plugins
-    _plugins            plugins: tools with handlers that show their questions
-    _commands           the commands, and the table of them
-    _session            the parts of a session: its state, its place in the tree, its settings
-    _terminal_session   a session at a terminal, or driven by a script
-    _web                the web application: its routes, its events, its page
+    _terminal   the session, its commands, and their screen at a terminal or in a script
+    _turns      a user's call of a tool, and the end of a turn, in the terminal and on the web
+    _plugins    plugins: tools with handlers that show their questions
+    _client     the client of a chat's server, which answers questions by plugins
+    _web        the web application: its routes, its events, its page
 """
 
 from __future__ import annotations
@@ -17,12 +15,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch.chat._chat_session import (
-    Session as Session,
-)
-from anabranch.chat._commands.command_table import (
-    COMMANDS as COMMANDS,
-)
 from anabranch.chat._plugins.plugin import (
     Plugin,
     PluginBuilder,
@@ -34,16 +26,22 @@ from anabranch.chat._plugins.plugin_request import (
     ElicitId,
     PluginRequest,
 )
-from anabranch.chat._session.session_dependencies import (
+from anabranch.chat._terminal.session import (
+    COMMANDS as COMMANDS,
+)
+from anabranch.chat._terminal.session import (
+    Session as Session,
+)
+from anabranch.chat._terminal.session_dependencies import (
     SessionDependencies as SessionDependencies,
 )
-from anabranch.chat._session.session_output import (
+from anabranch.chat._terminal.session_output import (
     Output as Output,
 )
-from anabranch.chat._session.session_output import (
+from anabranch.chat._terminal.session_output import (
     SessionError,
 )
-from anabranch.chat._session.typed_values import (
+from anabranch.chat._terminal.typed_input import (
     read_answer as read_answer,
 )
 from anabranch.errors import needs_extra

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from anabranch.agents import Agent, turn_of
 from anabranch.agents._batch_line import result_at
-from anabranch.chat._session.typed_values import read_arguments
+from anabranch.chat._terminal.typed_input import read_arguments
 from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import Node, Path, Result, TurnEnd, is_no_result, store_turn_end
@@ -19,7 +19,7 @@ ASIDE = {"question", "answer"}
 """Kinds of nodes between a node that calls tools and their results."""
 
 BATCH = {*ASIDE, "results"}
-"""Kinds of nodes that follow a node that calls tools."""
+"""Kinds of nodes that follow a node that calls tools, and whose names derive from it."""
 
 
 @dataclass(frozen=True, slots=True)

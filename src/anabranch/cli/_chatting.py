@@ -24,18 +24,17 @@ from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.agents import TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
 from anabranch.chat import Plugin, Session, SessionDependencies
-from anabranch.chat._terminal_session.chat_answerer import ChatAnswerer, ChatModels, NoModel
-from anabranch.chat._terminal_session.chat_screen import ChatScreen
-from anabranch.chat._terminal_session.input_lines import (
+from anabranch.chat._terminal.chat_answerer import ChatAnswerer, ChatModels, NoModel
+from anabranch.chat._terminal.chat_screen import ChatScreen
+from anabranch.chat._terminal.input_lines import (
     InputLines,
     ScriptedLines,
     TypedLines,
     piped_lines,
     read_script,
 )
-from anabranch.chat._terminal_session.line_loop import run_lines
-from anabranch.chat._terminal_session.live_replies import LiveReplies
-from anabranch.chat._terminal_session.replies import Replies
+from anabranch.chat._terminal.line_loop import run_lines
+from anabranch.chat._terminal.replies import LiveReplies, Replies
 from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._output import print_text

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from anabranch.agents import Event, NodeAdded
-from anabranch.chat._session.session_dependencies import SessionDependencies
-from anabranch.chat._session.session_output import (
+from anabranch.chat._terminal.session_dependencies import SessionDependencies
+from anabranch.chat._terminal.session_output import (
     Output,
     SessionError,
     position,
     result_text,
     whole,
 )
+from anabranch.chat._turns import BATCH
 from anabranch.errors import StoreError
 from anabranch.tree import HEAD, Navigator, Node, Path, Ref, Tree, TreeStore, state_of
 
@@ -243,9 +244,6 @@ def _results(node: Node, path: Path) -> Sequence[str]:
     ]
     return [result_text(result.pending or result.content) for result in results]
 
-
-BATCH = {"question", "answer", "results"}
-"""Kinds of nodes that continue the line of a tool batch, and whose names derive from that line."""
 
 logger: logging.Logger = logging.getLogger("anabranch.chat")
 

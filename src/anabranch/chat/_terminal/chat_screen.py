@@ -20,9 +20,9 @@ from anabranch.agents import (
     ToolNoticed,
     ToolStarted,
 )
-from anabranch.chat._chat_session import Session
-from anabranch.chat._session.session_output import Output, result_text
-from anabranch.chat._terminal_session.replies import NO_MODEL, Replies
+from anabranch.chat._terminal.replies import NO_MODEL, Replies
+from anabranch.chat._terminal.session import Session
+from anabranch.chat._terminal.session_output import Output, result_text
 from anabranch.errors import StoreError
 from anabranch.tree import Node, cut, glimpse
 

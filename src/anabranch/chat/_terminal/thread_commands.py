@@ -17,10 +17,9 @@ from anyio import to_thread
 
 from anabranch._aio import run_shielded
 from anabranch.agents import random_names
-from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._session.session_output import Output, SessionError
-from anabranch.chat._session.session_state import SessionState
-from anabranch.chat._session.typed_paths import typed_paths
+from anabranch.chat._terminal.session_output import Output, SessionError
+from anabranch.chat._terminal.session_state import Command, Outputs, SessionState
+from anabranch.chat._terminal.typed_input import typed_paths
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock
 from anabranch.tree import (

@@ -25,7 +25,7 @@ from anabranch.agents import (
     ignore_event,
     random_names,
 )
-from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._terminal.session_output import SessionError
 from anabranch.elicitation import describe
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore

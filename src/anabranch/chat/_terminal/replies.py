@@ -1,12 +1,16 @@
-"""Replies at a terminal: draws Markdown as it arrives, and a status line while the user waits."""
+"""The display of a chat's replies: plain text for a file or a pipe, and Markdown at a terminal.
+
+``chat_screen.py`` decides for both which parts of a session are shown.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, TextIO
 
 from markdown_it import MarkdownIt
 from markdown_it.parser_inline import ParserInline
@@ -22,7 +26,57 @@ from rich.text import Text
 
 from anabranch._terminal import Console, LiveRegion
 from anabranch._text import printable
-from anabranch.chat._terminal_session.replies import Replies
+
+NO_MODEL = "none"
+
+
+CLEAR = "\x1b[2J\x1b[H"
+
+
+class Replies:
+    """Writes replies to ``out``, by default ``sys.stdout``."""
+
+    columns: Callable[[], int] | None = None
+    """Returns the present width of the terminal, if there is one."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self.in_line = False
+        """Whether a reply is arriving."""
+        self.running: dict[str, str] = {}
+        """The names of the running tools, by the ids of their uses."""
+
+    def turn(self, awaited: str) -> AbstractContextManager[None]:
+        """Show the wait for ``awaited`` or a tool within the block; here, show nothing."""
+        del awaited
+        return nullcontext()
+
+    def stream(self, text: str) -> None:
+        """Show a piece of an arriving reply."""
+        self._write(text)
+        self.in_line = True
+
+    def end_line(self) -> None:
+        """End the arriving reply, if there is one."""
+        if self.in_line:
+            self._write("\n")
+            self.in_line = False
+
+    def print(self, text: str, *, markdown: bool = False) -> None:
+        """Show text that is not part of an arriving reply."""
+        del markdown
+        self._write(f"{text}\n")
+
+    def clear(self) -> None:
+        """Clear the screen, if ``out`` is one."""
+        if self._out.isatty():
+            self._out.write(CLEAR)
+            self._out.flush()
+
+    def _write(self, text: str) -> None:
+        self._out.write(printable(text))
+        self._out.flush()
+
 
 _IS_CJK: Final = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fdf\u3001-\u312f\u3131-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"

@@ -1,18 +1,22 @@
-"""Reads lines that a user types in a session: messages, commands, answers and tool arguments."""
+"""Reads the lines that a user types in a session: messages, commands, answers, tool arguments and paths."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Final, cast
+from urllib.request import url2pathname
 
 from pydantic import JsonValue
 
 from anabranch._schemas import read_pairs, split_pairs
 from anabranch._text import read_json
 from anabranch.agents import AgentTool, BranchSelfTool, CalledTool
-from anabranch.chat._session.session_output import SessionError
+from anabranch.chat._terminal.session_output import SessionError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
 BARE = {"clear": "clear", "exit": "exit", "quit": "exit"}
@@ -126,3 +130,57 @@ def _read_values(text: str, schema: dict[str, JsonValue], usage: str) -> dict[st
         return read_pairs(split_pairs(text), schema)
     except ValueError as error:
         raise SessionError(f"{str(error).rstrip('.')}. {usage}") from None
+
+
+_LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+"""The part before the path in the address of a file on this machine."""
+
+
+def typed_paths(typed: str) -> list[Path]:
+    """Return the paths in a line.
+
+    The line is one path if a file has that name. Otherwise the function splits the line as a shell
+    does, with quotes and backslashes, because terminals write the names of dropped files in that
+    form, or as ``file://`` addresses. A line with a word that is no file is one path, which cannot be
+    read.
+    """
+    whole = _expanded(typed)
+    if _exists(whole):
+        return [Path(whole)]
+    try:
+        words = [_expanded(word) for word in shlex.split(typed)]
+    except ValueError:  # an unclosed quotation mark
+        words = []
+    is_read = len(words) == 1 or all(map(_exists, words))
+    return [Path(each) for each in (words if words and is_read else [whole])]
+
+
+def completed_paths(typed: str) -> list[str]:
+    """Return the paths that start with ``typed``, folders with a slash at the end.
+
+    Hidden files appear only after a typed dot. Names that a terminal cannot show are left out.
+    """
+    quote = typed[:1] if typed[:1] in ("'", '"') else ""
+    folder, name = os.path.split(typed[len(quote) :])
+    try:
+        with os.scandir(_expanded(folder) or ".") as entries:
+            found = sorted((each.name, each.is_dir()) for each in entries)
+    except (OSError, ValueError):
+        return []
+    before = typed[: len(typed) - len(name)]
+    return [
+        f"{before}{each}/" if is_folder else f"{before}{each}{quote}"
+        for each, is_folder in found
+        if each.startswith(name) and (name or not each.startswith(".")) and each.isprintable()
+    ]
+
+
+def _expanded(typed: str) -> str:
+    """Return the path of a ``file://`` address, or a path with the user's home in place of ``~``."""
+    if (address := _LOCAL.match(typed)) is not None:
+        return url2pathname(typed[address.end() :])
+    return os.path.expanduser(typed)  # noqa: PTH111 - pathlib raises for an unknown user
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - pathlib raises for a name that is too long

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.chat._commands.command import Command, Outputs
-from anabranch.chat._session.session_output import Output, SessionError, preview
-from anabranch.chat._session.session_state import SessionState
-from anabranch.chat._session.typed_values import number_in
+from anabranch.chat._terminal.session_output import Output, SessionError, preview
+from anabranch.chat._terminal.session_state import Command, Outputs, SessionState
+from anabranch.chat._terminal.typed_input import number_in
 from anabranch.tree import HEAD, AmbiguousIdError, Navigator, Node, Ref, glimpse, is_branch_name
 
 

@@ -12,9 +12,9 @@ import anyio
 from anabranch._asking import Absent, AnswerError, Capabilities
 from anabranch._terminal import NO_MODEL, Console, Respondent
 from anabranch.agents import Model, Question
-from anabranch.chat._session.session_output import SessionError
-from anabranch.chat._session.typed_values import read_answer
-from anabranch.chat._terminal_session.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal.input_lines import InputLines, ScriptedLines
+from anabranch.chat._terminal.session_output import SessionError
+from anabranch.chat._terminal.typed_input import read_answer
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.models import ModelError, SampleStream, known_models, open_model
 

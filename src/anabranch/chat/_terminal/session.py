@@ -1,0 +1,248 @@
+"""The session: takes lines of input, carries them out on the tree, and returns the output.
+
+A line that fails returns an error as its output, and leaves the session and the tree intact. The
+cursor follows the nodes that the session adds, to the end of a turn or to its interruption. The table
+has all commands in the order of ``/help``; those about the session itself are here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from textwrap import wrap
+
+from anabranch._aio import run_shielded
+from anabranch.chat._terminal.conversation_commands import (
+    CONVERSATION_COMMANDS,
+    FILE_COMMANDS,
+    call,
+    say,
+)
+from anabranch.chat._terminal.navigation_commands import NAVIGATION_COMMANDS
+from anabranch.chat._terminal.session_cursor import SessionCursor
+from anabranch.chat._terminal.session_dependencies import SessionDependencies, SessionSettings
+from anabranch.chat._terminal.session_output import EXPECTED, Output, SessionError, error_text
+from anabranch.chat._terminal.session_state import Command, Outputs, SessionState, unknown_command
+from anabranch.chat._terminal.thread_commands import THREAD_COMMANDS
+from anabranch.chat._terminal.typed_input import read_line
+
+logger: logging.Logger = logging.getLogger("anabranch.chat")
+
+
+class Session:
+    """A conversation that a user leads, line by line.
+
+    Args:
+        dependencies: the session's store, model, tools and other surroundings.
+        thread_id: the first thread; the first message creates a thread that does not exist. By
+            default, a new thread.
+
+    Attributes:
+        state: the state that the commands read and change.
+    """
+
+    def __init__(self, dependencies: SessionDependencies, *, thread_id: str | None = None) -> None:
+        self.state: SessionState = SessionState(dependencies, thread_id)
+
+    @property
+    def cursor(self) -> SessionCursor:
+        """The place that the next message follows."""
+        return self.state.cursor
+
+    @property
+    def settings(self) -> SessionSettings:
+        """The present settings."""
+        return self.state.settings
+
+    async def start(self) -> list[Output]:
+        """Go to the head of the thread, and return the text there.
+
+        Raises:
+            StoreError: if the store fails.
+        """
+        outputs = await self.cursor.open(self.cursor.thread_id)
+        self.cursor.clear_history()
+        return outputs
+
+    async def input(self, line: str) -> list[Output]:
+        """Carry out a line, and return its output, errors included.
+
+        If the caller cancels, the session stores the reply received so far, and moves the cursor to
+        its end.
+        """
+        read = read_line(line, self._accepts)
+        steps: list[Callable[[], Awaitable[Outputs]]] = []
+        if read.message is not None:
+            steps.append(partial(say, self.state, read.message))
+        if read.command is not None:
+            steps.append(partial(self._command, read.command, read.rest, line.strip()))
+        return await self._carry_out(steps)
+
+    async def _carry_out(self, steps: Iterable[Callable[[], Awaitable[Outputs]]]) -> list[Output]:
+        outputs: list[Output] = []
+        for step in steps:
+            try:
+                outputs += await self._run(step)
+            except Exception as error:  # noqa: BLE001 - a failed line must not end the session
+                outputs.append(Output("error", _message(error)))
+                break
+        return outputs
+
+    async def say(self, text: str) -> list[Output]:
+        """Send ``text`` unchanged, even if it starts with a slash; otherwise like :meth:`input`."""
+        return await self._carry_out([partial(say, self.state, text)])
+
+    async def _run(self, step: Callable[[], Awaitable[Outputs]]) -> list[Output]:
+        try:
+            outputs = await step()
+        finally:
+            await run_shielded(self.state.settle())
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    def _accepts(self, name: str, rest: str) -> bool:
+        command = COMMANDS.get(name)
+        return command.accepts(rest) if command is not None else name in self.state.agent.tools
+
+    async def _command(self, name: str, rest: str, line: str) -> Outputs:
+        command = COMMANDS.get(name)
+        if command is not None:
+            return await command.run(self.state, *command.arguments(rest))
+        tools = self.state.agent.tools
+        if name in tools:
+            return await call(self.state, name, rest)
+        if line == f"/{name}" or "/" not in name:
+            raise unknown_command(name, [*COMMANDS, *tools])
+        raise SessionError(
+            f'Unknown command /{name}. To send text that starts with "/", type "//".'
+        )
+
+
+def _message(error: Exception) -> str:
+    """Return the text that the user sees for an error, and log an unexpected error."""
+    if not isinstance(error, EXPECTED):
+        logger.error("a line of input has failed", exc_info=error)
+    return error_text(error)
+
+
+MAX_LISTED = 60
+
+
+async def _clear(session: SessionState) -> Outputs:
+    del session
+    return Output("system", "", action="clear")
+
+
+async def _exit(session: SessionState) -> Outputs:
+    del session
+    return Output("system", "", action="exit")
+
+
+async def _verbose(session: SessionState) -> Outputs:
+    session.settings.verbose = True
+    return Output("system", "The chat now shows the work of tools and branches.")
+
+
+async def _quiet(session: SessionState) -> Outputs:
+    session.settings.verbose = False
+    return Output("system", "The chat now shows answers only.")
+
+
+async def _config(session: SessionState, *words: str) -> Outputs:
+    match words:
+        case ():
+            return Output("system", session.settings.listing())
+        case ("set", name, value):
+            session.settings.change(name, value)
+            return Output("system", f"{name} = {value}")
+        case _:
+            raise SessionError("Write /config, or /config set NAME VALUE.")
+
+
+async def _models(session: SessionState, part: str = "") -> Outputs:
+    models = session.dependencies.models
+    found = [name for name in models.names() if part in name] if models is not None else []
+    listed = found[:MAX_LISTED]
+    if len(found) > MAX_LISTED:
+        listed.append(f"… and {len(found) - MAX_LISTED} more; /models TEXT filters them.")
+    current = f"Now answering: {session.model_name}. /switch MODEL changes that."
+    return Output("system", "\n".join([current, *listed]))
+
+
+async def _switch(session: SessionState, name: str) -> Outputs:
+    models = session.dependencies.models
+    if models is None:
+        raise SessionError(f"This session cannot switch to {name!r}: it has no other models.")
+    session.model = models.open(name)
+    session.model_name = name
+    lines = [f"{name} answers from now on.", session.agent.tools.excess(session.model)]
+    return Output("system", "\n".join(filter(None, lines)))
+
+
+SETTINGS_COMMANDS = (
+    Command("clear", "", "Clear the screen; the conversation stays.", _clear),
+    Command("exit", "", "Leave. The conversation is stored.", _exit),
+    Command("verbose", "", "Show the work of tools and branches.", _verbose),
+    Command("quiet", "", "Show only answers.", _quiet),
+    Command("config", "[set] [NAME] [VALUE…]", "Show the settings, or change one.", _config),
+    Command(
+        "models", "[TEXT]", "Show the current model, and the names that contain TEXT.", _models
+    ),
+    Command("switch", "MODEL", "Let another model answer from now on.", _switch),
+)
+
+
+async def _help(session: SessionState, name: str | None = None) -> Outputs:
+    """Explain one command, or those of one group, or list all."""
+    if name is not None and name.lower() in GROUPS:
+        return Output("system", _listing(GROUPS[name.lower()]))
+    if name is not None:
+        command = COMMANDS.get(name.removeprefix("/"))
+        if command is None:
+            raise unknown_command(name.removeprefix("/"), COMMANDS)
+        return Output("system", f"{command.call}: {command.help}")
+    columns = session.dependencies.columns
+    lines = [_listing(COMMANDS.values()) if columns is None else _overview(columns())]
+    tools = ", ".join(f"/{tool}" for tool in session.agent.tools)
+    if tools:
+        lines.append(f"Tools that you can call without a model (/tool name=value …): {tools}.")
+    lines.append(
+        "All other text goes to the model. “message /command” sends the message and then runs the"
+        " command; a message that starts with a slash needs two."
+    )
+    return Output("system", "\n".join(lines))
+
+
+def _listing(commands: Iterable[Command]) -> str:
+    """Return a line for each command."""
+    listed = list(commands)
+    width = max(len(each.call) for each in listed)
+    return "\n".join(f"{each.call:{width}}  {each.help}" for each in listed)
+
+
+def _overview(columns: int) -> str:
+    """Return the commands by groups, on lines of at most ``columns`` characters."""
+    indent = max(map(len, GROUPS)) + 2
+    lines: list[str] = []
+    for title, commands in GROUPS.items():
+        calls = "  ".join(each.call.replace(" ", "\xa0") for each in commands)
+        first = f"{title:{indent}}"
+        lines += wrap(calls, columns, initial_indent=first, subsequent_indent=" " * indent)
+    explained = "/help GROUP or /help COMMAND explains them."
+    return "\n".join([*(line.replace("\xa0", " ") for line in lines), explained])
+
+
+_HELP = Command("help", "[COMMAND]", "List the commands, or explain one of them.", _help)
+
+GROUPS: Mapping[str, Sequence[Command]] = {
+    "move": NAVIGATION_COMMANDS,
+    "talk": (*CONVERSATION_COMMANDS, *FILE_COMMANDS),
+    "threads": THREAD_COMMANDS,
+    "session": (_HELP, *SETTINGS_COMMANDS),
+}
+"""The commands by topic."""
+
+COMMANDS: Mapping[str, Command] = {
+    command.name: command for commands in GROUPS.values() for command in commands
+}
+"""All commands, by name."""

@@ -45,7 +45,7 @@ def rows(where: str, what: str, times: list[float], goal: float | None) -> list[
     ]
 
 
-async def latencies(where: str, store: BranchStore | None, number: int, goal: float) -> list[Row]:
+async def latencies(where: str, store: BranchStore, number: int, goal: float) -> list[Row]:
     service = BranchService(store, SETTINGS)
     created: list[float] = []
     returned: list[float] = []
@@ -111,7 +111,7 @@ async def against_bare(folder: Path) -> list[Row]:
     ]
 
 
-async def many(where: str, first: BranchStore | None, other: BranchStore | None) -> Row:
+async def many(where: str, first: BranchStore, other: BranchStore) -> Row:
     empty, full = BranchService(first, SETTINGS), BranchService(other, SETTINGS)
     for _ in range(OPEN // 500):
         await asyncio.gather(*(full.create("Find it", "Look.") for _ in range(500)))
@@ -138,11 +138,14 @@ async def compare() -> list[Row]:
         def store(name: str) -> BranchStore:
             return open_branch_store(f"sqlite:///{place}/{name}.db")
 
+        def memory() -> BranchStore:
+            return open_branch_store("memory:")
+
         return [
-            *await latencies("in memory", None, TIMED, 1.0),
+            *await latencies("in memory", memory(), TIMED, 1.0),
             *await latencies("on SQLite", store("latencies"), TIMED, 50.0),
             *await against_bare(place),
-            await many("in memory", None, None),
+            await many("in memory", memory(), memory()),
             await many("on SQLite", store("first"), store("full")),
             *await measure_peers(),
         ]

@@ -372,9 +372,7 @@ def _main() -> None:
         _run(order)
 
 
-def _serve(
-    control: socket.socket, listener: socket.socket | None = None
-) -> Order | None:
+def _serve(control: socket.socket, listener: socket.socket | None = None) -> Order | None:
     """Fork for each order. Return it in the fork that has become it, or `None` where none will come.
 
     Args:

@@ -229,9 +229,9 @@ class LineWriter:
                 try:
                     await self._timeline.add_all(nodes, results)
                 except RefusedError:
-                    before = self.line.last.id
+                    last = self.line.last.id
                     await self.refresh()
-                    if self.line.last.id == before and self.after is None:
+                    if self.line.last.id == last and self.after is None:
                         raise
                     continue
                 if nodes[-1].kind in ASIDE:

@@ -156,7 +156,7 @@ class LineWriter:
             if hold is not None:
                 await hold(line.round_of(question))
 
-        await self._add(answer, before=held)
+        await self._add(answer, ready=held)
         return self.line.answers[question.id]
 
     async def answer_differently(self, question: Node, reply: Given) -> None:
@@ -215,17 +215,19 @@ class LineWriter:
         self,
         nodes_for: Callable[[BatchLine], list[Node]],
         results: Sequence[Result] = (),
-        before: Callable[[BatchLine], Awaitable[None]] | None = None,
+        ready: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
         """Add at the end of the line what ``nodes_for`` returns for it; return what was added.
+
+        ``ready`` is awaited with the line before each attempt.
 
         Raises:
             RefusedError: the store refuses the nodes for another reason than their place.
         """
         async with self._lock:
             while nodes := nodes_for(self.line):
-                if before is not None:
-                    await before(self.line)
+                if ready is not None:
+                    await ready(self.line)
                 try:
                     await self._timeline.add_all(nodes, results)
                 except RefusedError:

@@ -25,6 +25,8 @@ from anabranch.messages import Block, FileBlock, TextBlock
 from anabranch.models import INTERRUPTED
 from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of
 
+TOO_LATE = "The time for an answer is over: the tool continues without one."
+
 
 async def say(session: SessionState, text: str) -> Outputs:
     """Send ``text`` at the cursor with the attached files, and let the model answer."""
@@ -87,8 +89,9 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
         try:
             return _reply(await session.agent.answer(node.id, reply))
         except QuestionExpiredError as late:
-            replies = [_reply(await session.agent.go_on(node))] if late.goes_on else []
-            return [Output("error", str(late)), *replies]
+            if not late.goes_on:
+                return Output("error", str(late))
+            return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:

@@ -6,6 +6,7 @@ process would take it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -207,6 +208,15 @@ async def test_a_call_that_sleeps_after_its_answer_wakes_however_late() -> None:
     assert await desk.expire() == 0
     await desk.agent().go_on(node)
     assert DONE == ["reserve", "2", "woken"]
+
+
+async def test_a_call_waits_for_a_worker_after_its_last_two_answers_come_at_the_same_time() -> None:
+    desk = Desk()
+    open_now = await desk.questions(await desk.begin("pair"))
+    desk.clock.advance(IN_TIME)
+    await asyncio.gather(*(desk.add(each, number(1)) for each in open_now.values()))
+    desk.clock.advance(DAY)
+    assert await desk.expire() == 0
 
 
 async def test_beside_a_sleep_an_open_question_has_its_time_from_the_end_of_the_sleep() -> None:

@@ -71,9 +71,9 @@ class EventMapping:
         self._asked: dict[str, dict[str, None]] = {}
         """The open questions of each branch and of the branches inside it, by its id."""
         self._noticed: set[str] = set()
-        """Ids of the notices that the log already has."""
+        """Ids of the run's notices that were reported."""
         self._called: set[tuple[str | None, str]] = set()
-        """The calls of tools that the log already has, by their callers and their ids."""
+        """The run's calls of tools that were reported, by their callers and their ids."""
 
     def go_on_after(self, events: Collection[bytes]) -> None:
         """Note the logged events of a run that was cut off, whose notices happen again.
@@ -86,10 +86,19 @@ class EventMapping:
         self._called.update((each.parent_message_id, each.tool_call_id) for each in calls)
 
     def map(self, event: Event) -> Iterable[Mapped]:
-        """Return ``event`` as events of AG-UI."""
+        """Return ``event`` as events of AG-UI; a call or notice that is reported again has none.
+
+        A round runs again if its lease expires or its store fails, and the turn then repeats both.
+        """
         if isinstance(event, TextReceived):
             return self._text(event)
-        return () if self._is_known(event) else self._other(event)
+        if self._is_known(event):
+            return ()
+        if isinstance(event, ToolStarted):
+            self._called.add((event.caller, event.use.id))
+        elif isinstance(event, ToolNoticed) and event.notice.id:
+            self._noticed.add(event.notice.id)
+        return self._other(event)
 
     def _is_known(self, event: Event) -> bool:
         """Whether the run's followers already know of ``event``."""

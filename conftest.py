@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Let servers of later tests send events: sse-starlette ends all streams of a process after a signal."""
+    if streams := sys.modules.get("sse_starlette.sse"):
+        streams.AppStatus.should_exit = False
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ one, and come first; nothing that they share may depend on their order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped] # it has no types
 
@@ -50,3 +50,27 @@ class Spread(LoadFileScheduling):  # type: ignore[misc] # the same
     def _split_scope(self, nodeid: str) -> str:
         """Return the part that a test is in; xdist's own method returns its file."""
         return part_of(nodeid)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Return the test that a worker ran as it died, and hand its other tests to other workers.
+
+        xdist's own method has the next worker run that test again, which then dies as well, and hands out
+        parts without a test, after which a worker waits for ever.
+        """
+        parts = self.assigned_work[node]
+        left = (
+            test for part in parts.values() for test, has_ended in part.items() if not has_ended
+        )
+        running: str | None = next(left, None)
+        for name, part in list(parts.items()):
+            if running in part:
+                part[running] = True
+            if all(part.values()):
+                del parts[name]
+        super().remove_node(node)
+        return running
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a worker more tests; xdist's own method fails for one that still collects them."""
+        if node in self.registered_collections:
+            super()._reschedule(node)

@@ -94,10 +94,13 @@ coverage: $(DEV) $(PACKAGE)
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+# Multiplies the examples that each law names; a fraction runs a part in minutes.
+EXAMPLES ?= 20
+
 .PHONY: long
 long: ## the long run, some hours: new seeds, all examples, both databases, every crash, every command cold
 long: $(DEV) $(PACKAGE)
-	ANABRANCH_LONG=1 ANABRANCH_EXAMPLES=20 ANABRANCH_TEST_COLD=1 $(RUN) $(PYTEST) --timeout=14400 $(ARGS)
+	ANABRANCH_LONG=1 ANABRANCH_EXAMPLES=$(EXAMPLES) ANABRANCH_TEST_COLD=1 $(RUN) $(PYTEST) --timeout=14400 $(ARGS)
 
 # Five runs, the last two beside eight busy loops: a test that fails in one of them fails at random.
 .PHONY: steady

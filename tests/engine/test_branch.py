@@ -28,7 +28,6 @@ from tests.engine.harness import (
     ask_here,
     branch,
     first_round,
-    hot,
     now,
     rounds,
     say,
@@ -55,21 +54,6 @@ async def spend(tokens: int, question: str = "q", prompt: int = 0) -> Any:
 # -- depth -----------------------------------------------------------------------------------
 
 
-async def nest(root: Branch, depth: int) -> int:
-    async def inner(here: Branch) -> int:
-        return await nest(here, depth - 1)
-
-    return await branch(inner) if depth else root.depth
-
-
-@pytest.mark.parametrize("depth", [0, 1, 3])
-async def test_a_branch_may_be_as_deep_as_the_limit(depth: int) -> None:
-    async def body(root: Branch) -> int:
-        return await nest(root, depth)
-
-    assert (await rounds(body, world=World(Limits(max_depth=depth)))).value == depth
-
-
 async def test_a_branch_deeper_than_the_limit_is_refused_before_it_runs() -> None:
     ran: list[int] = []
 
@@ -85,65 +69,7 @@ async def test_a_branch_deeper_than_the_limit_is_refused_before_it_runs() -> Non
     assert ran == [1, 2]
 
 
-async def test_an_inner_limit_does_not_widen_an_outer_one() -> None:
-    async def inner(here: Branch) -> Any:
-        assert here.limits == Limits(max_depth=1, max_tokens=10, timeout=60)
-        return await spend(11)
-
-    async def body(_: Branch) -> None:
-        await branch(inner, max_depth=9, max_tokens=1_000, timeout=3_600)
-
-    with pytest.raises(BranchTokenError, match=r"'t' needs 11 tokens but may use 10"):
-        await rounds(body, world=World(Limits(max_depth=1, max_tokens=10, timeout=60)))
-
-
 # -- tokens ----------------------------------------------------------------------------------
-
-
-async def test_tokens_are_charged_to_the_branch_and_every_ancestor() -> None:
-    spent: dict[str, int] = {}
-
-    def look(here: Branch) -> None:
-        spent[here.path] = here.account.tokens
-
-    async def inner(here: Branch) -> None:
-        await spend(3)
-        look(here)
-
-    async def outer(here: Branch) -> None:
-        await branch(inner)
-        await spend(2)
-        look(here)
-
-    async def body(root: Branch) -> None:
-        await spend(1)
-        await branch(outer)
-        await branch(inner)
-        await ask("the end")
-        look(root)
-
-    await rounds(body)
-    assert spent == {"t/outer#1/inner#1": 3, "t/outer#1": 5, "t/inner#1": 3, "t": 9}
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner", "named"), [(10, None, "t/one#1"), (None, 10, "t/one#1/two#1")]
-)
-async def test_the_branch_whose_budget_is_exceeded_is_named(
-    outer: int | None, inner: int | None, named: str
-) -> None:
-    async def two(_: Branch) -> None:
-        await spend(11)
-
-    async def one(_: Branch) -> None:
-        await branch(two, max_tokens=inner)
-
-    async def body(_: Branch) -> None:
-        await branch(one, max_tokens=outer)
-
-    with pytest.raises(BranchTokenError) as caught:
-        await rounds(body)
-    assert caught.value.path == named
 
 
 async def test_a_sample_that_would_exceed_a_budget_is_not_asked() -> None:
@@ -154,27 +80,6 @@ async def test_a_sample_that_would_exceed_a_budget_is_not_asked() -> None:
 
     with pytest.raises(BranchTokenError, match="needs 11 tokens but may use 10"):
         await rounds(body, world=World(Limits(max_tokens=10)))
-
-
-async def test_the_rest_of_a_budget_is_the_least_of_all_enclosing_budgets() -> None:
-    async def inner(here: Branch) -> list[int | None]:
-        before = here.account.left
-        await spend(20)
-        return [before, here.account.left]
-
-    async def body(_: Branch) -> Any:
-        return [await branch(inner, max_tokens=50), await branch(inner)]
-
-    run = await rounds(body, world=World(Limits(max_tokens=60)))
-    assert run.value == [[30, 30], [20, 20]]  # in a replay, what was reserved counts at once
-
-
-async def test_without_a_budget_nothing_is_left_or_lacking() -> None:
-    async def body(root: Branch) -> Any:
-        await spend(10_000)
-        return root.account.left
-
-    assert (await rounds(body)).value is None
 
 
 async def test_an_exceeded_budget_is_the_answer_to_the_question_in_every_replay() -> None:
@@ -246,22 +151,6 @@ async def test_a_deadline_stops_a_branch_that_waits() -> None:
             assert asked.request == "never"
             world.clock.advance(30)
         assert "'t/inner#1' was stopped after its timeout of 30 s" in await call.result()
-
-
-async def test_an_enclosing_deadline_stops_a_branch_inside() -> None:
-    world = World(Limits(timeout=30))
-
-    async def inner(_: Branch) -> None:
-        await ask("never")
-
-    async def body(_: Branch) -> None:
-        await branch(inner, timeout=3_600)
-
-    async with world.call(body, world.journal()) as call:
-        async for _ in call.asks():
-            world.clock.advance(30)
-        with pytest.raises(BranchTimeoutError, match="'t' was stopped after its timeout of 30 s"):
-            await call.result()
 
 
 async def test_a_deadline_lasts_over_rounds() -> None:
@@ -524,12 +413,6 @@ class Card(BaseModel):
     rank: int
 
 
-async def three_steps(_: Branch) -> Any:
-    for number in range(3):
-        await step(str, number)
-    return await ask("a")
-
-
 async def last_state(inner: Any, **limits: Any) -> Journal:
     """Run ``inner`` as a branch to its end; return the journal of the round after it."""
 
@@ -642,20 +525,6 @@ async def test_a_value_that_cannot_be_compared_is_not_folded() -> None:
     assert "t/inner#1/str.1" in (await last_state(inner)).entries
 
 
-async def test_a_folded_branch_returns_the_same_in_its_first_round_and_later() -> None:
-    seen: list[Any] = []
-
-    async def inner(_: Branch) -> list[float]:
-        return [1, 2]
-
-    async def body(_: Branch) -> None:
-        seen.append(str(await branch(inner)))
-        await ask("a")
-
-    await rounds(body)
-    assert seen == ["[1.0, 2.0]", "[1.0, 2.0]"]
-
-
 async def test_a_branch_that_owes_an_undo_folds_if_the_undo_has_a_name() -> None:
     async def inner(_: Branch) -> Any:
         return await step(seat, undo=undo)
@@ -711,47 +580,6 @@ async def test_a_branch_that_fails_while_its_round_ends_is_not_folded() -> None:
     assert journal.entries == {}
 
 
-async def test_nested_branches_fold_from_the_inside_out() -> None:
-    async def leaf(_: Branch) -> Any:
-        await step(str, 1)
-        return await spend(2)
-
-    async def middle(_: Branch) -> list[Any]:
-        return [await branch(leaf), await branch(leaf), await spend(1)]
-
-    journal = await last_state(middle)
-    assert sorted(journal.entries) == ["t/ask.1", "t/middle#1"]
-    assert journal.entries["t/middle#1"].tokens == 5
-
-
-async def test_entries_of_an_unfolded_branch_fold_with_the_branch_around_it() -> None:
-    async def leaf(_: Branch) -> Any:
-        await say("inside")
-        await step(str, 1)
-        return (1, 2)
-
-    async def middle(_: Branch) -> int:
-        return len(await branch(leaf, timeout=60))
-
-    journal = await last_state(middle)
-    assert sorted(journal.entries) == ["t/ask.1", "t/middle#1"]
-    assert (journal.delivered, journal.deadlines) == ({}, {})
-
-
-async def test_entries_of_the_tasks_of_a_branch_fold_with_it() -> None:
-    async def helper() -> None:
-        await say("from a task")
-        await step(str, 1)
-
-    async def inner(_: Branch) -> Any:
-        await asyncio.create_task(helper())
-        return await ask("a")
-
-    journal = await last_state(inner)
-    assert sorted(journal.entries) == ["t/ask.1", "t/inner#1"]
-    assert journal.delivered == {}
-
-
 async def test_records_of_a_cancelled_task_fold_with_its_branch() -> None:
     async def helper() -> None:
         await asyncio.sleep(0)
@@ -796,14 +624,6 @@ async def test_the_state_does_not_grow_with_finished_branches() -> None:
     assert sizes[1] - sizes[0] <= 2  # "100" is longer than "1"
 
 
-async def test_a_branch_is_asked_for_the_same_in_hot_runs() -> None:
-    async def body(_: Branch) -> Any:
-        first = await branch(three_steps)
-        return [first, await branch(three_steps)]
-
-    assert await hot(body) == (await rounds(body)).value == ["A", "A"]
-
-
 async def test_a_folded_value_that_no_longer_fits_its_function_is_refused() -> None:
     """As after a redeploy: the branch function returns another type now."""
 
@@ -824,22 +644,6 @@ async def test_a_folded_value_that_no_longer_fits_its_function_is_refused() -> N
     with pytest.raises(NonDeterminismError) as caught:
         await rounds(body(other), state=state)
     assert isinstance(caught.value.__cause__, SerializationError)
-
-
-async def test_a_branch_where_a_step_was_is_found_out() -> None:
-    async def inner(_: Branch) -> int:
-        return 1
-
-    async def with_branch(_: Branch) -> None:
-        await branch(inner)
-        await ask("a")
-
-    async def without(_: Branch) -> None:
-        await ask("a")
-
-    state = (await first_round(with_branch)).dumps()
-    with pytest.raises(NonDeterminismError, match="'t/inner#1': recorded branch, now not reached"):
-        await rounds(without, state=state)
 
 
 async def test_an_error_answer_inside_a_branch_reaches_the_body_outside() -> None:

@@ -30,9 +30,3 @@ def test_a_depth_counts_from_the_tool_that_it_is_written_in() -> None:
     assert [branch.limits.max_depth for branch in (root, called, inner)] == [3, 2, 2]
     again = Branch(inner, "again", Limits(max_depth=9), is_tool=True)
     assert (again.depth, again.tool_depth, again.limits.max_depth) == (3, 3, 2)
-
-
-async def test_without_a_deadline_none_has_passed() -> None:
-    (branch,) = nested(UNLIMITED)
-    await branch.check_deadlines()
-    assert not branch.is_expired

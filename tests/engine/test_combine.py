@@ -10,20 +10,18 @@ import pytest
 
 from anabranch._aio import cancel_and_wait, none_of, run_shielded
 from anabranch._engine import Answer, Branch
-from anabranch.errors import StepFailed, ToolError
+from anabranch.errors import ToolError
 from tests.engine.harness import (
     World,
     ask,
     ask_here,
     branch,
-    failing,
     first_round,
     gather,
     hot,
     loudly,
     race,
     rounds,
-    say,
     step,
 )
 
@@ -57,14 +55,6 @@ async def test_gather_lets_all_end_and_raises_the_first_error_in_order() -> None
     with pytest.raises(ToolError, match="first in order"):
         await rounds(body)
     assert ended == ["slow"]
-
-
-async def test_gather_raises_the_first_answer_that_is_an_error() -> None:
-    async def body(_: Branch) -> None:
-        await gather([ask("a"), ask("b"), ask("c")])
-
-    with pytest.raises(StepFailed, match="'b' failed"):
-        await rounds(body, lambda question: loudly(question) if question == "a" else failing("b"))
 
 
 async def test_a_cancelled_gather_waits_until_all_have_cancel_and_wait() -> None:
@@ -114,15 +104,6 @@ async def test_a_race_returns_the_first_and_withdraws_the_questions_of_the_other
 
     run = await rounds(body)
     assert (run.value, run.brackets) == (["quick", "A"], [["a"]])
-
-
-async def test_the_question_that_is_answered_first_wins() -> None:
-    async def body(_: Branch) -> Any:
-        return [await race(ask("a"), ask("b")), await ask("c")]
-
-    run = await rounds(body, lambda question: None if question == "a" else loudly(question))
-    assert run.value == ["B", "C"]
-    assert run.brackets == [["a", "b"], ["c"]]
 
 
 async def test_of_several_that_end_at_once_the_first_in_order_wins() -> None:
@@ -236,20 +217,6 @@ async def test_a_race_that_a_round_ends_is_still_open_in_the_next() -> None:
 
 
 # -- hot and cold agree ----------------------------------------------------------------------
-
-
-async def test_hot_and_cold_agree() -> None:
-    async def inner(root: Branch) -> Any:
-        await say(root.path)
-        return await gather([ask(f"{root.path} 1"), ask(f"{root.path} 2")])
-
-    async def body(_: Branch) -> Any:
-        both = await gather([branch(inner), branch(inner), ask("beside")])
-        return [both, await ask("after")]
-
-    one, other = World(), World()
-    assert await hot(body, world=one) == (await rounds(body, world=other)).value
-    assert sorted(one.notices) == sorted(other.notices) == ["t/inner#1", "t/inner#2"]
 
 
 # -- letting go ------------------------------------------------------------------------------

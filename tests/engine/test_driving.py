@@ -55,28 +55,6 @@ async def at_once(_: Branch) -> Any:
 # -- cold ------------------------------------------------------------------------------------
 
 
-async def test_a_round_returns_all_open_questions_in_the_order_they_were_asked() -> None:
-    world = World()
-    async with world.call(at_once, world.journal()) as call:
-        outcome = await call.round()
-    assert isinstance(outcome, Waiting)
-    assert [(a.step_id, a.kind, a.request) for a in outcome.asks] == [
-        ("t/ask.1", "elicit", "a"),
-        ("t/ask.2", "elicit", "b"),
-    ]
-    assert call.journal.rounds == 1
-
-
-async def test_a_body_that_asks_nothing_is_finished_after_its_first_round() -> None:
-    async def body(root: Branch) -> str:
-        return root.path
-
-    world = World()
-    async with world.call(body, world.journal()) as call:
-        assert await call.round() == Finished("t")
-    assert call.journal.rounds == 0
-
-
 @pytest.mark.parametrize("again", ["round", "asks"])
 async def test_a_call_runs_once(again: str) -> None:
     world = World()
@@ -98,17 +76,6 @@ async def test_answers_to_questions_never_asked_change_nothing() -> None:
     journal.answer({"t/ask.2": Answer("forged"), "t/str.1": Answer("forged")})
     run = await rounds(two_questions, state=journal.dumps())
     assert (run.value, run.brackets) == (["A", "B"], [["a"], ["b"]])
-
-
-async def test_a_question_that_is_not_answered_is_asked_again() -> None:
-    patience = iter([None, None, Answer("at last")])
-
-    def answers(question: str) -> Answer | None:
-        return next(patience) if question == "b" else loudly(question)
-
-    run = await rounds(at_once, answers)
-    assert run.value == ("A", "at last")
-    assert run.brackets == [["a", "b"], ["b"], ["b"]]
 
 
 async def test_the_timeout_of_a_call_counts_from_when_the_journal_began() -> None:
@@ -198,18 +165,6 @@ async def test_questions_come_one_by_one_while_the_body_runs() -> None:
     assert seen == ["a", "b"]
 
 
-async def test_questions_may_be_answered_in_any_order() -> None:
-    world = World()
-    seen: list[Ask] = []
-    async with world.call(at_once, world.journal()) as call:
-        async for asked in call.asks():
-            seen.append(asked)
-            if len(seen) == 2:
-                for one in reversed(seen):
-                    assert call.answer(one.step_id, loudly(one.request))
-        assert await call.result() == ("A", "B")
-
-
 async def test_an_answer_to_a_question_that_is_not_open_is_refused() -> None:
     world = World()
     async with world.call(two_questions, world.journal()) as call:
@@ -247,15 +202,6 @@ async def test_there_is_no_result_before_the_end() -> None:
             with pytest.raises(RuntimeError, match=r"before asks\(\) has ended"):
                 await call.result()
             break
-
-
-async def test_the_error_of_the_body_is_the_result() -> None:
-    async def body(_: Branch) -> None:
-        await ask("a")
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await hot(body)
 
 
 async def test_a_body_that_cancels_itself_has_failed_and_cancels_no_one_else() -> None:

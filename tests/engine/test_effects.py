@@ -100,21 +100,6 @@ async def test_an_object_with_an_async_call_runs_on_the_loop() -> None:
     assert (await rounds(body)).value is True
 
 
-async def test_an_effect_is_recorded_before_its_value_is_seen() -> None:
-    """Law 2."""
-    world = World()
-    journal = world.journal()
-    recorded: list[bool] = []
-
-    async def body(_: Branch) -> None:
-        await step(do, "x")
-        recorded.append("t/do.1" in journal.entries)
-
-    async with world.call(body, journal) as call:
-        await call.round()
-    assert recorded == [True]
-
-
 async def test_while_an_effect_runs_its_key_is_known() -> None:
     async def body(_: Branch) -> Any:
         return [await step(current_idempotency_key.get), await step(key_on_the_loop)]

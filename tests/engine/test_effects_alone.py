@@ -89,15 +89,6 @@ def nothing_done() -> None:
     done.clear()
 
 
-async def test_an_effect_runs_once_and_is_written_before_its_value_is_seen() -> None:
-    bench = Bench()
-    assert await bench.step(do, "a") == "A"
-    assert bench.book.entries["t/step.1"].value == "A"
-    again = Bench(Journal.loads(bench.journal.dumps()))
-    assert await again.step(do, "a") == "A"
-    assert (done, bench.scheduler.busy) == (["a"], 0)
-
-
 async def test_nothing_begins_once_the_run_is_closing() -> None:
     bench = Bench()
     bench.scheduler.closing = True

@@ -61,22 +61,6 @@ class FakeOwner:
         await self.futures[-1]
 
 
-async def test_the_round_is_over_when_every_strand_waits() -> None:
-    owner = FakeOwner()
-
-    async def body() -> None:
-        await asyncio.gather(owner.park(), owner.park())
-
-    owner.start(body())
-    await owner.scheduler.changed.wait()
-    await owner.scheduler.cancel_and_wait()
-    owner.scheduler.check_suspended(owner.waiting)
-    assert owner.quiet == [True]
-    assert owner.ended == ["t/~park#1", "t/~park#2", "t"]
-    assert owner.not_suspended == []
-    assert owner.scheduler.strands == {}
-
-
 async def test_an_operation_that_was_made_and_not_awaited_is_closed() -> None:
     owner = FakeOwner()
 

@@ -82,8 +82,9 @@ async def test_a_request_that_does_not_arrive_ends_with_its_connection(
 
 async def test_a_body_that_is_too_long_is_refused(tools: Address) -> None:
     async with client_of(tools) as client:
-        reply = await client.post("/mcp", content=b"x" * (4 * 2**20 + 1))
-        assert reply.status_code in {413, 502}, reply.text
+        too_long = b"x" * (4 * 2**20 + 1)
+        async with client.stream("POST", "/mcp", content=too_long) as reply:
+            assert reply.status_code in {413, 502}  # the connection may end before the words do
         assert (await client.get("/healthz")).json() == {"status": "alive"}
 
 

@@ -177,35 +177,6 @@ async def test_a_branch_may_lower_the_depth_limit_for_branches_inside_it(replay:
     assert await run_tool(outer, {}, MockClient(), replay=replay) == 3
 
 
-@pytest.mark.requirement("pitfall.limits-and-branches")
-async def test_branches_run_at_once_and_all_must_finish(replay: bool) -> None:
-    """Required: parallel branches; contract: gather, concurrent, all must finish."""
-
-    async def analyze(sub: BranchContext, what: str) -> str:
-        reply = await sub.sample(f"{what}?")
-        assert len(sub.messages) == 2
-        return reply.text
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        both = await ctx.gather(ctx.branch(analyze, "price"), ctx.branch(analyze, "time"))
-        return [*both, *texts(ctx.messages)]
-
-    waiting = asyncio.Event()
-    arrived: list[str] = []
-
-    async def together(request: SampleRequest) -> str:
-        arrived.append(request.messages[-1].text)
-        if len(arrived) == 2:
-            waiting.set()
-        if not replay:  # a hot edge has both questions at the same time
-            await waiting.wait()
-        return echo(request)
-
-    client = MockClient(samples=together)
-    assert await run_tool(outer, {}, client, replay=replay) == ["re: price?", "re: time?"]
-
-
 async def test_there_must_be_something_to_race() -> None:
     """Chosen: a race of nothing would never end."""
 

@@ -9,11 +9,8 @@ from pydantic import BaseModel
 
 from anabranch import (
     BranchContext,
-    BranchDepthError,
-    BranchTokenError,
     CapabilityError,
     ConverseRoundsError,
-    Limits,
     SampleResult,
     ToolError,
     tool,
@@ -193,38 +190,6 @@ async def test_a_model_that_does_not_stop_calling_tools_is_stopped(replay: bool)
 
     assert await run_tool(ask, {}, client, replay=replay) == 0
     assert len(client.sample_calls) == 2
-
-
-async def test_a_failed_conversation_folds_with_its_branch() -> None:
-    """The error is one that a journal can hold."""
-
-    async def inside(ctx: BranchContext) -> str:
-        return (await ctx.converse("Go.", tools=[weather], max_rounds=1)).text
-
-    @tool
-    async def ask(ctx: BranchContext) -> str:
-        try:
-            return await ctx.branch(inside)
-        except ConverseRoundsError as error:
-            return f"{(await ctx.elicit(Ok, 'Again?')).action}: {error.path}"
-
-    client = MockClient(samples=[calls(("weather", {"city": "Rome"}))], elicits=[Ok(ok=True)])
-    assert await run_tool(ask, {}, client) == "accept: ask/inside#1"
-
-
-async def test_budgets_hold(replay: bool) -> None:
-    client = MockClient(samples=lambda _: calls(("weather", {"city": "Rome" * 50})))
-    with pytest.raises(BranchTokenError):
-        await run_tool(
-            conversing(weather), {}, client, limits=Limits(max_tokens=500), replay=replay
-        )
-
-
-async def test_the_limit_of_depth_holds_and_the_model_reads_of_it(replay: bool) -> None:
-    client = MockClient(samples=[calls(("weather", {"city": "Rome"})), "Sorry."])
-    limits = Limits(max_depth=0)
-    await run_tool(conversing(weather), {}, client, limits=limits, replay=replay)
-    assert texts(client.sample_calls[1].messages) == [str(BranchDepthError(1, 0))]
 
 
 async def test_the_options_of_a_sample_go_with_each_request(replay: bool) -> None:

@@ -4,14 +4,12 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, NonDeterminismError, SuspensionError, tool
-from anabranch.messages import UrlRequest
-from anabranch.testing import ManualClock, MockClient, SequentialIds, run_tool
+from anabranch.testing import MockClient, SequentialIds, run_tool
 
 
 class Yes(BaseModel):
@@ -24,27 +22,6 @@ async def next_round(ctx: BranchContext) -> None:
 
 def willing() -> MockClient:
     return MockClient(samples=lambda _: "x", elicits=lambda _: {})
-
-
-async def test_now_is_the_time_of_the_first_run_at_that_place(replay: bool) -> None:
-    """Contract: ctx.now() is deterministic under replay."""
-    clock = ManualClock(start=0.0)
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[datetime]:
-        first = ctx.now()
-        await next_round(ctx)
-        second = ctx.now()
-        await next_round(ctx)
-        return [first, second]
-
-    def later(_: UrlRequest) -> dict[str, str]:
-        clock.advance(60)
-        return {}
-
-    client = MockClient(elicits=later)
-    times = await run_tool(outer, {}, client, replay=replay, clock=clock)
-    assert times == [datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, 0, 1, tzinfo=UTC)]
 
 
 async def test_uuids_and_random_numbers_are_of_their_place_and_their_call(replay: bool) -> None:

@@ -18,7 +18,6 @@ from anabranch import (
     Declined,
     Elicitation,
     Limits,
-    StepFailed,
     ToolError,
     run_tool,
     tool,
@@ -234,31 +233,6 @@ async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
     assert answered == ["given up"]
 
 
-@pytest.mark.requirement("pitfall.client-error")
-async def test_answers_find_their_questions_in_whatever_order_they_come(replay: bool) -> None:
-    """Required: answers and errors are matched to their requests."""
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[str]:
-        async def one(number: int) -> str:
-            try:
-                return (await ctx.sample(str(number))).text
-            except StepFailed as failed:
-                return failed.detail
-
-        return list(await ctx.gather(*(one(number) for number in range(6))))
-
-    async def shuffled(request: SampleRequest) -> str:
-        number = int(request.messages[0].text)
-        await asyncio.sleep(0.001 * (number * 5 % 6))
-        if number % 2:
-            raise AnswerError(f"no {number}")
-        return f"yes {number}"
-
-    result = await run_tool(outer, {}, MockClient(samples=shuffled), replay=replay)
-    assert result == ["yes 0", "no 1", "yes 2", "no 3", "yes 4", "no 5"]
-
-
 async def test_an_absent_answerer_declines_and_has_no_model() -> None:
     """Chosen: an edge may ask without a look at the capabilities."""
     request = SampleRequest(messages=(user("x"),), max_tokens=1)
@@ -346,27 +320,3 @@ async def test_the_caller_gets_the_exception_of_the_tool(replay: bool) -> None:
         await run_tool(outer, {"which": "own"}, Terminal(), replay=replay)
     with pytest.raises(LookupError, match="lost"):
         await run_tool(outer, {"which": "foreign"}, Terminal(), replay=replay)
-
-
-async def test_a_hundred_calls_at_once_do_not_meet(replay: bool) -> None:
-    """Chosen: nothing is shared between calls."""
-
-    @tool
-    async def outer(ctx: BranchContext, number: int) -> str:
-        await ctx.sample(f"first {number}")
-        return (await ctx.sample(f"second {number}")).text
-
-    client = MockClient(samples=lambda request: " ".join(m.text for m in request.messages[::2]))
-    results = await asyncio.gather(
-        *(run_tool(outer, {"number": n}, client, replay=replay) for n in range(100))
-    )
-    assert results == [f"first {n} second {n}" for n in range(100)]
-
-
-async def test_tools_can_be_run_in_a_task_group(replay: bool) -> None:
-    """Chosen: run_tool is a coroutine like any other, also inside a task group."""
-    async with asyncio.TaskGroup() as group:
-        running = [
-            group.create_task(run_tool(confirm, {}, Terminal(), replay=replay)) for _ in range(3)
-        ]
-    assert [task.result() for task in running] == [True, True, True]

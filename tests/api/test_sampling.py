@@ -384,21 +384,6 @@ async def test_a_servers_own_sampler_answers_instead_of_the_client(replay: bool)
     assert len(own.asked) == 1
 
 
-async def test_a_sampler_is_asked_once_whatever_else_is_asked_afterwards(replay: bool) -> None:
-    """Contract: effects run once; a model request of the server is one."""
-    own = Provider(["one", "two"])
-
-    @tool
-    async def ask(ctx: BranchContext) -> list[str]:
-        texts = [(await ctx.sample("a")).text]
-        await ctx.elicit_url("look", "https://example.org")
-        return [*texts, (await ctx.sample("b")).text]
-
-    client = MockClient(elicits=[{}])
-    assert await run_tool(ask, {}, client, sampler=own, replay=replay) == ["one", "two"]
-    assert len(own.asked) == 2
-
-
 async def test_a_sampler_that_fails_is_a_failed_step_and_its_words_stay_inside(
     replay: bool,
 ) -> None:

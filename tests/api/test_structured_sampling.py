@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from anabranch import BranchContext, Capabilities, SampleResult, SampleValidationError, tool, user
-from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from anabranch.messages import SampleReply, TextBlock, ToolResultBlock, ToolUseBlock
 from anabranch.testing import MockClient, run_tool
 from anabranch.tool import Tool
 
@@ -141,21 +141,6 @@ async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> N
     assert len(client.sample_calls) == 3
 
 
-async def test_a_failed_sample_can_be_caught_and_another_one_tried(replay: bool) -> None:
-    """Required: sub-errors reach the author's code, which decides."""
-
-    @tool
-    async def careful(ctx: BranchContext) -> str:
-        try:
-            await ctx.sample("Judge it.", schema=Verdict)
-        except SampleValidationError as error:
-            return (await ctx.sample(f"Explain {error.last_text}")).text
-        return "unreached"
-
-    client = MockClient(samples=["a", "b", "c", "explained"])
-    assert await run_tool(careful, {}, client, replay=replay) == "explained"
-
-
 @pytest.mark.requirement("sampling.exchange")
 async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_arguments(
     replay: bool,
@@ -229,22 +214,6 @@ async def test_an_instance_given_to_the_mock_answers_as_its_json() -> None:
     """Contract: MockClient answers; a model instance is the natural answer to its schema."""
     client = MockClient(samples=[Verdict(score=1, reason="x")])
     assert await run_tool(judge, {}, client) == Verdict(score=1, reason="x")
-
-
-@pytest.mark.requirement("pitfall.whole-reply")
-async def test_a_parsed_value_survives_the_rounds_that_follow(replay: bool) -> None:
-    """Required: parsed values of sampling responses are passed on."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> int:
-        first = await ctx.sample("Judge it.", schema=Verdict)
-        await ctx.sample("And then?")
-        return first.parsed.score
-
-    def answer(request: SampleRequest) -> str:
-        return GOOD if request.tools else "fine"
-
-    assert await run_tool(ask, {}, MockClient(samples=answer), replay=replay) == 7
 
 
 class Good(BaseModel):

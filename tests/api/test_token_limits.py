@@ -186,37 +186,6 @@ async def cautious(ctx: BranchContext, prompt: str = "a", max_tokens: int | None
         return f"{refused.path}: {refused.used} of {refused.budget}"
 
 
-async def test_samples_at_once_do_not_spend_the_same_tokens(replay: bool) -> None:
-    """Required: a budget is exceeded by at most one reply for each request that was admitted."""
-
-    @tool(limits=Limits(max_tokens=500))
-    async def ten(ctx: BranchContext, most: int | None) -> tuple[str, ...]:
-        return await ctx.gather(*(cautious(ctx, max_tokens=most) for _ in range(10)))
-
-    greedy = MockClient(samples=costing(410))
-    said = await run_tool(ten, {"most": None}, greedy, replay=replay)
-    assert said == ("ok", *["ten: 503 of 500"] * 9)
-    assert [request.max_tokens for request in greedy.sample_calls] == [498]
-
-    modest = MockClient(samples=costing(40))
-    said = await run_tool(ten, {"most": 98}, modest, replay=replay)
-    assert said == (*["ok"] * 5, *["ten: 503 of 500"] * 5)
-    assert [request.max_tokens for request in modest.sample_calls] == [98] * 5
-
-
-async def test_the_unused_part_of_a_reservation_is_free_again(replay: bool) -> None:
-    """Required: a reservation is settled by the usage."""
-
-    @tool(limits=Limits(max_tokens=100))
-    async def outer(ctx: BranchContext) -> list[str]:
-        return [*await ctx.gather(cautious(ctx), cautious(ctx)), await cautious(ctx)]
-
-    client = MockClient(samples=costing(20))
-    said = await run_tool(outer, {}, client, replay=replay)
-    assert said == ["ok", "outer: 103 of 100", "ok"]
-    assert [request.max_tokens for request in client.sample_calls] == [98, 78]
-
-
 async def test_a_sample_without_a_reply_gives_its_reservation_back(replay: bool) -> None:
     """Required: what was not used is not spent: after an error, a lost race, a timeout."""
     clock = ManualClock()

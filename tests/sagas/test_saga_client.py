@@ -15,7 +15,7 @@ from anabranch.mcp import SagaClient, SagaRoundsExceededError, Turn, create_serv
 from anabranch.mcp._client import connect
 from anabranch.mcp._saga_shapes import LooseParams
 from examples.deploy import deploy
-from tests.mcp.harness import ERAS, KEY, MODERN, ROOT, Answers, connected, serving, text_of
+from tests.mcp.harness import ERAS, KEY, MODERN, Answers, connected, serving, text_of
 from tests.mcp.tools import ANSWERED, Report, journey
 from tests.sagas.harness import WAYS, Person, reached
 
@@ -47,17 +47,6 @@ async def call(
 
 IN_PROCESS = [way for way in WAYS if way[0] != "stdio"]
 """A client's ways; that sagas pass over the others, too, is what the tests of their methods show."""
-
-
-@pytest.mark.parametrize("way", IN_PROCESS, ids=" ".join)
-async def test_a_saga_is_driven_to_its_result(way: tuple[str, str]) -> None:
-    person = Person(lambda step, _: "Yes." if step == "safety" else {"target": "production"})
-    server = create_server("deployer", [deploy], keys=[KEY])
-    async with reached(way, server, ROOT / "examples" / "deploy.py") as client:
-        result = await SagaClient(client, person).call_tool("deploy", {"version": "v"})
-    assert text_of(result).startswith("Version v runs on production")
-    assert not result.is_error
-    assert person.asked == ["target", "safety"]
 
 
 @pytest.mark.parametrize("era", ERAS)

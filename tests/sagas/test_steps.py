@@ -219,25 +219,6 @@ async def test_the_data_of_an_error_arrives_at_the_caller(era: str, code: int) -
     assert direct.value.error == by_client.value.error == said
 
 
-async def test_notices_are_delivered_once_along_the_chain(era: str) -> None:
-    """Law 3, over sagas."""
-
-    async def body(ctx: BranchContext) -> str:
-        await ctx.log("info", "begun")
-        await ctx.elicit(Number, "?")
-        await ctx.log("info", "half")
-        await ctx.elicit(Number, "?")
-        return "done"
-
-    answers = Answers()
-    async with connected(serving(tool(name="t")(body)), era, answers) as client:
-        one = await call_saga(client, "t", {})
-        steps = [accepted("t/elicit.1", n=1)]
-        two = await resume_saga(client, one["sagaToken"], *steps)
-        await resume_saga(client, two["sagaToken"], *steps, accepted("t/elicit.2", n=2))
-    assert answers.logs == [("info", "begun"), ("info", "half")]
-
-
 async def test_arguments_keep_their_order_from_turn_to_turn(era: str) -> None:
     """A tool may go by it: sorted, they would be another way to go."""
 

@@ -1,4 +1,4 @@
-"""The language of docstrings and test names: a noun or a verb opens each.
+"""The language of pages, docstrings and test names: a noun or a verb opens each sentence.
 
 A sentence that opens with What, Who or It leaves the reader to find its noun. CONTRIBUTING.md has the
 rules.
@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, ROOT
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -19,6 +19,10 @@ PRONOUN = re.compile(r"(What|Who|Where|That|Those|Of|How|It)\b")
 RAISED = re.compile(r"(if )?(it|they|one|these|those|see|what)\b", re.IGNORECASE)
 RAISES = re.compile(r"^Raises:\n((?:[ ]{4,}.*(?:\n|$)|\n)+)", re.MULTILINE)
 ERROR = re.compile(r"^ {4}[\w.]+(?:, [\w.]+)*: (.*)$", re.MULTILINE)
+GENERATED = {"api.md", "commands.md"}
+SENTENCE = re.compile(
+    r"(?:^|(?<=[.!?] )|(?<=^- )|(?<=\*\* ))(?:What|Who|Where|That|Those|Of|It|They)\b.*"
+)
 NAMED = re.compile(r"\btest_\w+")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w*)", re.MULTILINE)
 
@@ -53,6 +57,18 @@ def raising_a_pronoun() -> Iterator[str]:
             yield from (f"{place}: {why}" for why in ERROR.findall(section) if RAISED.match(why))
 
 
+def opening_a_sentence_with_a_pronoun() -> Iterator[str]:
+    for page in PAGES:
+        text = re.sub(
+            r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        )
+        for paragraph in re.split(r"\n\s*\n|\n(?=\||- |\d+\. )", text):
+            if page.name not in GENERATED and (
+                found := SENTENCE.search(" ".join(paragraph.split()))
+            ):
+                yield f"{page.name}: {found[0][:70]}"
+
+
 def naming_what_or_who() -> Iterator[str]:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for name in TEST.findall(path.read_text(encoding="utf-8")):
@@ -74,11 +90,17 @@ def test_the_engines_comments_name_tests_that_exist() -> None:
     assert not named - exist
 
 
-FAULTS = (returning_what, opening_with_a_pronoun, raising_a_pronoun, naming_what_or_who)
+FAULTS = (
+    returning_what,
+    opening_with_a_pronoun,
+    opening_a_sentence_with_a_pronoun,
+    raising_a_pronoun,
+    naming_what_or_who,
+)
 
 
 @pytest.mark.parametrize("faults", FAULTS)
-def test_docstrings_and_test_names_have_no_known_fault(
+def test_pages_docstrings_and_test_names_have_no_known_fault(
     faults: Callable[[], Iterator[str]],
 ) -> None:
     assert list(faults()) == []

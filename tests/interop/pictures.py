@@ -47,7 +47,7 @@ LEARNED = (
     (
         "Tests that fail at night only",
         "Two of them shared a date",
-        "Give the clock to what is tested, and let it stand still.",
+        "Pass a clock to the code under test, and move it by hand.",
     ),
 )
 
@@ -149,8 +149,9 @@ async def take(browser: Browser, name: str, served: Any, scene: Scene, **look: A
     """Take one picture."""
     async with served() as address:
         page: Page = await browser.new_page(**look)
+        tab = Tab(page)
         await page.goto(address)
-        await scene(Tab(page))
+        await scene(tab)
         await page.evaluate(
             "Promise.allSettled(document.getAnimations().map((each) => each.effect.getTiming()"
             ".iterations === 1 ? each.finished : 0))"

@@ -103,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs the SDK of MCP when it is first used."""
+    """Load a name that needs the SDK of MCP on its first use."""
     if name == "RemoteTools":
         from anabranch.agents._remote_tools import RemoteTools  # noqa: PLC0415
 

@@ -68,21 +68,22 @@ class Agent:
     """Replies in threads.
 
     Args:
-        store: stores the threads.
-        model: replies.
-        tools: what the model may call: anabranch tools, or tools written for agents, such as
+        store: the store of threads.
+        model: the model that replies.
+        tools: the tools that the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
             :class:`~anabranch.agents.RemoteTools` and :class:`~anabranch.agents.Folding`.
-        person: answers the questions of tools at once, with the node of the question as
-            ``step_id``. Without one, and with ``capabilities`` that offer questions, a turn ends
-            at them, and :meth:`answer` continues it; by default, no question can be asked.
-        limits: of each turn.
-        tool_limits: of each call of a tool, in addition to the tool's own.
+        person: an answerer that answers the questions of tools immediately, with the node of the
+            question as ``step_id``. Without one, and with ``capabilities`` that offer questions, a
+            turn ends at a question, and :meth:`answer` continues the turn. With neither, no tool
+            can ask.
+        limits: the limits of each turn.
+        tool_limits: the limits of each call of a tool, in addition to the tool's own.
         listener: receives the events of a turn.
-        clock: gives the time; by default, the system's.
+        clock: the time; by default, the system's.
         naming: names threads and nodes; by default, at random.
-        capabilities: what its tools may ask for; by default, questions as ``person`` declares
-            them, and samples, which ``model`` answers.
+        capabilities: the kinds of questions that tools may ask; by default, the kinds that
+            ``person`` answers, and samples, which ``model`` answers.
         calls: stores the calls of tools, so that their effects happen once whatever dies; by
             default, the database of ``store`` does, and this process's memory if ``store`` is of
             another package.
@@ -90,8 +91,8 @@ class Agent:
             a digest of the files in which the tools are defined.
 
     Attributes:
-        tools: all tools, by name, as they are at present.
-        dependencies: everything else that was given.
+        tools: all present tools, by name.
+        dependencies: all other arguments.
     """
 
     def __init__(  # noqa: PLR0913 - the surroundings of an agent, by keyword
@@ -160,7 +161,7 @@ class Agent:
     async def add(
         self, nodes: Sequence[Node], results: Sequence[Result] = (), *, head: bool = True
     ) -> list[Node]:
-        """Store ``nodes`` with results of tools, and return them; the head moves to the last."""
+        """Store ``nodes`` with results of tools, move the head to the last node, and return the nodes."""
         refs = [Ref(HEAD, nodes[-1].id)] if head else []
         return await self.dependencies.add(nodes, results, refs)
 
@@ -346,7 +347,7 @@ class Agent:
         return list((await PathEnd.read(self.store, around)).questions)
 
     async def cut_off(self, thread_id: str, asleep: Container[tuple[str, str]] = ()) -> Node | None:
-        """Return the node at the head if tools were cut off there, for example by a crash.
+        """Return the node at the head if a crash, or a like event, cut off its tools.
 
         A tool that was cut off has neither returned nor been interrupted, and neither the tool nor
         its branches wait for an answer; :meth:`go_on` continues it. ``asleep`` names sleeping uses
@@ -395,7 +396,7 @@ class Agent:
 async def given_answer(
     agent: Agent, question: Node, at: Surroundings | None = None
 ) -> Given | None:
-    """Return the answer to a question, ``None`` while it has none.
+    """Return the answer to a question; ``None`` while the question is open.
 
     ``at`` is the end of the question's line, where that was just read.
     """

@@ -64,14 +64,14 @@ class AgentDependencies:
     Attributes:
         store: stores the threads.
         model: replies.
-        tool_specs: returns what describes to the model the tools that it may call.
+        tool_specs: returns the descriptions of tools for the model.
         person: answers the questions of tools at once; ``None`` if they are answered later.
         limits: of each turn.
         tool_limits: of each call of a tool.
         listener: receives the events of a turn.
         clock: gives the time.
         naming: names threads and nodes.
-        capabilities: what tools may ask for.
+        capabilities: the kinds of questions that tools may ask.
         calls: the store of the tools' calls, and how it is used.
         version: that of the tools' code.
         suspension: says what an interruption means.
@@ -188,7 +188,7 @@ def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Dur
 
 @runtime_checkable
 class _Declaring(Protocol):
-    """A model that cannot answer every sample, such as the stand-in where there is no model."""
+    """A model that cannot answer every sample, such as the stand-in for a missing model."""
 
     @property
     def capabilities(self) -> Capabilities: ...

@@ -57,7 +57,7 @@ class Outcome:
         return cls(NO_RESULT, is_error=True, blocks=NO_RESULT_CONTENT, is_interrupted=True)
 
     def with_line(self, line: str, mark: Literal["budget"] | None = None) -> Outcome:
-        """Return this outcome with a line at its end."""
+        """Return this outcome with a line of text at its end."""
         blocks = self.blocks or (TextBlock(text=self.text),)
         return replace(self, blocks=(*blocks, TextBlock(text=f"\n{line}", mark=mark)))
 
@@ -137,7 +137,7 @@ class Continuation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn ends with its tools."""
+        """Whether the turn ends when its tools have returned."""
         return self.is_left or self.is_stopped
 
     @property
@@ -157,7 +157,7 @@ class AgentTool(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which the model calls it."""
+        """The name by which the model calls the tool."""
         ...
 
 
@@ -176,7 +176,7 @@ class UsableTool(AgentTool, Protocol):
     placeholder: str | None
 
     async def use(self, here: ToolUse) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Run the tool for one tool use; return its outcome, or what it asks or waits for first."""
+        """Run the tool for one tool use; return its outcome, its questions, or its wake-up time."""
         ...
 
 
@@ -192,7 +192,7 @@ class ToolUse:
         answered: the questions of the tool's last round, with the answers; ``None`` before.
         side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
-        continuation: how the turn goes on at questions.
+        continuation: the rules by which the turn continues at questions.
         above: the path to what the caller follows, ``None`` if it was not read.
     """
 

@@ -34,7 +34,7 @@ from anabranch.tree import Node, Surroundings, TreeStore
 
 
 class Cancelling(Absent):
-    """Answers for a user who has left all questions."""
+    """Answers every question with ``cancel``, for a user who sent a message instead."""
 
     async def elicit(self, request: Question, /, *, step_id: str) -> ElicitReply:
         """Cancel."""
@@ -95,7 +95,7 @@ async def _hold_call(dependencies: AgentDependencies, question: Node, round_: As
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:
-    """Return the last node of a line that has continued, ``None`` if the line has not."""
+    """Return the last node after a line; ``None`` if the conversation has not continued after the line."""
     node, end = writer.after, None
     while node is not None:
         below = await turn.timeline.dependencies.store.children(node.id)
@@ -139,7 +139,7 @@ async def line_at_head(store: TreeStore, thread_id: str, node_id: str) -> Surrou
 async def find_question(
     store: TreeStore, question_id: str, at: Surroundings | None = None
 ) -> tuple[Node, Surroundings]:
-    """Return a question, and the end of its line, which ``at`` may be.
+    """Return a question and the end of its line: ``at``, if the line ends there.
 
     Raises:
         ToolError: if the question does not exist.

@@ -55,7 +55,7 @@ class AskedRound:
 
     @property
     def id(self) -> str:
-        """Names the round: the id of its first question."""
+        """The id of the round's first question, which names the round."""
         return self.questions[0].id
 
     @property
@@ -76,7 +76,7 @@ class AskedRound:
 
     @property
     def until(self) -> float:
-        """The time at which the tool continues with the answers so far; for most tools, never."""
+        """The time at which the tool continues with the answers so far; most tools wait without end."""
         until = self.questions[0].data.get("until")
         return float(until) if isinstance(until, int | float) else math.inf
 
@@ -188,7 +188,7 @@ class BatchLine:
         return found is not None and not is_placeholder(found)
 
     def result(self, use_id: str) -> Result | None:
-        """Return the result of a tool on this line, ``None`` before there is one.
+        """Return the result of a tool on this line; ``None`` before the tool returns.
 
         A result above an answer that starts a line of the tool's call belongs to another line.
         """
@@ -201,7 +201,7 @@ class BatchLine:
         return None
 
     def round_id(self, use_id: str) -> str | None:
-        """Return the id of the last round in which a tool has asked, ``None`` if it has not."""
+        """Return the id of the last round in which a tool asked; ``None`` if the tool asked nothing."""
         return self.rounds[use_id].id if use_id in self.rounds else None
 
     def cut(self, length: int) -> BatchLine:
@@ -218,6 +218,6 @@ class BatchLine:
 
 
 def result_at(path: Path, tool_use_id: str) -> Result | None:
-    """Return the result of a tool on ``path``, ``None`` if there is none: the nearest to its end."""
+    """Return the last result of a tool on ``path``; ``None`` without one."""
     held = (path.results.get((node.id, tool_use_id)) for node in reversed(path.nodes))
     return next((each for each in held if each is not None), None)

@@ -1,4 +1,4 @@
-"""The progress of the branches below a tool use, read from the tree: they have no other state.
+"""The progress of the branches below a tool use, read from the tree, which has their whole state.
 
 Any process can continue a branch from its nodes. Messages and different answers that a user adds
 below those nodes do not belong to the branch.
@@ -62,7 +62,7 @@ class BranchOutcome:
 
 
 class BranchProgress:
-    """The branches among ``nodes``, parents before children, with the results these hold.
+    """The branches among ``nodes``, parents before children, with the results that the nodes hold.
 
     ``asleep`` names the tool uses that wait for a time, each after the node that calls it. No tool
     waits for a question whose time is over ``now``.
@@ -134,7 +134,7 @@ class BranchProgress:
         return next(whole, None) or next(failed, None)
 
     def outcome(self, start: Node) -> BranchOutcome | None:
-        """Return how a branch has ended, ``None`` if it has not."""
+        """Return how a branch ended; ``None`` for an open branch."""
         path = self.path(start)
         end, works = path[-1], start.data.get(ALLOW_WORK, True)
         if end.kind != "assistant" or (end.tool_uses and works):
@@ -147,7 +147,7 @@ class BranchProgress:
         return BranchOutcome(start, end)
 
     def is_over(self, start: Node) -> bool:
-        """Whether a branch has ended, or the tool that has opened it has returned."""
+        """Whether a branch has ended, or the tool that opened the branch has returned."""
         caller = self._known[start.parent_id or ""]
         tool_use_id = str(start.data.get("tool_use_id"))
         has_returned = _has_returned(caller, tool_use_id, self._results)
@@ -239,7 +239,7 @@ class OpenFork:
 
 
 def open_fork(path: Path) -> OpenFork | None:
-    """Return the open branches around the end of ``path``, ``None`` if there are none."""
+    """Return the open branches around the end of ``path``; ``None`` outside of branches."""
     nodes = path.nodes
     said = [at for at, node in enumerate(nodes) if is_said(node)]
     for at in range(said[-1] + 1 if said else 1, len(nodes)):

@@ -151,7 +151,7 @@ async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
 
 
 async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutcome:
-    """Let a branch that has reached a limit say what it has, if another limit allows that."""
+    """Ask a branch at its limit for its result so far, if the other limits allow the request."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
     last = timeline.last_added
     if last is None:  # it has done nothing that it could speak of
@@ -203,7 +203,7 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
 
 
 def _message(error: Exception) -> str:
-    """Return the text of an error that may be shown; log any other, and name its type alone."""
+    """Return the text of an error that users may read; log any other error, and return its type alone."""
     if isinstance(error, AnabranchError | ModelError):
         return str(error)
     logger.error("a branch has failed", exc_info=error)

@@ -73,7 +73,7 @@ SPEC: ToolSpec = ToolSpec(
 
 
 def _prompts(value: object) -> object:
-    """Return the list of prompts in a string; any other value as it is.
+    """Return the list of prompts in a string; return any other value unchanged.
 
     Raises:
         ValueError: if the string looks like a list, and is not well-formed.

@@ -18,7 +18,7 @@ from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolU
 from anabranch.tree import Node, Path, Tree, is_said, open_questions, project
 
 State: TypeAlias = Literal["running", "waits for you", "done", "failed", "stopped"]
-"""How a branch is. One that is stopped was interrupted before it had ended."""
+"""The state of a branch; a stopped branch was interrupted before its end."""
 
 WAITS: State = "waits for you"
 
@@ -28,9 +28,9 @@ class ShownBranch:
     """A branch.
 
     Attributes:
-        description: what it is about.
-        state: how it is; it waits if a tool in it, or in a branch inside of it, has asked.
-        conclusion: what it has returned; ``None`` before.
+        description: its subject.
+        state: its state; a branch waits if a tool in it, or in a nested branch, has asked.
+        conclusion: its value; ``None`` before its end.
     """
 
     description: str

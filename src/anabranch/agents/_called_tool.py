@@ -212,7 +212,7 @@ async def _end_later(calls: CallStore, line: str, now: float) -> None:
 
 
 async def check_version(here: ToolUse) -> None:
-    """Check that a call which this code cannot even open was not begun by other code.
+    """Raise :class:`OtherVersionError` if other code began a call that this code cannot open.
 
     Raises:
         OtherVersionError: if other code began the call, and the call is open.
@@ -229,7 +229,7 @@ async def check_version(here: ToolUse) -> None:
 
 
 def _opened(here: ToolUse) -> tuple[Journal, Mapping[str, Answer]]:
-    """Return the journal of the call, and what the next round is given.
+    """Return the journal of the call, and the answers for the next round.
 
     Raises:
         ToolError: if another release of this library has stored the questions, or the call cannot
@@ -295,6 +295,6 @@ class _TurnModel:
 
 
 def _call_id(here: ToolUse) -> str:
-    """Name the call of a tool use, the same each time that it runs, so that effects keep keys."""
+    """Return the id of a tool use's call: the same in each run, so that effects keep their keys."""
     place = f"{here.caller.id}/{here.block.id}"
     return f"call_{blake2b(place.encode('utf-8', 'surrogatepass'), digest_size=9).hexdigest()}"

@@ -25,7 +25,7 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class BranchResumed:
-    """A branch of the model goes on that was begun earlier: its nodes so far."""
+    """A turn continues a branch; the event has the branch's nodes so far."""
 
     path: tuple[Node, ...]
 
@@ -79,8 +79,8 @@ class ToolBranched:
 class ToolSuspended:
     """The call of a tool sleeps until a time, in seconds since the epoch, and nothing of it is alive.
 
-    When the turn goes on sooner, for another reason, this comes again. If it ``asks``, it also goes on
-    when its questions are answered.
+    If the turn continues earlier for another reason, the event comes again. If the tool ``asks``, the
+    turn also continues when the questions have answers.
     """
 
     caller: str
@@ -114,7 +114,7 @@ Event: TypeAlias = (
     | ToolSuspended
     | ToolEnded
 )
-"""What happens during a turn, as a listener receives it."""
+"""An event of a turn, as a listener receives it."""
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
 """Receives each event; the turn waits until it returns. What it raises ends the turn."""

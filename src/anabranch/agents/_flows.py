@@ -74,8 +74,8 @@ async def broadcast_to_leaves(
     Args:
         agent: replies.
         thread_id: the thread.
-        prompt: what to say; each reply follows at its own leaf.
-        below: the node below which to look for leaves; by default, all leaves are meant.
+        prompt: the message; each reply follows at its own leaf.
+        below: the node whose leaves are meant; by default, all leaves of the thread.
         skip: labels; a leaf that has one of them is left out.
     """
     tree = await agent.store.tree(thread_id)

@@ -65,7 +65,7 @@ class BranchCreate(FoldingTool):
         )
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branch, work in it, and return what it has returned.
+        """Open the branch, work in it, and return its message.
 
         A branch that it has opened before goes on from its nodes.
 
@@ -156,7 +156,7 @@ class BranchCreate(FoldingTool):
             raise
 
     async def _ended(self, here: ToolUse, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
-        """Close the branch, unless it has returned by itself, and return its record."""
+        """Close the branch, unless its model has returned from it, and return its record."""
         branches, done = working.service, await transcript_of(here, outcome.start, outcome.end)
         if working.returned is None and outcome.error is None and outcome.text.strip():
             said = outcome.text.strip()[: branches.settings.max_message_length]
@@ -186,7 +186,7 @@ async def _progress(here: ToolUse) -> BranchProgress:
 def _chosen(
     tools: Mapping[str, UsableTool], names: Sequence[str] | None
 ) -> Mapping[str, UsableTool]:
-    """Return the tools of a branch: those that were chosen, and the ones of branches themselves."""
+    """Return the tools of a branch: the chosen ones, and the tools of folding."""
     if names is None:
         return tools
     if unknown := [name for name in names if name not in tools]:
@@ -219,7 +219,7 @@ async def _check_turn(here: ToolUse) -> None:
 
 
 def _start(here: ToolUse, created: CreatedBranch) -> Node:
-    """Return the first node of the branch, with what it has to do."""
+    """Return the first node of the branch, which holds its task."""
     return here.timeline.dependencies.node(
         here.timeline.thread.id,
         here.caller.id,

@@ -77,7 +77,7 @@ class FoldingTool:
         return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
-        """Return the branches of the conversation's owner, which are all that it can reach."""
+        """Return the branches of the conversation's owner, the only ones that the conversation can reach."""
         return self._branches.of(here.timeline.thread.owner or "")
 
 
@@ -105,7 +105,7 @@ def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
 
 
 def last_return(node: Node) -> ReturnInput | None:
-    """Return how a reply returns from its branch, ``None`` if it does not, or not validly."""
+    """Return the valid ``branch_return`` in a reply; ``None`` without one."""
     for use in node.tool_uses:
         if use.name == BRANCH_RETURN and use.malformed is None:
             with suppress(ToolError):
@@ -150,14 +150,14 @@ def so_far(outcome: BranchOutcome, returning: ReturnInput | None) -> str | None:
 
 
 def done_last(done: str) -> str | None:
-    """Return the end of what was done in a branch that has said nothing, even when it was asked."""
+    """Return the last work of a branch that gave no text, even on request."""
     if not done.strip():
         return None
     return f"(It has said nothing. The end of what was done:)\n{done[-DONE:].strip()}"
 
 
 def seen_outside(branch: Branch) -> Outcome:
-    """Return the text that the caller sees: of a branch that returned, its message alone."""
+    """Return the text that the caller of a branch sees: the message alone, if the branch returned one."""
     if branch.status == "completed" and branch.error is None:
         return Outcome(branch.result or "")
     how = f"This branch was ended before it returned: {branch.error}"

@@ -39,8 +39,8 @@ class Folding:
     Give it to an :class:`~anabranch.agents.Agent` among its tools.
 
     Args:
-        branches: where branches are accounted for; by default, in the memory of this process.
-            Its sessions are threads, whose tokens are limited by the agent's own limits.
+        branches: the service that accounts for branches; by default, one in the memory of this process.
+            Its sessions are threads, whose tokens the agent's own limits bound.
     """
 
     def __init__(self, branches: BranchService | None = None) -> None:
@@ -50,7 +50,7 @@ class Folding:
         ]
 
     def tools_beside(self, taken: Collection[str]) -> Sequence[AgentTool]:
-        """Return the three tools, but for those whose names are ``taken``."""
+        """Return the three tools, without those whose names are ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 
     async def tend(self, engine: Engine, /) -> NoReturn:
@@ -59,7 +59,7 @@ class Folding:
 
 
 class _Return(FoldingTool):
-    """``branch_return``: ends the branch that it is called in."""
+    """``branch_return``: ends the branch whose model calls the tool."""
 
     spec: ToolSpec
 

@@ -75,7 +75,7 @@ class LineWriter:
 
     @classmethod
     async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
-        """Return a writer at the end of the line that surroundings are on.
+        """Return a writer at the end of the line of these surroundings.
 
         Raises:
             ToolError: if the surroundings are not of a node in a tool batch.
@@ -88,11 +88,11 @@ class LineWriter:
         return writer
 
     async def refresh(self) -> None:
-        """Read what has been added to the line."""
+        """Read the nodes added to the line since."""
         await self._follow(await surroundings_of(self._timeline.dependencies.store, self.line.last))
 
     async def _follow(self, around: Surroundings) -> None:
-        """Go to the end of the line, from a node on it."""
+        """Move from a node on the line to the end of the line."""
         while True:
             self.line = BatchLine.read(around) or self.line
             # Answers that begin other lines come later than the node that continues this one.
@@ -111,9 +111,9 @@ class LineWriter:
 
         Args:
             tool_use_id: the use of the tool that asks.
-            asked: what it asks.
+            asked: the tool's questions.
             after: the round before, ``None`` before the first.
-            used: what the tools have used until then; stored with the first question.
+            used: the usage of the tools so far, which the first question stores.
         """
         usage, data = used.take()
         before = None if after is None else after.id
@@ -140,7 +140,7 @@ class LineWriter:
         await self._add(questions)
 
     async def answer(self, question: Node, reply: Given, hold: Hold | None = None) -> Node:
-        """Add the answer to a question that has none, and return it; or return the one it has.
+        """Add the answer to an open question; return the question's first answer.
 
         ``hold`` is awaited with the question's round before each attempt to add the answer.
         """
@@ -160,7 +160,7 @@ class LineWriter:
         return self.line.answers[question.id]
 
     async def answer_differently(self, question: Node, reply: Given) -> None:
-        """Go to the line on which an answered question has ``reply``; begin it, if there is none.
+        """Move to the line on which an answered question has ``reply``; start that line if it is missing.
 
         It has in common with this line what is above the first answer, and what other tools have
         returned. Other questions above are answered as they are here.
@@ -194,7 +194,7 @@ class LineWriter:
         self.line, self.after = above.extended(nodes, results), None
 
     async def record(self, result: Result) -> None:
-        """Store what a tool has returned."""
+        """Store the outcome of a tool."""
         await self._timeline.dependencies.store.set_results([result])
         self.line = self.line.extended([], [result])
 
@@ -217,7 +217,7 @@ class LineWriter:
         results: Sequence[Result] = (),
         ready: Callable[[BatchLine], Awaitable[None]] | None = None,
     ) -> list[Node]:
-        """Add at the end of the line what ``nodes_for`` returns for it; return what was added.
+        """Add the nodes that ``nodes_for`` returns for the end of the line; return them.
 
         ``ready`` is awaited with the line before each attempt.
 
@@ -254,7 +254,7 @@ class LineWriter:
 
 
 async def surroundings_of(store: TreeStore, node: Node | Surroundings) -> Surroundings:
-    """Return the surroundings of a node, unless it is given as these.
+    """Return the surroundings of a node, or ``node`` itself if it is such surroundings.
 
     Raises:
         ToolError: the node does not exist.

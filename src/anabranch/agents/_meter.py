@@ -1,4 +1,4 @@
-"""The meter of a turn: admits its requests within its limits, and counts what they use.
+"""The meter of a turn: admits its requests within its limits, and counts their tokens and cost.
 
 Every request of a turn passes the meter: replies on its paths, judges, and the samples of tools.
 The meter raises an error at a limit, and the caller decides how to continue.
@@ -45,7 +45,7 @@ class Meter:
     Attributes:
         limits: of the turn.
         earlier: returns what was used before, in whatever process; ``None`` if nothing was.
-        account: what the turn has spent and reserved.
+        account: the spent and reserved tokens of the turn.
     """
 
     limits: TurnLimits
@@ -62,7 +62,7 @@ class Meter:
         self._requests = asyncio.Semaphore(limits.max_concurrent_requests)
 
     async def _count_earlier(self) -> None:
-        """Count what was used before, once."""
+        """Count the earlier usage of the turn, once."""
         async with self._reading:
             if self.earlier is not None:
                 spent, self.earlier = await self.earlier(), None

@@ -41,7 +41,7 @@ class PathEnd:
         asleep: Container[tuple[str, str]] = (),
         now: float = 0.0,
     ) -> PathEnd:
-        """Return the end of a path; branches are read, if there are any.
+        """Return the end of a path, with the branches below it.
 
         The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. A
         question whose time is over ``now`` holds up no tool.

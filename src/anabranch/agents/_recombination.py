@@ -51,7 +51,7 @@ class Recombined:
 
     Attributes:
         text: the one text; empty if none was requested, or no branch has answered.
-        note: what was chosen and why, or what was done instead.
+        note: the choice and its reason, or the reason for another result.
         chosen: the name of the branch whose answer ``text`` is, ``None`` if it is not one answer.
     """
 
@@ -159,7 +159,7 @@ class _NoReply:
 
 
 async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
-    """Return the model's reply, or the reason why there is none, whatever the model raises."""
+    """Return the model's reply, or the reason for its failure; never raise."""
     try:
         text = (await ask(prompt)).strip()
     except Exception as error:
@@ -184,7 +184,7 @@ def _ballot(ballot: str | _NoReply, options: int) -> int | None:
 
 
 def _chosen_by(verdict: str, answers: Sequence[BranchAnswer]) -> BranchAnswer | None:
-    """Return the answer that the verdict names by number, or else the one that it quotes."""
+    """Return the answer whose number the verdict names, or else the answer that the verdict quotes."""
     for found in _OPTION.finditer(verdict):
         if number := _ballot(found.group(1), len(answers)):
             return answers[number - 1]

@@ -29,7 +29,7 @@ class RefusableRequest:
         self.left_out: list[Place] = []
 
     def leave_out(self, error: ModelError) -> bool:
-        """Leave out of the next request what ``error`` is about; return whether there is something."""
+        """Leave the blocks that ``error`` refuses out of the next request; return whether there are any."""
         refused = self._refused(error) if error.refused else []
         if refused:
             self.left_out += refused

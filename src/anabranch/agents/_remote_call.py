@@ -56,7 +56,7 @@ class ParkedCalls:
         return name
 
     def take(self, name: str) -> RemoteCall | None:
-        """Return the call of that name; it is not parked any more."""
+        """Take the parked call of that name, and return it."""
         return self._calls.pop(name, None)
 
     async def aclose(self) -> None:
@@ -66,7 +66,7 @@ class ParkedCalls:
 
 
 class RemoteCall(Absent):
-    """A call of a tool of ``server``; as an answerer, it is asked what the server asks meanwhile.
+    """A call of a tool of ``server``; as an answerer, it receives the server's questions meanwhile.
 
     Args:
         server: runs the tool.
@@ -74,7 +74,7 @@ class RemoteCall(Absent):
         key: the call's idempotency key.
         here: the use of the tool.
         limits: of the call.
-        before: what the call is resumed from, and the answers to it; ``None`` if it begins.
+        before: the state that the call continues from, with answers; ``None`` for a new call.
 
     Attributes:
         begun: when it began.
@@ -113,7 +113,7 @@ class RemoteCall(Absent):
     async def go_on(
         self, here: ToolUse, answers: Mapping[str, Answer], parked: ParkedCalls
     ) -> Outcome | Asked:
-        """Return how the call ends, or what is asked before it can go on.
+        """Return the end of the call, or its next questions.
 
         Args:
             here: the use of the tool, which may be that of a later turn.
@@ -194,7 +194,7 @@ class RemoteCall(Absent):
     # -- what the server asks and reports while it runs the tool -----------------------------
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
-        """Let the agent's model answer, as soon as a turn goes on with the call.
+        """Let the agent's model answer as soon as a turn continues the call.
 
         Raises:
             AnswerError: if a limit of the call, or of the turn, is used up.
@@ -254,6 +254,6 @@ class RemoteCall(Absent):
 
 
 def _read(task: asyncio.Task[Outcome | Asked]) -> None:
-    """Read the error of a call that has ended while no one waited: its next turn raises it."""
+    """Retrieve the error of a call that ended between turns; the next turn raises it."""
     if not task.cancelled():
         task.exception()

@@ -30,7 +30,7 @@ from anabranch.tree import file_line
 
 
 def reply_in(answer: Answer) -> ElicitReply:
-    """Return the user's reply; a user who could not answer has cancelled."""
+    """Return the user's reply; ``cancel`` for a user who could not answer."""
     if answer.error is not None:
         return ElicitReply(action="cancel")
     return ElicitReply.model_validate(answer.value)
@@ -45,7 +45,7 @@ class CallState(BaseModel):
         request_state: the server's own state.
         responses: to what else the server has asked at the same time.
         begun: when the call began, in seconds since the epoch.
-        samples: how often it has asked the model.
+        samples: the number of its requests to the model.
     """
 
     server: str
@@ -137,7 +137,7 @@ def _size(block: ResultBlock) -> int:
 
 
 def shown(question: Question, able: Capabilities) -> Question | None:
-    """Return ``question`` as it can be shown, ``None`` if ``able`` does not include such ones.
+    """Return ``question`` in a form that users can see; ``None`` if ``able`` lacks its kind.
 
     Of a form, that is what the protocol knows: an answer is checked against it here, so it must
     have neither patterns, which may take for ever to match, nor references.

@@ -92,7 +92,7 @@ class RemoteTool:
     async def _until(
         self, here: ToolUse, call: RemoteCall, answers: Mapping[str, Answer]
     ) -> Outcome | Asked:
-        """Go on with a call until it ends, or asks, or the time of a tool's call is over.
+        """Continue a call until it ends, asks, or reaches the time limit of a tool's call.
 
         What it asks can be answered until then.
 
@@ -137,6 +137,6 @@ class RemoteTool:
 
 
 def _key(here: ToolUse) -> str:
-    """Return the idempotency key of a tool use: the same whenever it is sent."""
+    """Return the idempotency key of a tool use: the same in every request for it."""
     place = f"{here.caller.id}/{here.block.id}"
     return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=18).hexdigest()

@@ -63,7 +63,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class RemoteTools:
-    """The tools of running MCP servers, for ``Agent(tools=[…])``; connected while it is entered.
+    """The tools of running MCP servers, for ``Agent(tools=[…])``; connected inside its ``async with``.
 
         async with RemoteTools("https://example.com/mcp", "command:uvx some-server") as remote:
             agent = Agent(store, model, tools=[book_flight, remote])
@@ -177,7 +177,7 @@ class RemoteTools:
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:
-    """Return the tool's own name, after the server's if it is used, with a number if need be."""
+    """Return an unused name: the tool's, or the server's and the tool's, or that with a number."""
     own = _fit(name) or "tool"
     if own not in used:
         return own

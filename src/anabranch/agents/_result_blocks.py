@@ -1,4 +1,4 @@
-"""The blocks of a tool result that a model is sent, made of what the tool returned.
+"""Makes the blocks of a tool result, for a model, from the value that the tool returned.
 
 Images, sounds and PDFs remain files; their type is read from their bytes. A resource that holds text
 is that text. Other files, and files that are too large, are named by address, type and size: no request
@@ -88,7 +88,7 @@ def _named(uri: str, kind: str) -> str:
 
 
 def _text_in(data: bytes, kind: str, declared: str) -> str | None:
-    """Return the text of a file that is one, by its type or because its bytes are."""
+    """Return the text of a text file, by its type or its bytes."""
     given = declared.lower().partition("charset=")[2].partition(";")[0].strip(" \"'")
     is_text = kind.startswith("text/") or kind.endswith(("json", "xml", "yaml", "javascript"))
     if not is_text and kind not in ("", "application/octet-stream"):

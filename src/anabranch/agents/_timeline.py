@@ -67,7 +67,7 @@ class Timeline:
         meter: admits the requests of the turn, and counts them, all its timelines included.
         moves_head: whether the thread's head moves with each node that is added.
         last_added: the last node that this timeline has added, ``None`` before the first.
-        last_request: where the model was last asked, ``None`` before.
+        last_request: the node of the last request to the model, ``None`` before the first.
         last_text: the text of its last reply that had any.
         branch_of_folding: the branch that it works in, whose budget applies as well; ``None`` at
             the root.
@@ -100,7 +100,7 @@ class Timeline:
         return branch
 
     async def continue_from(self, path: Sequence[Node]) -> None:
-        """Go on with a branch that was begun earlier; ``path`` has its nodes so far."""
+        """Continue an earlier branch; ``path`` has its nodes so far."""
         self.last_added, self.last_text = path[-1], said_in(path)
         replies = [at for at, node in enumerate(path) if node.kind == "assistant"]
         if replies:
@@ -121,7 +121,7 @@ class Timeline:
         """Let the model reply at ``node`` once; return the node of its reply.
 
         Args:
-            node: where.
+            node: the node that the reply follows.
             messages: the path to ``node`` as messages, where it is known already.
             concludes: whether this is its last reply in a branch, so that it can use no tools.
 
@@ -192,7 +192,7 @@ class Timeline:
         return request.model_copy(update={"messages": messages})
 
     async def stored(self, content: Iterable[B]) -> tuple[B, ...]:
-        """Return blocks as nodes and results have them: files by reference, their bytes stored."""
+        """Store the bytes of files, and return the blocks with references to them."""
         return await store_files(self.dependencies.store, self.thread.id, content)
 
     async def messages_at(self, nodes: Sequence[Node]) -> list[RequestMessages | None]:
@@ -243,14 +243,14 @@ class Timeline:
     # -- writing nodes -----------------------------------------------------------------------
 
     async def add(self, node: Node) -> Node:
-        """Store ``node``, and return it; or return what another process has added there before."""
+        """Store ``node`` and return it; or return the node that another process stored there before."""
         appending = self._append([node], (), self._refs(node))
         [first] = await added_or_found(self.dependencies.store, [node], appending)
         await self._report([first])
         return first
 
     async def add_all(self, nodes: Sequence[Node], results: Sequence[Result] = ()) -> None:
-        """Store ``nodes``, each with what it follows before it, and results of tools."""
+        """Store ``nodes``, parents before children, and results of tools."""
         await self._append(nodes, results, self._refs(nodes[-1]))
         await self._report(nodes)
 

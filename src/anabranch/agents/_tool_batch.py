@@ -46,13 +46,13 @@ from anabranch.tree import NO_RESULT_CONTENT, Node, Result
 
 
 class ToolBatch:
-    """The tools of one line.
+    """The tools that one reply of the model calls, run together.
 
     Args:
         timeline: the path that the line extends.
         tools: the agent's tools, by name.
         writer: at the end of the line.
-        continuation: how it goes on at questions.
+        continuation: the rules by which the turn continues at questions.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ToolBatch:
         return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
-        """Store a placeholder for every result, if a tool lets branches see them meanwhile.
+        """Store a placeholder for every result, if a tool lets branches see the results meanwhile.
 
         Until a tool returns, its pending result says that it was interrupted: if no turn goes on
         there, nothing has to be written any more.
@@ -160,7 +160,7 @@ class ToolBatch:
                 return
 
     async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
-        """Answer what is open in a round, if a user is there, or the time for answers is over.
+        """Answer the open questions of a round: by the user, or by the end of the time for answers.
 
         Returns whether it is answered; otherwise, the tool waits.
         """
@@ -195,7 +195,7 @@ class ToolBatch:
     async def _outcome(
         self, use: ToolUseBlock, round_: AskedRound | None
     ) -> Outcome | Asked | AskedInBranches | Asleep:
-        """Return how the tool's next round ends; what it raises becomes an outcome."""
+        """Return the outcome of the tool's next round; an error becomes an outcome."""
         if round_ is not None and round_.is_in_front_end:
             return front_end_outcome(round_)
         tool, here = self._tools.get(use.name), self.here(use, round_)
@@ -234,7 +234,7 @@ class ToolBatch:
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
     def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
-        """Return a use as its tool sees it, after the round in which it has asked, if there is one."""
+        """Return a tool use for its tool, with its last round of questions, if any."""
         return ToolUse(
             use,
             self._line.caller,
@@ -250,7 +250,7 @@ class ToolBatch:
     # -- results -----------------------------------------------------------------------------
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store an outcome; the first one after most of a branch's budget is used says so."""
+        """Store an outcome; the first after a branch has used most of its budget adds a warning."""
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
@@ -272,7 +272,7 @@ class ToolBatch:
         return Result(holder.id, use_id, shown, outcome.is_error, pending=content)
 
     def _shown(self) -> list[Result]:
-        """Return the results of this batch as the model sees them: no placeholder hides them."""
+        """Return the results of this batch for the model, without placeholders."""
         return [
             Result(each.node_id, each.tool_use_id, each.pending or each.content, each.is_error)
             for each in self._results.values()

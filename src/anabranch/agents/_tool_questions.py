@@ -29,14 +29,14 @@ from anabranch.tree import Node
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """Answers a question with an error, in the journal's form, that its tool reads."""
+    """Answers a question with an error for the tool, in the journal's form."""
 
     error: dict[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeOver:
-    """Stands for the answer to a question whose tool goes on without one: its time is over."""
+    """Stands for the answer to a question whose time is over: the tool continues without one."""
 
 
 TIME_OVER = TimeOver()
@@ -44,7 +44,7 @@ TIME_OVER = TimeOver()
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Stands for the answer to a question whose user has said something else: its tool reads ``cancel``."""
+    """Stands for the answer to a question whose user sent another message: the tool reads ``cancel``."""
 
 
 LEFT = Left()
@@ -88,7 +88,7 @@ def dump_ask(ask: Ask) -> dict[str, JsonValue]:
 
 
 def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
-    """Return the ask again, without its fingerprint, which the state has."""
+    """Return the ask of a stored question, without its fingerprint, which the state has."""
     kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
     request = _REQUEST.validate_python(stored["request"])
     return Ask(str(stored["step_id"]), kind, request, "")
@@ -192,7 +192,7 @@ def reply_of(answer: Node) -> Given:
 
 
 def recorded_reply(answer: Node) -> Answer | None:
-    """Return the call's record of an answer; ``None`` if its time was over: then, nothing."""
+    """Return the call's record of an answer; ``None`` for an answer whose time was over."""
     reply = reply_of(answer)
     if isinstance(reply, TimeOver):
         return None

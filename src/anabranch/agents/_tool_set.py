@@ -1,4 +1,4 @@
-"""The tools of an agent by name: those that it was given, and those that its sources have now."""
+"""The tools of an agent by name: its own tools, and the present tools of its sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ToolSource(Protocol):
     """Tools that come and go while an agent runs, such as those of a running server."""
 
     def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
-        """Return the tools that there are now, under names that are not ``taken``.
+        """Return the present tools, under names that are not ``taken``.
 
         A name never passes from one tool to another.
         """
@@ -37,7 +37,7 @@ class TendedSource(ToolSource, Protocol):
 
 
 class ToolSet(Mapping[str, UsableTool]):
-    """The tools of an agent, as they are whenever one looks.
+    """The tools of an agent, read from its sources at each use.
 
     Args:
         given: tools, and sources of tools.
@@ -78,7 +78,7 @@ class ToolSet(Mapping[str, UsableTool]):
         )
 
     def tended(self, engine: Engine) -> Iterator[Coroutine[Any, Any, NoReturn]]:
-        """Yield what sources need done, each until it is cancelled."""
+        """Yield the upkeep of each source, which runs until it is cancelled."""
         for source in self._sources:
             if isinstance(source, TendedSource):
                 yield source.tend(engine)

@@ -1,4 +1,4 @@
-"""One turn: the model replies, its tools run, it replies again, until it calls no more tools."""
+"""One turn: the model replies and its tools run, again and again, until the model calls no tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anabranch.tree import Node
 class Turn:
     """A turn along ``timeline``, in which the model may call ``tools``.
 
-    ``continuation`` says how it goes on at questions of the tools.
+    ``continuation`` says how the turn continues at questions of the tools.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Turn:
         raise TurnLimitError("requests to the model", limit, limit)
 
     async def go_on(self, node: Node) -> Node:
-        """Continue at any node: with the tools of its line, if it is on one, and then the model."""
+        """Continue at any node: with the tools of its line, if it has one, and then with the model."""
         if node.tool_uses or node.kind in ASIDE:
             around = await surroundings_of(self.timeline.dependencies.store, node)
             return await resume(self, await LineWriter.at(self.timeline, around))
@@ -81,7 +81,7 @@ async def resume(turn: Turn, line: LineWriter) -> Node:
 
 
 async def use_line(turn: Turn, line: LineWriter) -> Node:
-    """Run the tools of a line as far as they come; return the node at which it ends."""
+    """Run the tools of a line until each has returned or waits; return the last node of the line."""
     batch = ToolBatch(turn.timeline, turn.tools, line, turn.continuation)
     return line.after or await batch.run()
 

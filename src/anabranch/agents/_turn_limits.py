@@ -1,4 +1,4 @@
-"""Limits of one turn of an agent, and what it has used: tokens, cost and branches, as nodes store them."""
+"""Limits and usage of one turn of an agent: tokens, cost and branches, in the form that nodes store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Charge:
 
     Attributes:
         cost: as reported usage costs; ``None`` if that is not known.
-        estimate: what was counted where the provider has reported no usage, and limits apply.
+        estimate: an estimate, if limits apply and the provider reported no usage.
     """
 
     cost: float | None = None
@@ -62,8 +62,8 @@ class UsageTotal:
     Attributes:
         usage: the sum, ``None`` if no request has reported any.
         cost: the sum, ``None`` if no cost is known.
-        requests: how many there were.
-        estimate: what was counted for those that have reported nothing.
+        requests: their number.
+        estimate: an estimate for requests without reported usage.
     """
 
     usage: Usage | None = None
@@ -105,7 +105,7 @@ class SideUsage:
         return self._by_use.setdefault(tool_use_id, UsageTotal())
 
     def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:
-        """Return usage and data for the next node of these tools, and begin again at nothing.
+        """Return usage and data for the next node of these tools, and reset the count.
 
         The data has the cost of all, and by tool use how many requests there were, their usage and
         their cost.
@@ -170,9 +170,9 @@ class TurnLimitError(AnabranchError):
     """A turn has reached one of its limits. Everything it has produced so far is in the tree.
 
     Attributes:
-        used: how much the turn has used.
-        limit: how much it may use.
-        needed: how much more its next request needs at least, 0 if the limit is reached already.
+        used: the usage of the turn.
+        limit: the limit.
+        needed: the least that the next request needs in addition, 0 if the limit is reached.
     """
 
     def __init__(self, what: str, used: float, limit: float, needed: float = 0) -> None:
@@ -199,7 +199,7 @@ class TurnLimits:
             estimated where it reports none.
         max_cost: cost of all requests, as computed by ``price``.
         price: computes the cost of a reply; without it, no cost is known or limited.
-        max_depth: how deeply branches may be nested; 0 allows none.
+        max_depth: maximum depth of nested branches; 0 allows none.
         max_branches: branches opened in the turn, nested ones included.
         max_branches_per_call: prompts in one call of ``branch_self``.
         timeout: seconds that each branch may take, its nested branches included. The turn's own

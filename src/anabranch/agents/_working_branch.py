@@ -1,4 +1,4 @@
-"""A branch of context folding in which a timeline of an agent works: what it may still use.
+"""A branch of context folding in which an agent works, with its remaining tokens and time.
 
 A token counts once, when it enters the branch's context: of each request only what the one before it
 did not have, and the reply. So a long conversation before the branch does not use up its budget. What
@@ -83,17 +83,17 @@ class WorkingBranch:
 
     @property
     def seconds_left(self) -> float:
-        """The time that it has left."""
+        """The seconds until the branch's deadline."""
         return self.service.seconds_left(self._branch)
 
     def fork(self) -> WorkingBranch:
-        """Return this for a branch of ``branch_self``: with the same budget, and a path of its own."""
+        """Return a copy for a branch of ``branch_self``: with the same budget and a separate path."""
         fork = copy(self)
         fork.is_fork = True
         return fork
 
     async def warning(self) -> str | None:
-        """Return the budget warning for the model, once; ``None`` if there is nothing new.
+        """Return the budget warning for the model, once; otherwise ``None``.
 
         Returns ``None`` as well if the store does not answer; a later tool result can have the
         warning.
@@ -113,7 +113,7 @@ class WorkingBranch:
         return None if line is None else f"(Of this branch's budget, {line})"
 
     def concluding(self, request: SampleRequest) -> SampleRequest:
-        """Return the last request as it is sent: the model can do nothing but return.
+        """Return the last request of a branch, in which the model can only return.
 
         A branch of ``branch_self`` has nothing to return from: its text is its answer.
         """
@@ -132,7 +132,7 @@ class WorkingBranch:
         enough for it.
 
         Args:
-            request: what is to be sent; its ``max_tokens`` is reduced to what is left.
+            request: the request; the remaining tokens reduce its ``max_tokens``.
             meter: the turn's.
             aside: whether it is not a request on the branch's path, so that all of it is new.
 
@@ -153,7 +153,7 @@ class WorkingBranch:
             admission.reserved.release()
 
     async def create(self, creating: Callable[..., Awaitable[CreatedBranch]]) -> CreatedBranch:
-        """Create a branch in this one: ``creating`` is called with what open requests reserve.
+        """Create a branch in this one by ``creating``, which receives the tokens that open requests reserve.
 
         Raises:
             FoldingError: if the branch cannot be created.
@@ -198,7 +198,7 @@ class WorkingBranch:
             await self._open.changed()
 
     def _withheld(self, held_back: int) -> int:
-        """Return how much of what is held back for summaries is not for this path now.
+        """Return the tokens held back for the summaries of other paths.
 
         A fork's summary leaves half of it to the branch, which may have to summarise as well.
         """
@@ -216,7 +216,7 @@ class WorkingBranch:
     async def _settle(
         self, admission: _Admission, outer: AdmittedRequest, reply: SampleReply
     ) -> Charge:
-        """Charge a reply, and what was new in its request; the turn counts it first."""
+        """Charge a reply and the new tokens of its request; the turn counts both first."""
         charge = await outer.settle(reply)
         if admission.aside:
             tokens, partial = usage_tokens(admission.prompt, reply), None
@@ -240,7 +240,7 @@ class WorkingBranch:
         self._seen(prompt_tokens(request), replied)
 
     def _seen(self, prompt: int, reply: SampleReply) -> int:
-        """Note what the context has after a reply; return the tokens of the reply."""
+        """Note the size of the context after a reply; return the tokens of the reply."""
         usage = _reported(reply)
         output = estimate_tokens(said(reply)) if usage is None else usage.output_tokens
         self._estimated = prompt + output
@@ -248,7 +248,7 @@ class WorkingBranch:
         return output
 
     async def _spend(self, tokens: int, partial: str | None) -> None:
-        """Charge tokens; ``partial`` is what the branch has said last.
+        """Charge tokens; ``partial`` is the last text of the branch.
 
         It is not closed here, even if its budget is used up: the reply may be its return, and the
         next request will not be admitted.

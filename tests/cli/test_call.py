@@ -206,7 +206,7 @@ def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:
             "modern",
             [
                 "→ tools/call confirm {}",
-                "← round 1 ends with 1 question: confirm/confirm.1 (the person)",
+                "← round 1 ends with 1 question: confirm/confirm.1 (the user)",
                 "Sure (0)?",
                 '> accept {"ok": true}',
                 "→ tools/call again, with 1 answer",
@@ -217,7 +217,7 @@ def test_an_address_without_mcp_is_reported(call: Caller, url: str) -> None:
             "handshake",
             [
                 "→ tools/call confirm {}",
-                "← a question for the person, while the tool waits",
+                "← a question for the user, while the tool waits",
                 "Sure (0)?",
                 '> accept {"ok": true}',
                 "→ the answer",
@@ -237,7 +237,7 @@ def test_a_link_is_shown_as_it_is_asked(call: Caller) -> None:
     nothing: dict[str, bool] = {}
     done = call("pay", "--verbose", answers=[{"accept": nothing}])
     link = "https://pay.example/1"
-    assert f"1 question: pay/url.1 (the person, by the link {link})" in done.shown
+    assert f"1 question: pay/url.1 (the user, by the link {link})" in done.shown
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -38,7 +38,7 @@ def test_a_modern_call_is_described_round_by_round(lines: list[str]) -> None:
     trace.received(response(3, content=[]))
     assert lines == [
         '→ tools/call pick {"count": 5}',
-        "← round 1 ends with 2 questions: pick/sample.1 (the model), pick/card.1 (the person)",
+        "← round 1 ends with 2 questions: pick/sample.1 (the model), pick/card.1 (the user)",
         "→ tools/call again, with 2 answers",
         "← the result",
     ]
@@ -54,7 +54,7 @@ def test_a_saga_is_described_round_by_round(lines: list[str]) -> None:
     trace.received(response(2, content=[]))
     assert lines == [
         "→ tools/callSaga pick {}",
-        "← round 1 ends with 2 questions: a (the model), b (the person)",
+        "← round 1 ends with 2 questions: a (the model), b (the user)",
         "→ tools/resumeSaga, with 2 completed steps",
         "← the result",
     ]
@@ -69,7 +69,7 @@ def test_a_call_of_the_handshake_era_is_described_by_its_questions(lines: list[s
     trace.received(response(1, content=[]))
     assert lines == [
         "→ tools/call pick {}",
-        "← a question for the person, while the tool waits",
+        "← a question for the user, while the tool waits",
         "→ the answer",
         "← the result",
     ]

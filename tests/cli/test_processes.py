@@ -140,8 +140,8 @@ def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) 
     status, outcome, shown = commands["demo"].done()
     assert status == 0
     assert outcome["picked"] in outcome["message"]
-    assert "the person's answers are scripted" in shown
-    assert "round 2 ends with 1 question: pick_card/card.1 (the person)" in shown
+    assert "a script gives the user's answers" in shown
+    assert "round 2 ends with 1 question: pick_card/card.1 (the user)" in shown
     assert '> accept {"cardNumber": 3}' in shown
     assert "  at line" in shown
     assert ": answer = await ctx.elicit(choice, question)\n" in shown

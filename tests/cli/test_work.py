@@ -115,7 +115,7 @@ def test_a_run_that_sleeps_says_until_when(
     assert f"asleep   r1  until {local_time(FAR)}" in capsys.readouterr().out
     assert main(["work", "retry", "waits"]) == 1
     err = capsys.readouterr().err
-    assert f"is asleep until {local_time(FAR)}, and goes on by itself then" in err
+    assert f"is asleep until {local_time(FAR)}, and continues then" in err
     assert "anabranch work cancel waits" in err
     assert holder(url, "waits") == f"r1/0@{FAR!r}@"
 

@@ -24,11 +24,11 @@ Write: TypeAlias = MemoryObjectSendStream[SessionMessage]
 CALLS = {"tools/call", "tools/callSaga", "tools/resumeSaga"}
 WHO = {
     "sampling/createMessage": "the model",
-    "elicitation/create": "the person",
+    "elicitation/create": "the user",
     "sampling": "the model",
-    "elicitation": "the person",
+    "elicitation": "the user",
 }
-"""Who is asked, by the method of a request or the type of a saga's step."""
+"""The one who answers, by the method of a request or the type of a saga's step."""
 
 
 class CallTrace:
@@ -81,7 +81,7 @@ class CallTrace:
 
 
 def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the name of each question in ``result``, and the one that answers it."""
+    """Return each question in ``result`` with its answerer."""
     requests: dict[str, Any] = result.get("inputRequests") or {}
     steps: list[dict[str, Any]] = result.get("steps") or []
     asked = [

@@ -1,4 +1,4 @@
-"""``anabranch calls``: recorded calls, and whether the present code would do what they have done.
+"""``anabranch calls``: shows recorded calls, and replays them against the present code.
 
 In a terminal they are drawn for people; otherwise, or with ``--json``, they are JSON. What they are is
 in ``anabranch._recorded``.
@@ -157,7 +157,7 @@ def undo_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Undo what an open call has done, and end it: one that waits for code that runs no more.
+    """Undo the effects of an open call and end the call, such as one whose code runs nowhere any more.
 
     The undos are those of TARGET, in reverse order. If its code takes another way than the call has
     taken, nothing is undone. Exit status: 0 all is undone, 1 it is not, 2 wrong usage.

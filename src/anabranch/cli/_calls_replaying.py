@@ -123,7 +123,7 @@ class Undone(BaseModel):
 async def undo_call(
     calls: CallStore, record: CallRecord, tool: Tool[Any], runtime: Runtime | None, *, yes: bool
 ) -> Undone:
-    """Undo what an open call of ``tool`` has done, and end it.
+    """Undo the effects of an open call of ``tool``, and end the call.
 
     Args:
         calls: store of the call.

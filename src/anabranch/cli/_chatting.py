@@ -43,7 +43,7 @@ from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
 
 SHORT = "anabranch chat --thread {}"
-"""What a script is shown instead of the whole command to go on."""
+"""The text that a script prints in place of the command that continues a thread."""
 
 
 @dataclass(frozen=True, slots=True)

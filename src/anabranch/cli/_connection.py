@@ -151,7 +151,7 @@ def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
 
 
 async def _flush(client: Client) -> None:
-    """Wait until the server has what was sent before, such as a cancellation.
+    """Wait until the server has the messages sent before, such as a cancellation.
 
     The SDK ends a connection over HTTP together with the messages on their way. Since 2026-07-28, the
     end of a request's own connection cancels the request.

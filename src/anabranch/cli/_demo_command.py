@@ -1,4 +1,4 @@
-"""``anabranch demo``: the pick-a-card tool, served by a process of its own and played from here."""
+"""``anabranch demo``: serves the pick-a-card tool from a new process, and plays the game here."""
 
 from __future__ import annotations
 

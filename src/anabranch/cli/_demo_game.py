@@ -49,7 +49,7 @@ async def demo(
         CommandError: if the server cannot be reached, the game fails, or the user leaves.
     """
     if answers is None and not console.interactive:
-        console.say("There is no terminal to ask at: the person's answers are scripted.")
+        console.say("There is no terminal to ask at: a script gives the user's answers.")
         answers = Answers([PERSON_PICKS])
     if sampler is None and not (answers is not None and answers.samples):
         console.say("No model is configured: the model's answers are scripted.")

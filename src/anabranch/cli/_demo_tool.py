@@ -1,7 +1,7 @@
-"""Pick a card: draw a hand, have a model look at it, let the person pick, return the outcome.
+"""Pick a card: draw a hand, let a model look at it, let the user pick, and return the outcome.
 
 The tool has three phases. ``before`` and ``after`` run once, on the server, and may use what lies
-on ``self``; ``client`` asks the model and the person, and only plain data reaches it.
+on ``self``; ``client`` asks the model and the user, and only plain data reaches it.
 """
 
 import random
@@ -57,7 +57,7 @@ class Outcome(BaseModel):
 
 
 class PickCard(HandoffTool):
-    """Draw cards, of which one wins, and let the person pick one."""
+    """Draw cards, of which one wins, and let the user pick one."""
 
     requires: frozenset[str] = frozenset({"elicitation"})
     limits: Limits = Limits(max_depth=1, max_tokens=5_000)
@@ -75,7 +75,7 @@ class PickCard(HandoffTool):
         return Hand(cards=cards, secret=self.chance.choice(cards), analyze=analyze)
 
     async def client(self, hand: Hand, ctx: BranchContext) -> Pick:
-        """Ask the model, in a branch of its own, and then the person."""
+        """Ask the model, in a branch of its own, and then the user."""
         await ctx.log("info", f"Drew {len(hand.cards)} cards")
         analysis: str | None = None
         if hand.analyze:

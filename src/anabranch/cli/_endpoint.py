@@ -40,12 +40,12 @@ class Endpoint:
         transport: by which transport; the other attributes are of HTTP.
         host, port: the address to listen on.
         workers: processes that share it.
-        access: who may reach it.
+        access: the rules of access.
         session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
         limit_concurrency: requests that one process has in progress at the same time; ``None`` for the
             default.
         access_log: whether each request is logged.
-        log_format: how log records are written.
+        log_format: the format of log records.
     """
 
     transport: Literal["stdio", "http"] = "stdio"
@@ -85,9 +85,9 @@ class Endpoint:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
         if self.transport == "http" and not (is_loopback(self.host) or self.access.hosts):
             raise UsageError(
-                f"Others than this machine reach {self.host}: name what they call it with"
-                " --allowed-host NAME, so that requests under other names are refused. A --token is"
-                " advisable, since anyone who reaches it may call the tools."
+                f"Other machines reach {self.host}. Give the server's host name with --allowed-host"
+                " NAME; the server refuses requests under other names. A --token is advisable:"
+                " without one, everyone who reaches the server may call the tools."
             )
         if self.workers < 1:
             raise UsageError(f"There cannot be {self.workers} workers. Choose 1 or more.")

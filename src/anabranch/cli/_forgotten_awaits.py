@@ -13,7 +13,7 @@ from typing import TextIO
 from anabranch.errors import is_authors
 
 DEPTH = 4
-"""How many frames of the place are recorded: an operation is made three below the author's line at most."""
+"""Frames recorded of a place: at most three lie between an operation and the line of the author."""
 _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
 
 

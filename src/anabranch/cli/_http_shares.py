@@ -34,9 +34,9 @@ class SharedRequests:
 
     Args:
         app: the application.
-        most: how many requests are in progress at the same time.
-        share: how many of them one caller may have; in addition, half as many messages of MCP that are
-            soon over. Without it, only the requests of all callers are limited.
+        most: maximum requests in progress at the same time.
+        share: maximum requests of one caller; in addition, half as many messages of MCP that end
+            soon. Without it, only the requests of all callers are limited.
         by_token: whether a bearer token names a caller. Otherwise an address does.
     """
 

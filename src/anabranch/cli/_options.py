@@ -59,9 +59,9 @@ CodeVersion: TypeAlias = Annotated[
     Parameter(
         name="--code-version",
         env_var="ANABRANCH_CODE_VERSION",
-        help="Version of the tools' code. Only code of the same version, or code that takes the "
-        "same way, continues a stored call. Default: a digest of the files that define the "
-        "tools.",
+        help="Version of the tools' code. Only code of the same version, or code that repeats the "
+        "recorded steps, continues a stored call. Default: a digest of the files that define "
+        "the tools.",
     ),
 ]
 AccessLog: TypeAlias = Annotated[

@@ -58,7 +58,7 @@ class MadeServer(NamedTuple):
         unused: the options that the targets' own servers have set themselves.
         around: is to be entered while the server runs: its memory learns meanwhile, its branches are
             closed in time, and its engine is closed at its end.
-        note: what else the person should know of it.
+        note: a further line for the user.
     """
 
     server: AnyServer

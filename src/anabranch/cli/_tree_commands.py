@@ -65,7 +65,7 @@ def list_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """List the latest threads, the newest first: a table for people, and JSON for programs."""
+    """List the latest threads, the newest first: a table in a terminal, otherwise JSON."""
     if limit < 0:
         raise UsageError("--limit is a number of threads, 0 or more.")
     found = _with_store(store, lambda trees: trees.threads(limit))

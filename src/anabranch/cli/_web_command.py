@@ -164,13 +164,13 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
         return None
     if not sys.stderr.isatty():
         raise UsageError(
-            f"Others than this machine reach {endpoint.host}: set a token ({WEB_TOKEN}, or --token)."
+            f"Other machines reach {endpoint.host}. Set a token ({WEB_TOKEN}, or --token)."
         )
     return secrets.token_urlsafe()
 
 
 def _report_start(address: str, token: str | None, made: str | None) -> None:
-    """Say where the chat is. A token that was given is a secret of who gave it, and is not shown."""
+    """Print the address of the chat, without a token that the user has set."""
     from anabranch._terminal import Console
 
     console = Console()

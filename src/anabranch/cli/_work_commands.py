@@ -85,7 +85,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
     """Have a worker of any version called for a run that waits or was cut off, or undos tried again.
 
     A running server that has the call's tool tries them, when it next looks for expired calls. A run
-    that is asleep goes on by itself at its time, and not before.
+    that is asleep continues at its time, and not before.
     """
     with needs_extra("chat", "`anabranch work`", UsageError):
         from anabranch.chat._web.open_work import asleep_until, retry
@@ -97,8 +97,8 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
             return True
         if until := await asleep_until(stores.events, whole, now):
             raise FailedError(
-                f"The run of {whole!r} is asleep until {local_time(until)}, and goes on by itself then:"
-                f" no worker can go on before. To end it, `anabranch work cancel {whole}`."
+                f"The run of {whole!r} is asleep until {local_time(until)}, and continues then:"
+                f" no worker can continue it earlier. To end it, `anabranch work cancel {whole}`."
             )
         return False
 

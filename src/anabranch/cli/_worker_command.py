@@ -1,4 +1,4 @@
-"""``anabranch worker``: takes the runs of chats to their ends, beside the processes that show them."""
+"""``anabranch worker``: runs the turns of chats in a process that shows no page."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ GENERATED = {"api.md", "commands.md"}
 SENTENCE = re.compile(
     r"(?:^|(?<=[.!?] )|(?<=^- )|(?<=\*\* ))(?:What|Who|Where|That|Those|Of|It|They)\b.*"
 )
+ARGUMENT = re.compile(r"^ {4}\w+: (?:what|how|who|whose|where)\b.*", re.MULTILINE)
 NAMED = re.compile(r"\btest_\w+")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w*)", re.MULTILINE)
 
@@ -69,6 +70,11 @@ def opening_a_sentence_with_a_pronoun() -> Iterator[str]:
                 yield f"{page.name}: {found[0][:70]}"
 
 
+def describing_an_argument_by_a_pronoun() -> Iterator[str]:
+    for place, text in docstrings():
+        yield from (f"{place}: {described.strip()}" for described in ARGUMENT.findall(text))
+
+
 def naming_what_or_who() -> Iterator[str]:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for name in TEST.findall(path.read_text(encoding="utf-8")):
@@ -95,6 +101,7 @@ FAULTS = (
     opening_with_a_pronoun,
     opening_a_sentence_with_a_pronoun,
     raising_a_pronoun,
+    describing_an_argument_by_a_pronoun,
     naming_what_or_who,
 )
 

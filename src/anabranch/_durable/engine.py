@@ -46,7 +46,7 @@ class UnknownProcesses:
         self.name: str = secrets.token_hex(6)
 
     async def enter(self) -> None:
-        """Do nothing: no other process could see it."""
+        """Do nothing: no other process could see this one."""
 
     async def dead(self, names: Collection[str]) -> Collection[str]:
         """Return no name."""
@@ -79,7 +79,7 @@ class Wake:
             which may be done already. To wake a call again, choose another turn, or another time.
         tool: the tool of the call; only workers that have it take the wake.
         version: the required version of the tool; empty for any version.
-        share: the user or tenant whose fair share of the workers the wake uses.
+        share: the user whose fair share of the workers the wake uses.
         not_before: the time from which a worker may take the wake, in seconds since the epoch.
         trace: the span in which the call was woken, as a ``traceparent``; empty without one.
     """

@@ -120,9 +120,7 @@ def repeat_value(
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
         if record.number == 0:  # the request has a key, and no token
-            raise IdempotencyKeyError(
-                "its call began as another kind of request; send that one again"
-            )
+            raise IdempotencyKeyError("another kind of request began the call; repeat that request")
         raise InvalidTokenError
     if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])

@@ -142,7 +142,7 @@ class CallService:
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
     async def hold(self, tool: Tool[Any], journal: Journal) -> None:
-        """Wait, for a round's patience, while a call sleeps that a client asks for again immediately.
+        """Wait, for a round's patience, while a call sleeps: its client repeats requests immediately.
 
         ``journal`` is the journal after the round.
         """

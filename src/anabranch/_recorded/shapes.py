@@ -80,7 +80,7 @@ class RecordedRound(_Shape):
 
     Attributes:
         number: rounds count from 0.
-        outcome: how the round ended: it ``asked``, the tool ``returned`` or ``failed``; it was
+        outcome: the end of the round: it ``asked``, the tool ``returned`` or ``failed``; it was
             ``interrupted``, or is ``running``; the call ``began here`` as another line.
         ended: the time of the end in seconds since the epoch, if it was noted.
         worker: the process that ran the round, if it was noted.

@@ -195,7 +195,7 @@ def _request(tool: str) -> FastMcpRequest:
 
 
 class Lifespan(Provider):
-    """Runs ``installation`` while its server runs, also if that is mounted on another."""
+    """Runs ``installation`` while its server runs, alone or mounted on another server."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__()

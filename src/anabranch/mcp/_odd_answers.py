@@ -109,7 +109,7 @@ def _problems(page: Json, tools: list[Any], version: str) -> dict[tuple[str, ...
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the place within a definition: the part after its number in the list."""
+    """Return the place of a fault inside one tool's definition: the part after the tool's number."""
     number = next((at for at, step in enumerate(loc) if isinstance(step, int)), -1)
     return tuple(map(str, loc[number + 1 :]))
 

@@ -87,7 +87,7 @@ VARIANT: Final[dict[str, Any]] = {
     "type": "object",
     "description": "The call is not done; this is no value. Go on as the text says.",
     "properties": {
-        "tool": {"type": "string", "description": "The tool that goes on with the call."},
+        "tool": {"type": "string", "description": "The tool that continues the call."},
         "call": {"type": "string", "description": "The handle to give it."},
         "questions": {
             "type": "array",

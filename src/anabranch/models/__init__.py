@@ -76,7 +76,7 @@ def open_model(
             the first answers unless a request's ``model_preferences`` hint at another.
         timeout: maximum seconds of silence from the provider; ``None`` for the default of its
             client, some minutes.
-        retries: how often a provider's client repeats a request that was rejected or lost; ``None``
+        retries: maximum repetitions of a rejected or lost request by the provider's client; ``None``
             for the client's default, usually 2.
         cache: ask the provider to store conversations in its prompt cache, if it does so only on
             request. Continuations and branches then cost less, single requests more.

@@ -89,7 +89,7 @@ class ProviderModel:
             model's name chooses that model. Other hints are ignored.
         timeout: maximum seconds of silence from the provider; ``None`` for the default of its
             client.
-        retries: how often the client repeats a rejected or lost request, waiting longer each time;
+        retries: maximum repetitions of a rejected or lost request, with growing pauses;
             ``None`` for the client's default, usually 2.
         cache: ask the provider to store tools, system prompt and messages in its prompt cache. A
             provider that always does so is not affected.

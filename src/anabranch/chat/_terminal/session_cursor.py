@@ -67,7 +67,7 @@ class ThreadCache:
     """The nodes of one thread at a time, without the results of tools.
 
     Args:
-        store: where the threads are stored.
+        store: the store of the threads.
     """
 
     def __init__(self, store: TreeStore) -> None:

@@ -1,4 +1,4 @@
-"""The web application of the chat: a page, a run endpoint of AG-UI, and the routes beside it.
+"""The web application of the chat: a page, a run endpoint of AG-UI, and further routes.
 
 It can be served by itself (``anabranch web``) or mounted in another ASGI application.
 """
@@ -68,57 +68,56 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     """Return the web application.
 
     Args:
-        store: stores the conversations, and what happens in them: a page that comes back, or is
-            connected to another process with the same store, gets what it has missed. Beside a
-            store that is not of :mod:`anabranch.stores`, events are in memory.
-        model: replies.
-        tools: what the model, and the person, may call; a plugin stands for its tool.
-        calls: stores the calls of tools, so that their effects happen once whatever dies; by
-            default, as for :class:`~anabranch.agents.Agent`.
-        recorded_calls: what the calls room of the page shows, to everyone who reaches the
-            application, of all calls in the store of ``calls``, other callers' among them: an
-            ``outline`` without values, or ``values`` as well. Without it there is no such room.
-        memory: what the memory room of the page lists, searches and forgets: the memories of all
-            callers, of which each principal sees their own. Without it there is no such room.
-        limits: of each turn.
-        tool_limits: of each call of a tool, in addition to the tool's own.
-        capabilities: what tools may ask for; by default, everything that the model offers. Tools of
-            plugins have the plugin's own rules besides.
-        token: what every request must present, as ``Authorization: Bearer …``, or the page once as
-            ``?token=…``. Without it, anyone who reaches the application may use it.
-        authenticate: names the principal who makes a request, or returns ``None`` to refuse it, or
-            raises an ``HTTPException`` of Starlette to answer it. A thread is its principal's who
-            has begun it, and exists for no one else.
-        hosts: the names by which it may be reached, without port; by default, those of this
-            machine.
-        rates: how much a principal, or an address without one, may do in a minute; by default, as
-            much as they like.
-        max_streams: how many streams of events a principal, or an address without one, may have open
-            at the same time in this process; one more is refused. By default, 100 for a principal, and
-            any number where callers are not distinguished.
+        store: the store of conversations and their events. A page that returns, or connects to
+            another process with the same store, gets the events that it missed. With a store from
+            outside of :mod:`anabranch.stores`, the events are in memory.
+        model: the model that replies.
+        tools: the tools that the model and the user may call; a plugin stands for its tool.
+        calls: the store of calls of tools, with which effects happen once even if a process dies;
+            by default, as for :class:`~anabranch.agents.Agent`.
+        recorded_calls: the detail in which the page shows recorded calls: ``outline``, without
+            values, or ``values``. Everyone who reaches the application sees all calls in the store
+            of ``calls``, including those of other callers. Without it, the page has no calls room.
+        memory: the memories that the page lists, searches and forgets. Each principal sees only
+            memories of that principal. Without it, the page has no memory room.
+        limits: the limits of each turn.
+        tool_limits: limits of each call of a tool, in addition to the tool's own.
+        capabilities: the kinds of questions that tools may ask; by default, every kind that the
+            model offers. Tools of plugins also have the plugin's rules.
+        token: the token that each request presents, as ``Authorization: Bearer …``, or the page
+            once as ``?token=…``. Without a token, everyone who reaches the application may use it.
+        authenticate: a function that returns the principal of a request, or ``None`` to refuse the
+            request, or raises an ``HTTPException`` of Starlette to answer it. A thread belongs to
+            the principal who began it, and does not exist for anybody else.
+        hosts: the host names of the application, without port; by default, those of this machine.
+        rates: maximum requests and runs in a minute of a principal, or of an address without one;
+            by default, no limit.
+        max_streams: maximum open streams of events of a principal, or of an address without one,
+            in this process; the application refuses further streams. By default, 100 for a
+            principal, and no limit if callers are not distinguished.
         now: seconds that never go back, for the rates and the backlog.
         clock: the time; by default, the system's.
-        engine: calls a worker for each run, which it takes to its end or to its next questions, and
-            has one of the processes that share the store expire calls and delete old events; by
-            default, each process is its own worker.
-        concurrency: how many runs this process works on at the same time; ``None`` leaves them to
-            other processes with the same engine, such as ``anabranch worker``.
-        per_principal: on how many runs of one principal all processes with the same engine work at
-            the same time; all of them should agree on it. Where callers are not distinguished, their
-            runs are those of one. By default, there is no such limit: then a process that is its own
-            worker takes from all in turn, and DBOS the runs in the order in which they came.
-        max_backlog: how many runs may wait for a worker; a message beyond them is refused with the
-            time to come back, and nothing of it is stored. Answers are never refused, since they end
-            what is open. By default, any number may wait.
-        closes_store: whether the store is closed when the application ends.
-        code_version: the version of the tools' code. A call is continued by the code that has begun
-            it, or by code that takes the same way; a run with another call waits for a process of
-            its version. By default, a digest of the files in which the tools are defined.
+        engine: the engine that calls a worker for each run, and that lets one of the processes
+            that share the store expire calls and delete old events. By default, each process is
+            its own worker.
+        concurrency: maximum runs on which this process works at the same time; ``None`` leaves the
+            runs to other processes with the same engine, such as ``anabranch worker``.
+        per_principal: maximum runs of one principal on which all processes with the same engine
+            work at the same time; give each process the same number. If callers are not
+            distinguished, all are one principal. By default, there is no limit: a process that is
+            its own worker takes runs of all principals in turn, and DBOS takes runs in their order.
+        max_backlog: maximum runs that wait for a worker. The application refuses further messages
+            with a retry time, and stores nothing of them. It never refuses answers, since answers
+            end open work. By default, no limit.
+        closes_store: whether the application closes the store at its end.
+        code_version: the version of the tools' code. Only code of the version that began a call, or
+            code that repeats its recorded steps, continues the call; otherwise the run waits for a
+            process of that version. By default, a digest of the files that define the tools.
 
     Raises:
-        ValueError: both ``token`` and ``authenticate`` are given, or ``recorded_calls`` with the
-            latter; or a number is not positive, or ``code_version`` cannot be used.
-        TypeError: ``store``, ``model``, ``capabilities`` or a tool is of another kind.
+        ValueError: both ``token`` and ``authenticate`` are given, or both ``authenticate`` and
+            ``recorded_calls``; or a number is not positive, or ``code_version`` is invalid.
+        TypeError: ``store``, ``model``, ``capabilities`` or a tool has another type.
     """
     require_parts("make_chat_app()", store, model, capabilities)
     if token is not None and authenticate is not None:

@@ -79,7 +79,7 @@ class ThreadLease:
         return None if held is None or held.is_alarm else held
 
     async def held(self) -> OpenRun | None:
-        """Return the unfinished run, or the alarm."""
+        """Return the holder of the lease: an unfinished run, or the alarm of an idle thread."""
         await self._log.flush()  # the last event of a run releases the lease
         owner = await self._events.holder(self._thread_id, ALWAYS)
         return None if owner is None else OpenRun.of(owner)

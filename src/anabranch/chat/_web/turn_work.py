@@ -124,7 +124,7 @@ class TurnWork:
         return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
-        """Add the message of a run that ends before the message was added; return whether it exists.
+        """Add the message of a run, if the run ends before it is stored; return whether the message exists.
 
         The message stays out where a question is open or a tool has an answer, so that a retry finds
         them unchanged.
@@ -171,5 +171,5 @@ class TurnWork:
 
 
 def _must_be_left(end: PathEnd) -> bool:
-    """Whether a message there leaves questions or answered tools, which then continue without one."""
+    """Whether a message at a node ends the wait of tools there, which then continue without an answer."""
     return bool(end.questions) or end.around.last.kind in ASIDE

@@ -105,7 +105,7 @@ function Call({ name, go, onOpen, onProblem }) {
       ${call.notices > 0 && html`<${Fact} name="Notices">${call.notices}<//>`}
       ${call.thread && html`<${Fact} name="Conversation"><a href=${`?thread=${encodeURIComponent(call.thread)}`} onClick=${follow}>${call.thread}</a><//>`}
       ${call.lines.length > 0 &&
-      html`<${Fact} name="Other lines">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
+      html`<${Fact} name="Other lines of this call">${call.lines.map((each) => html`<button key=${each} type="button" class="quiet" onClick=${() => onOpen(each)}>${each}</button>`)}<//>`}
     </dl>
     ${!call.is_complete && html`<p class="hint">Another release recorded a part of this call, which this release cannot read.</p>`}
     ${call.shows === "outline" && html`<p class="hint">The author of the application hides values here.</p>`}

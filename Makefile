@@ -67,12 +67,12 @@ test: $(DEV) $(PACKAGE)
 	$(RUN) $(PYTEST) $(ARGS)
 
 .PHONY: quick
-quick: ## check what differs from main: format, lint, types, and the tests of the rooms that it is in
+quick: ## check the differences from main: format, lint, types, and the tests of the changed packages
 quick: $(DEV) $(PACKAGE)
 	@$(BIN)/python -m tests.quick
 
 .PHONY: check
-check: ## the gate without its clients: format, lint, import layers, types, tests, coverage of the engine
+check: ## run the gate without clients of other projects: format, lint, import layers, types, tests, coverage of the engine
 check: $(DEV) $(PACKAGE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
 	@$(MAKE) --no-print-directory engine
@@ -98,7 +98,7 @@ coverage: $(DEV) $(PACKAGE)
 EXAMPLES ?= 20
 
 .PHONY: long
-long: ## the long run, some hours: new seeds, all examples, both databases, every crash, every command cold
+long: ## run new seeds, all examples, both databases, every crash and every command cold (some hours)
 long: $(DEV) $(PACKAGE)
 	ANABRANCH_LONG=1 ANABRANCH_EXAMPLES=$(EXAMPLES) ANABRANCH_TEST_COLD=1 $(RUN) $(PYTEST) --timeout=14400 $(ARGS)
 
@@ -139,27 +139,27 @@ scene: $(DEV) $(PACKAGE) browser
 	$(RUN) -m pytest -q $(PATIENT) tests/interop/page/test_scene.py
 
 .PHONY: interop
-interop: ## run all that other projects make against ours: the suite, a browser, clients, proxies, frameworks
+interop: ## run clients and servers of other projects against ours: the suite, a browser, clients, proxies, frameworks
 interop: $(DEV) $(PACKAGE) $(SUITE) $(AUDIT) $(CLIENTS) $(AGENTS) browser proxies
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop)
 
 .PHONY: interop-page
-interop-page: ## of interop, the page in a browser, and the documentation site
+interop-page: ## run a part of interop: the page and the documentation site in a browser
 interop-page: $(DEV) $(PACKAGE) $(AUDIT) browser
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/page)
 
 .PHONY: interop-clients
-interop-clients: ## of interop, clients and servers of MCP and AG-UI, which npm fetches
+interop-clients: ## run a part of interop: clients and servers of MCP and AG-UI, which npm fetches
 interop-clients: $(DEV) $(PACKAGE) $(CLIENTS)
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/clients)
 
 .PHONY: interop-proxies
-interop-proxies: ## of interop, nginx and Caddy before our servers, as docs/reverse-proxy.md configures them
+interop-proxies: ## run a part of interop: nginx and Caddy before our servers, as docs/reverse-proxy.md configures them
 interop-proxies: $(DEV) $(PACKAGE) proxies
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/proxies)
 
 .PHONY: interop-frameworks
-interop-frameworks: ## of interop, agents of other makers, each in an environment of its own
+interop-frameworks: ## run a part of interop: agents of other projects, each in a separate environment
 interop-frameworks: $(DEV) $(PACKAGE) $(AGENTS)
 	$(RUN) $(PYTEST) $(PATIENT) $(or $(ARGS),tests/interop/frameworks)
 
@@ -188,7 +188,7 @@ WHEEL = build/wheel
 PLAIN = $(WHEEL)/plain/bin
 
 .PHONY: readme
-readme: ## build dist/, and follow README.md and docs/start.md with the wheel, in an environment with nothing else
+readme: ## build dist/, and follow README.md and docs/start.md with the wheel, in an environment without other packages
 readme: $(DEV)
 	rm -rf dist && $(BIN)/uv build --quiet --offline --no-build-isolation
 	@$(MAKE) --no-print-directory VENV=$(WHEEL)/plain $(WHEEL)/plain/.stamp-pages-$(PYTHON_TAG)
@@ -198,14 +198,14 @@ readme: $(DEV)
 	PYTHONPATH=. $(PLAIN)/python -P -m tests.docs.from_wheel
 
 .PHONY: wheel
-wheel: ## as readme, and run the pages and the tests of the command line from the wheel with all extras
+wheel: ## do as readme does, and run the pages and the tests of the command line from the wheel with all extras
 wheel: readme
 	@$(MAKE) --no-print-directory VENV=$(WHEEL)/full $(WHEEL)/full/.stamp-dev-$(PYTHON_TAG)
 	$(WHEEL)/full/bin/uv pip install --quiet --python $(WHEEL)/full --offline --no-deps --reinstall dist/*.whl
 	$(WHEEL)/full/bin/python -P $(PYTEST) $(or $(ARGS),docs tests/docs tests/cli)
 
 .PHONY: release
-release: ## build and check the packages of a release, and install the wheel where nothing else is
+release: ## build and check the packages of a release, and install the wheel in an empty environment
 release: readme $(VENV)-release/.stamp
 	rm -rf build/release
 	$(BIN)/python -m tests.release
@@ -255,14 +255,14 @@ docs-test: $(DEV) $(PACKAGE)
 	$(BIN)/python -m pytest docs
 
 .PHONY: api
-api: ## write docs/api.md, docs/commands.md and the schemas of sagas, after a change that is meant
+api: ## write docs/api.md, docs/commands.md and the schemas of sagas, after an intended change
 api: $(DEV) $(PACKAGE)
 	$(BIN)/python -m tests.api.surface
 	$(BIN)/python -m tests.cli.commands
 	$(BIN)/python -m tests.api.saga_schema
 
 .PHONY: bench
-bench: ## measure (ARGS="sagas sealing" for some of it, which is printed only)
+bench: ## measure (ARGS="sagas sealing" for a part, which is only printed)
 bench: $(DEV) $(PEERS) $(PACKAGE)
 	$(BIN)/python -m bench $(ARGS)
 
@@ -291,7 +291,7 @@ lock: $(RUNTIME)
 		--group adapter-$$framework --output-file requirements/adapter-$$framework.txt || exit 1; done
 
 .PHONY: interop-lock
-interop-lock: ## write the pinned lists of what npm fetches again, from tests/interop/*/package.json
+interop-lock: ## write the pinned lists for npm again, from tests/interop/*/package.json
 interop-lock: $(DEV)
 	@for part in conformance page clients; do \
 		(cd tests/interop/$$part && $(NPM) install --package-lock-only --min-release-age=7) || exit 1; done

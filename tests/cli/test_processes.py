@@ -145,7 +145,7 @@ def test_the_demo_plays_itself_without_a_terminal(commands: dict[str, Started]) 
     assert '> accept {"cardNumber": 3}' in shown
     assert "  at line" in shown
     assert ": answer = await ctx.elicit(choice, question)\n" in shown
-    assert "What happened: at each question the function was discarded" in shown
+    assert "In short: at each question the server discarded the function" in shown
     assert "Next:\n  anabranch demo --era handshake" in shown
 
 

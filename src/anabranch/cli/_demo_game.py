@@ -23,12 +23,12 @@ from anabranch.models import ScriptedModel
 
 TARGET = "anabranch.cli._demo_tool"
 WHAT_HAPPENED = """
-What happened: the function waited at each question, and the server sent it to this client.
+In short: the function waited at each question, and the server sent the question to this client.
 """
 WHAT_HAPPENED_IN_ROUNDS = (
-    "\nWhat happened: at each question the function was discarded, and the server forgot the call. The"
-    " next request brought the answer and a sealed record of the rest; the function ran again, over its"
-    " record, to the same line. The cards were drawn once.\n"
+    "\nIn short: at each question the server discarded the function and forgot the call. The next"
+    " request brought the answer and a sealed record of the rest. The function ran again, over that"
+    " record, to the same line. The tool drew the cards once.\n"
 )
 NEXT = """Next:
   anabranch demo --era handshake       the same, for clients before 2026-07-28
@@ -57,7 +57,7 @@ async def demo(
     respondent = Respondent(console, sampler=sampler, answers=answers)
     command = cast("StdioServerParameters", server_of(TARGET))
     source = ToolSource(PickCard.client, analyze)
-    console.say("The tool, as its author has written it:\n")
+    console.say("The source of the tool:\n")
     console.say(f"{source.text}\n")
     console.say(f"$ {' '.join(['python', *command.args])}")
 
@@ -96,7 +96,7 @@ class ToolSource:
         return "\n".join(shown)
 
     def place_of(self, step_id: str) -> str:
-        """Return the line that asks the question ``step_id``: each kind is asked at one line."""
+        """Return the line of code that asks the question ``step_id``; each kind has one line."""
         call = "ctx.sample(" if step_id.rpartition("/")[2].startswith("sample") else "ctx.elicit("
         number, line = next(each for each in self._lines.items() if call in each[1])
         return f"at line {number}: {line.strip()}"

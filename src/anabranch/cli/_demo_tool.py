@@ -75,7 +75,7 @@ class PickCard(HandoffTool):
         return Hand(cards=cards, secret=self.chance.choice(cards), analyze=analyze)
 
     async def client(self, hand: Hand, ctx: BranchContext) -> Pick:
-        """Ask the model, in a branch of its own, and then the user."""
+        """Ask the model, in a separate branch, and then the user."""
         await ctx.log("info", f"Drew {len(hand.cards)} cards")
         analysis: str | None = None
         if hand.analyze:
@@ -103,7 +103,7 @@ class PickCard(HandoffTool):
 
 
 async def analyze(ctx: BranchContext, cards: list[str]) -> str:
-    """Ask the model about the hand. What is said here never reaches the tool's conversation."""
+    """Ask the model about the hand. The tool's conversation never receives these messages."""
     reply = await ctx.sample(f"Which of these cards looks lucky? {' '.join(cards)}", max_tokens=200)
     return reply.text
 

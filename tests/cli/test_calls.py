@@ -215,7 +215,7 @@ def test_code_that_takes_another_way_undoes_nothing(
     changed.write_text(CHANGED)
     status, out, err = run(capsys, "undo", "1", str(changed), "--yes")
     assert (status, out) == (1, "")
-    assert "takes another way than the call at trip/reserve.1, so nothing was undone" in err
+    assert "differs from the record of the call at trip/reserve.1, so nothing was undone" in err
     assert shown(capsys, "show", "1")["state"] == "waiting"
 
 

@@ -76,7 +76,7 @@ class RecordedStep(_Shape):
 
 
 class RecordedRound(_Shape):
-    """One round.
+    """One round of a recorded call.
 
     Attributes:
         number: rounds count from 0.

@@ -246,7 +246,7 @@ def _loaded(answered: AnsweredRound) -> Journal:
     try:
         return Journal.loads(answered.state)
     except ValueError as problem:
-        raise ToolError(f"What this call has asked cannot be answered: {problem}.") from None
+        raise ToolError(f"The questions of this call cannot be answered: {problem}.") from None
 
 
 class _Resumable:

@@ -63,7 +63,7 @@ class StatusInput(_Input):
 
 
 class FoldingTool:
-    """One of the tools."""
+    """One of the tools of :class:`Folding`."""
 
     spec: ToolSpec
     placeholder: str | None = None

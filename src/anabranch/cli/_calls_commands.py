@@ -159,8 +159,8 @@ def undo_command(
 ) -> None:
     """Undo the effects of an open call and end the call, such as one whose code runs nowhere any more.
 
-    The undos are those of TARGET, in reverse order. If its code takes another way than the call has
-    taken, nothing is undone. Exit status: 0 all is undone, 1 it is not, 2 wrong usage.
+    The command runs the undos of TARGET, in reverse order. It undoes nothing if the code of TARGET
+    differs from the record of the call. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.
     """
     if not targets:
         raise UsageError("Name the call, and then the TARGET that has its tool.")

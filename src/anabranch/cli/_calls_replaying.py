@@ -147,8 +147,8 @@ async def undo_call(
         at = f" at {replayed.drift.at}" if replayed.drift else f": {replayed.problem}"
         needs = f" Name the code of version {record.version}." if record.version else ""
         raise FailedError(
-            f"The present code of {record.tool!r} takes another way than the call{at}, so nothing"
-            f" was undone.{needs}"
+            f"The present code of {record.tool!r} differs from the record of the call{at}, so"
+            f" nothing was undone.{needs}"
         )
     steps = ", ".join(_with_undo(before, {"registered", "due"})) or "nothing, and it only ends"
     loss = f"The call {record.call_id} cannot be continued then. Undone will be: {steps}."

@@ -77,7 +77,7 @@ def shown_name(stored: str) -> str:
 
 
 def account_name(stored: str) -> str | None:
-    """Return the name of the account of all sessions of a session's owner.
+    """Return the name of the account that all sessions of one owner share.
 
     The account is stored like a session that no caller can name. The result is ``None`` for
     sessions of callers that are not distinguished.

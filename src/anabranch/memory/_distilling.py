@@ -304,7 +304,7 @@ def read_lessons(reply: SampleReply, known: Sequence[Memory]) -> list[Lesson]:
 
 
 def _related(item: JsonValue, known: Sequence[Memory]) -> tuple[Relation | None, Memory | None]:
-    """Return the relation and the memory that an item names; ``None`` for each of an invalid form."""
+    """Return the relation and the memory that an item names; ``None`` in place of an invalid one."""
     try:
         compared = _Compared.model_validate(item)
     except ValidationError:

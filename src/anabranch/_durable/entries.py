@@ -65,7 +65,7 @@ def dump_entry(
 
 
 def load_entry(text: str) -> StoredEntry:
-    """Return the entry that :func:`dump_entry` has written."""
+    """Return the entry in a text of :func:`dump_entry`."""
     kind, asked, value, error, tokens, undo, deadlines = json.loads(text)
     compensation = None if undo is None else Compensation("", *undo)
     return StoredEntry(Entry(kind, asked, value, error, tokens), compensation, deadlines)

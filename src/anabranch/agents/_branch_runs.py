@@ -141,7 +141,7 @@ async def _running(
 
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
-    """Wait for ``work`` until the time of the branch is over, or the turn's for each branch."""
+    """Wait for ``work`` until the deadline of the branch, or the turn's time limit for a branch."""
     timeline, clock = turn.timeline, turn.timeline.dependencies.clock
     timeout, working = timeline.dependencies.limits.timeout, timeline.branch_of_folding
     seconds = math.inf if timeout is None else timeout

@@ -25,7 +25,7 @@ WAITS: State = "waits for you"
 
 @dataclass(frozen=True, slots=True)
 class ShownBranch:
-    """A branch.
+    """A branch as users see it.
 
     Attributes:
         description: its subject.

@@ -1,4 +1,4 @@
-"""``anabranch inspect``: all that can be said of the tools of a target before they are called."""
+"""``anabranch inspect``: shows parameters, questions, requirements and limits of a target's tools."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class MadeServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerRecipe:
-    """All it takes to make the server, in a form that can be passed to another process."""
+    """The parts of a server, in a form that can be passed to another process."""
 
     targets: tuple[str, ...]
     model: str | None

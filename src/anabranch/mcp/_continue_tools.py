@@ -46,7 +46,7 @@ class UserAnswer(BaseModel):
 
 
 def _continue(call: Handle) -> None:
-    """Declare the parameters."""
+    """Declare the parameters of ``continue_call``."""
 
 
 def _answer(
@@ -56,7 +56,7 @@ def _answer(
         Field(description="The user's answers. Without any, the questions are listed again."),
     ] = [],  # noqa: B006 - read by pydantic, which copies it
 ) -> None:
-    """Declare the parameters."""
+    """Declare the parameters of ``answer_questions``."""
 
 
 class ContinueTool:

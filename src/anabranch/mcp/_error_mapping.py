@@ -114,7 +114,7 @@ def mapped_errors(
 
 @contextmanager
 def checked_results() -> Generator[None]:
-    """Report in one sentence, and in the log, why a host refuses a tool's value.
+    """Report the reason why a host refuses a tool's value: in one sentence to the caller, and in the log.
 
     Raises:
         ToolError: if the host refuses the value.

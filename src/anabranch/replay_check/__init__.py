@@ -7,8 +7,8 @@ round twice, and reports the differences.
     _rules.py, _call_rules.py       the rules, and the calls that they concern
     _sources.py, _scopes.py         modules, and the names that they bind
     _values.py                      the value of an expression
-    _asks.py, _suspension.py        questions, and the code around them
-    _beside.py, _misuse.py          background work; wrong uses of a context, and mutations
+    _asks.py, _suspension.py        questions, background work during one, and the code around them
+    _misuse.py                      wrong uses of a context, and mutations
     _body.py, _static_check.py      one function, and all functions of a tool
     _rehearsal.py, _compare.py      a tool run twice, and the differences
 """

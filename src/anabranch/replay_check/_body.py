@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from anabranch.replay_check._asks import Check, name_of
-from anabranch.replay_check._beside import Beside
+from anabranch.replay_check._asks import Beside, Check, name_of
 from anabranch.replay_check._call_rules import rule_of, rule_of_unknown
 from anabranch.replay_check._misuse import Misuse, Mutations
 from anabranch.replay_check._scopes import (

@@ -10,21 +10,19 @@
 For many rounds, make one :class:`Rounds`, which holds the keys and the store.
 """
 
-from anabranch.rounds._answers import (
+from anabranch.rounds._questions import (
     AnswerLike as AnswerLike,
 )
-from anabranch.rounds._answers import (
+from anabranch.rounds._questions import (
+    Asked,
     InvalidAnswerError,
+    Question,
+    Returned,
 )
 from anabranch.rounds._rounds import (
     Rounds,
     RoundsKeywords,
     run_round,
-)
-from anabranch.rounds._shapes import (
-    Asked,
-    Question,
-    Returned,
 )
 
 __all__ = [

@@ -32,8 +32,14 @@ from anabranch._engine import Ask, Finished, Journal, Notice, wakes_at
 from anabranch._sealing import ROUNDS, Claims, Sealer
 from anabranch.errors import InvalidTokenError
 from anabranch.messages import ElicitRequest
-from anabranch.rounds._answers import AnswerLike, InvalidAnswerError, checked_answers
-from anabranch.rounds._shapes import Asked, Returned, question_of
+from anabranch.rounds._questions import (
+    AnswerLike,
+    Asked,
+    InvalidAnswerError,
+    Returned,
+    checked_answers,
+    question_of,
+)
 from anabranch.stores import open_store
 from anabranch.tool import Runtime, Tool, code_version, require_tool
 

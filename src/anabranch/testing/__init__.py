@@ -17,7 +17,6 @@ from anabranch.replay_check import (
     check_replay,
     check_tool,
 )
-from anabranch.testing._manual_time import ManualClock, SequentialIds
 from anabranch.testing._mock_client import (
     MockClient,
     MockExhausted,
@@ -32,7 +31,7 @@ from anabranch.testing._mock_model import (
 from anabranch.testing._mock_model import (
     ModelFunction as ModelFunction,
 )
-from anabranch.testing._test_engine import TestEngine
+from anabranch.testing._test_engine import ManualClock, SequentialIds, TestEngine
 
 __all__ = [
     "AnswerError",

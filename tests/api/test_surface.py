@@ -195,7 +195,7 @@ def bases_of(cls: type[BaseException]) -> set[str]:
 
 # -- types ---------------------------------------------------------------------------------------
 
-OF_EXTRAS = dict.fromkeys(["BaseTool", "FastMCP", "ServerExtension"], list)
+OF_EXTRAS = dict.fromkeys(["FastMCP", "FastMCPTool", "ServerExtension"], list)
 """Classes of optional packages, which annotations name and modules do not import at run time."""
 MADE_BY_THE_LIBRARY = "Made by the library"
 """Says in a class's docstring that its constructor is no part of the surface."""

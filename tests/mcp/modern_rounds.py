@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from anabranch._durable.job import Job
 from anabranch._durable.service import CallService
 from anabranch._engine import Finished, Journal
-from anabranch.mcp._rounds import ROUND_REPLIES, answers_to
+from anabranch.mcp._eras import ROUND_REPLIES, answers_to
 
 
 async def run_round(

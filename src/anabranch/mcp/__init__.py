@@ -34,32 +34,37 @@ if TYPE_CHECKING:
     from anabranch.mcp._defaults import TTL as TTL
     from anabranch.mcp._defaults import Ask as Ask
     from anabranch.mcp._defaults import SamplerMode as SamplerMode
-    from anabranch.mcp._fastmcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
+    from anabranch.mcp._eras import Response as Response
+    from anabranch.mcp._eras import RoundOfAnswers as RoundOfAnswers
+    from anabranch.mcp._eras import answer_others as answer_others
+    from anabranch.mcp._eras import questions_of as questions_of
     from anabranch.mcp._installation import Installation
     from anabranch.mcp._odd_answers import has_structured_content as has_structured_content
     from anabranch.mcp._options import ServerKeywords, ServerOptions, ToolKeywords
     from anabranch.mcp._options import completed_by as completed_by
-    from anabranch.mcp._repeating import PAUSES as PAUSES
-    from anabranch.mcp._repeating import Remembering as Remembering
-    from anabranch.mcp._repeating import causes as causes
-    from anabranch.mcp._repeating import is_lost as is_lost
-    from anabranch.mcp._repeating import new_key as new_key
-    from anabranch.mcp._repeating import takes_key as takes_key
-    from anabranch.mcp._rounds import Response as Response
-    from anabranch.mcp._rounds import RoundOfAnswers as RoundOfAnswers
-    from anabranch.mcp._rounds import answer_others as answer_others
-    from anabranch.mcp._rounds import questions_of as questions_of
     from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
     from anabranch.mcp._saga_shapes import CallToolSagaParams as CallToolSagaParams
     from anabranch.mcp._saga_shapes import ResumeToolSagaParams, SagaStepError, SagaStepResult
     from anabranch.mcp._saga_shapes import SagaError as SagaError
     from anabranch.mcp._saga_shapes import ToolCallSagaResult as ToolCallSagaResult
-    from anabranch.mcp._server import create_server, install
+    from anabranch.mcp._server import (
+        as_fastmcp_tool,
+        create_server,
+        fastmcp_sagas,
+        install,
+        install_fastmcp,
+    )
     from anabranch.mcp._tool_server import ToolServer as ToolServer
     from anabranch.mcp._transports import COMMAND as COMMAND
+    from anabranch.mcp._transports import PAUSES as PAUSES
+    from anabranch.mcp._transports import Remembering as Remembering
     from anabranch.mcp._transports import Started as Started
     from anabranch.mcp._transports import WithHeaders as WithHeaders
+    from anabranch.mcp._transports import causes as causes
     from anabranch.mcp._transports import command_of as command_of
+    from anabranch.mcp._transports import is_lost as is_lost
+    from anabranch.mcp._transports import new_key as new_key
+    from anabranch.mcp._transports import takes_key as takes_key
     from anabranch.mcp._unfinished import ANSWER_QUESTIONS as ANSWER_QUESTIONS
     from anabranch.mcp._unfinished import CONTINUE_CALL as CONTINUE_CALL
     from anabranch.mcp._unfinished import UNFINISHED as UNFINISHED
@@ -71,20 +76,21 @@ else:
             "anabranch._durable.job": "Durability",
             "._client": "Connectable Era MAX_ROUNDS call_tool connect list_tools offers_sagas",
             "._defaults": "GRACE HEARTBEAT TTL Ask SamplerMode",
-            "._fastmcp": "as_fastmcp_tool fastmcp_sagas install_fastmcp",
             "._installation": "Installation",
             "._odd_answers": "has_structured_content",
             "._options": "ServerKeywords ServerOptions ToolKeywords completed_by",
-            "._repeating": "PAUSES Remembering causes is_lost new_key takes_key",
-            "._rounds": "Response RoundOfAnswers answer_others questions_of",
+            "._eras": "Response RoundOfAnswers answer_others questions_of",
             "._saga_client": "SagaClient SagaRoundsExceededError Turn",
             "._saga_shapes": (
                 "CallToolSagaParams ResumeToolSagaParams SagaError "
                 "SagaStepError SagaStepResult ToolCallSagaResult"
             ),
-            "._server": "create_server install",
+            "._server": "as_fastmcp_tool create_server fastmcp_sagas install install_fastmcp",
             "._tool_server": "ToolServer",
-            "._transports": "COMMAND Started WithHeaders command_of",
+            "._transports": (
+                "COMMAND PAUSES Remembering Started WithHeaders "
+                "causes command_of is_lost new_key takes_key"
+            ),
             "._unfinished": "ANSWER_QUESTIONS CONTINUE_CALL UNFINISHED is_unfinished",
         },
     )

@@ -30,7 +30,7 @@ from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Option
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch._text import printable
 from anabranch.errors import InvalidTokenError, StoreError, ToolError
-from anabranch.mcp._rounds import ROUND_REPLIES
+from anabranch.mcp._eras import ROUND_REPLIES
 
 PREFIX: Final = "field:"
 """The prefix of field names, so that no field has the name of the button."""

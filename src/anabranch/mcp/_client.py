@@ -23,7 +23,7 @@ from anabranch._text import encodable, printable_line
 from anabranch.errors import ToolError
 from anabranch.mcp._odd_answers import has_structured_content, with_content, with_sound_tools
 from anabranch.mcp._protocol import CONTEXT_META, STEP, STEP_ID_META, answer_elicit, answer_sample
-from anabranch.mcp._repeating import keyed_meta
+from anabranch.mcp._transports import keyed_meta
 
 Connectable: TypeAlias = MCPServer[Any] | Server[Any] | StdioServerParameters | Transport | str
 """A server to connect to: an object in this process, a command, a transport, or a URL."""

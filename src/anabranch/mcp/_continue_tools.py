@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from anabranch._engine import Answer, Journal
 from anabranch.errors import InvalidTokenError, ToolError
+from anabranch.mcp._eras import ROUND_REPLIES, answers_to, unmarked
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._rounds import ROUND_REPLIES, answers_to, unmarked
 from anabranch.mcp._service import OpenCall, Service
 from anabranch.mcp._serving import Chain, ask_client, run_live, run_rounds, sendable
 from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL

@@ -23,7 +23,6 @@ from anabranch._text import encodable
 from anabranch.errors import AnabranchError
 from anabranch.mcp._client import MAX_ROUNDS, list_tools
 from anabranch.mcp._protocol import answer_elicit, answer_sample
-from anabranch.mcp._repeating import PAUSES, is_lost, keyed_meta, new_key, takes_key
 from anabranch.mcp._saga_shapes import (
     CALL_SAGA,
     RESUME_SAGA,
@@ -31,6 +30,7 @@ from anabranch.mcp._saga_shapes import (
     SamplingStep,
     ToolCallSagaResult,
 )
+from anabranch.mcp._transports import PAUSES, is_lost, keyed_meta, new_key, takes_key
 
 INVALID_IN_V1 = "Invalid request parameters"
 """The answer of servers of the SDK's first major version to an unknown method."""

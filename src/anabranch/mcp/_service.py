@@ -22,7 +22,7 @@ from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError
 from anabranch.mcp._ask_page import AskLinks
 from anabranch.mcp._defaults import HEARTBEAT
-from anabranch.mcp._handshake import Heartbeat
+from anabranch.mcp._eras import Heartbeat
 from anabranch.mcp._protocol import TAKES_KEY_META
 from anabranch.mcp._request import McpRequest
 from anabranch.tool import Tool

@@ -23,10 +23,17 @@ from anabranch._asking import Capabilities
 from anabranch._durable.states import digest
 from anabranch._engine import Answer, Finished, Journal, wakes_at
 from anabranch._text import encodable
+from anabranch.mcp._eras import (
+    CHAIN,
+    ROUND_REPLIES,
+    Heartbeat,
+    answers_to,
+    asking,
+    marked,
+    request_answer,
+)
 from anabranch.mcp._error_mapping import checked_results
-from anabranch.mcp._handshake import Heartbeat, asking, request_answer
 from anabranch.mcp._request import McpRequest
-from anabranch.mcp._rounds import CHAIN, ROUND_REPLIES, answers_to, marked
 from anabranch.mcp._service import OpenCall, Service
 from anabranch.mcp._unfinished import Unfinished, chain_end, open_questions
 from anabranch.tool import Tool

@@ -27,7 +27,7 @@ from anabranch._schemas import UnusableSchemaError, check_schema
 from anabranch._text import printable_line
 from anabranch.mcp._addressing import forget_call
 from anabranch.mcp._client import list_tools
-from anabranch.mcp._repeating import takes_key
+from anabranch.mcp._transports import takes_key
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 

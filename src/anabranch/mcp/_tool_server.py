@@ -19,10 +19,9 @@ from anabranch._text import encodable
 from anabranch.errors import ToolError
 from anabranch.mcp._addressing import Addressed, CallInFlight
 from anabranch.mcp._client import Connectable, Era, connect, is_heartbeat
-from anabranch.mcp._repeating import causes, is_lost, keyed_meta
-from anabranch.mcp._rounds import RoundOfAnswers
+from anabranch.mcp._eras import RoundOfAnswers
 from anabranch.mcp._tool_link import Link, ToolList
-from anabranch.mcp._transports import Started, WithHeaders
+from anabranch.mcp._transports import Started, WithHeaders, causes, is_lost, keyed_meta
 
 TERMINATED: Final = ("Session terminated", "Session not found")
 """The messages for a session that the server no longer knows: of the SDK's client, and of servers."""

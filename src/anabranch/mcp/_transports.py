@@ -1,6 +1,10 @@
-"""Connections to servers for the SDK's client: to a URL with headers, or to a started process.
+"""Connections to servers for the SDK's client, and requests that are repeated over a new connection.
 
-Each can be made several times, one after the other.
+A connection leads to a URL, with headers, or to a started process. Each can be made several times, one
+after the other.
+
+A client repeats a first request after a lost connection only under an idempotency key, and only if the
+tool takes such keys: then the server stores the call, and nothing happens twice.
 """
 
 from __future__ import annotations
@@ -10,20 +14,31 @@ import os
 import re
 import shlex
 import threading
+import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 import anyio.to_thread
 import httpx2
-from mcp import StdioServerParameters
+import mcp_types as types
+from mcp import MCPError, StdioServerParameters
 from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from anabranch._asking import Answerer, Forwarding
 from anabranch._text import printable_line
+from anabranch.mcp._protocol import KEY_META, TAKES_KEY_META
+from anabranch.messages import (
+    ElicitReply,
+    ElicitRequest,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+)
 
 logger: logging.Logger = logging.getLogger("anabranch.mcp")
 
@@ -168,3 +183,69 @@ class Started(_Reopened):
                 if text := line.strip():
                     self._said.append(text)
                     logger.debug("%s: %s", self._command.command, text)
+
+
+PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each repetition of a request; after the last, the client gives the connection up."""
+
+
+def new_key() -> str:
+    """Return an idempotency key that nobody can guess."""
+    return str(uuid.uuid4())
+
+
+def keyed_meta(key: str) -> types.RequestParamsMeta:
+    """Return the ``_meta`` of a request under ``key``."""
+    return cast("types.RequestParamsMeta", {KEY_META: key})
+
+
+def takes_key(tool: types.Tool) -> bool:
+    """Return whether the server repeats the reply of ``tool`` to a keyed request."""
+    return (tool.meta or {}).get(TAKES_KEY_META) is True
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """Return whether ``error`` reports a connection that was lost, or could not be made."""
+    return any(
+        cause.error.code == types.CONNECTION_CLOSED
+        if isinstance(cause, MCPError)
+        else isinstance(cause, OSError) or type(cause).__module__.startswith("http")
+        for cause in causes(error)
+    )
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the errors in an exception group, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from causes(inner)
+    elif error is not None:
+        yield error
+
+
+class Remembering(Forwarding):
+    """An ``Answerer`` that asks each question once, since a repeated call repeats its questions.
+
+    Args:
+        answerer: answers new questions.
+    """
+
+    def __init__(self, answerer: Answerer) -> None:
+        super().__init__(answerer)
+        self._answers: dict[tuple[str, str], Any] = {}
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Return the model's earlier answer, or ask."""
+        asked = (step_id, request.model_dump_json())
+        if asked not in self._answers or not step_id:
+            self._answers[asked] = await super().sample(request, step_id=step_id)
+        reply: SampleReply = self._answers[asked]
+        return reply
+
+    async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
+        """Return the user's earlier answer, or ask."""
+        asked = (step_id, request.model_dump_json())
+        if asked not in self._answers or not step_id:
+            self._answers[asked] = await super().elicit(request, step_id=step_id)
+        reply: ElicitReply = self._answers[asked]
+        return reply

@@ -1,0 +1,251 @@
+"""The questions of a call on their way to the client and back, in each era of the protocol.
+
+MCP up to 2025-11-25: the body runs live, and sends its asks as requests to the client. Each request
+carries the id of its ``tools/call``; without the id, it would be sent on a stream that clients need not
+read. A client waits for one reply while its user thinks, and many time out after sixty seconds without
+a message. A *heartbeat* is a progress notification meanwhile: a client that gave a progress token, and
+restarts its timeout at progress, keeps waiting.
+
+MCP 2026-07-28: the questions of a round are an ``InputRequiredResult``, and a retry has the answers. The
+state travels as ``requestState``, which the server's boundary seals and unseals, so this module sees
+only plaintext that this server wrote (SEP-2322). A sleeping call asks nothing: its result has only the
+state, with which the client repeats the request. The module accepts answers of the right kind to
+questions that are open in the journal. It ignores any other answer, and the question is asked again. A
+*chain* is the rounds of one request. Its state is marked with the number of its first round. The client
+side uses ``questions_of`` and ``answer_others``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import anyio
+import mcp_types as types
+from mcp import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp.types import InputRequiredResult
+from pydantic import BaseModel, ValidationError
+
+from anabranch._aio import Clock, cancel_and_wait, pause
+from anabranch._asking import Answerer, answer_of_error
+from anabranch._engine import Answer, Ask, Journal
+from anabranch.errors import InvalidTokenError, ToolError
+from anabranch.mcp._protocol import (
+    CONTEXT_META,
+    answer_sample,
+    elicit_request,
+    to_answer,
+    to_request,
+)
+from anabranch.mcp._request import McpRequest
+from anabranch.messages import ElicitRequest, UrlRequest
+
+
+class Heartbeat:
+    """The heartbeats of one request.
+
+    Args:
+        request: the request, whose client is asked; without a progress token, no heartbeat is sent.
+        every: seconds between two heartbeats; ``None`` for none.
+        clock: the time.
+    """
+
+    def __init__(self, request: McpRequest, every: float | None, clock: Clock) -> None:
+        self._request = request
+        self._every = every
+        self._clock = clock
+        self._waiting = 0
+        self._beating: asyncio.Task[NoReturn] | None = None
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncGenerator[None]:
+        """Send heartbeats inside the block; blocks may overlap, and share them."""
+        self._waiting += 1
+        if self._beating is None and self._every is not None:
+            self._beating = asyncio.create_task(self._beat(self._every))
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._beating is not None:
+                # The task ends early only if it cannot send; then the call has ended as well.
+                beating, self._beating = self._beating, None
+                await cancel_and_wait([beating])
+
+    async def _beat(self, every: float) -> NoReturn:
+        while True:
+            await pause(self._clock, every)
+            await self._request.report_progress(None)
+
+
+TIMES_ASKED = 3
+"""Maximum attempts at a question whose answer is of the wrong kind; then it is an error."""
+
+
+def asking(request: McpRequest, heartbeat: Heartbeat) -> Callable[[Ask], Awaitable[Answer]]:
+    """Return a function that sends an ask to the client of ``request`` and returns the answer.
+
+    The function raises ``ToolError`` if the connection was closed.
+    """
+
+    async def answer(ask: Ask) -> Answer:
+        return await request_answer(ask.step_id, to_request(ask), request, heartbeat)
+
+    return answer
+
+
+async def request_answer(
+    step_id: str, asked: types.InputRequest, request: McpRequest, heartbeat: Heartbeat
+) -> Answer:
+    """Send the question of the step ``step_id`` during ``request``, and return the client's answer.
+
+    Raises:
+        ToolError: if the connection was closed.
+    """
+    kind = "elicit"
+    shape: type[types.Result] = types.ElicitResult
+    if isinstance(asked, types.CreateMessageRequest):
+        kind, shape = "sample", types.CreateMessageResultWithTools
+    metadata = ServerMessageMetadata(related_request_id=request.request_id)
+    for _ in range(TIMES_ASKED):
+        try:
+            async with heartbeat.waiting():
+                result = await request.session.send_request(asked, shape, metadata=metadata)
+        except MCPError as error:
+            if _is_disconnect(error.error):
+                # Not an answer: the tool must not continue as if the client had answered.
+                raise ToolError("The client was disconnected while it was being asked.") from error
+            said = error.error
+            return answer_of_error(kind, step_id, said.code, said.message, said.data)
+        except ValidationError:
+            continue  # an answer of another kind
+        if (answer := to_answer(kind, result)) is not None:
+            return answer
+    wrong = "the client's result does not answer this kind of question"
+    return answer_of_error(kind, step_id, "InvalidReply", wrong)
+
+
+def _is_disconnect(error: types.ErrorData) -> bool:
+    """Return whether the SDK made this error itself; clients also use its code."""
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
+
+
+CHAIN: Final = 10
+"""Maximum rounds of questions in one chain: known clients answer ten, and take an eleventh reply."""
+
+_MARK = "+"
+
+
+def marked(state: str, begins: int) -> str:
+    """Return ``state`` marked for a chain that began at round ``begins``."""
+    return f"{_MARK}{begins} {state}"
+
+
+def unmarked(state: str) -> tuple[int, str]:
+    """Return the first round of a marked state's chain, and the state itself.
+
+    Raises:
+        InvalidTokenError: if the state has no mark, or a malformed one.
+    """
+    begins, _, rest = state.removeprefix(_MARK).partition(" ")
+    if not (state.startswith(_MARK) and begins.isdecimal()):
+        raise InvalidTokenError
+    return int(begins), rest
+
+
+Response: TypeAlias = (
+    types.ElicitResult | types.CreateMessageResult | types.CreateMessageResultWithTools
+)
+"""The answer to one request of a round."""
+
+UNASKED: Final = 0.1
+"""Seconds before a call continues whose result only asks for a repetition."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOfAnswers:
+    """The input of a call's next round: the answers to the round before, and its state."""
+
+    responses: Mapping[str, Response]
+    state: str | None
+
+
+def questions_of(asked: types.InputRequiredResult) -> dict[str, ElicitRequest | UrlRequest]:
+    """Return the questions of a round to the user."""
+    requests = (asked.input_requests or {}).items()
+    return {
+        key: elicit_request(key, request.params)
+        for key, request in requests
+        if isinstance(request, types.ElicitRequest)
+    }
+
+
+async def answer_others(
+    asked: types.InputRequiredResult, answerer: Answerer
+) -> dict[str, Response]:
+    """Return the answers of ``answerer`` to the asks of a round that are not questions to the user.
+
+    Raises:
+        ToolError: if ``answerer`` refuses, or the client has not declared the capability.
+    """
+    responses: dict[str, Response] = {}
+    for key, request in (asked.input_requests or {}).items():
+        if isinstance(request, types.CreateMessageRequest):
+            response = await answer_sample(answerer, key, request.params)
+            if isinstance(response, types.ErrorData):
+                raise ToolError(f"The server's request was refused: {response.message}")
+            responses[key] = response
+        elif not isinstance(request, types.ElicitRequest):
+            raise ToolError("The server asks for this client's roots, and the client has none.")
+    if not asked.input_requests:
+        await anyio.sleep(UNASKED)
+    return responses
+
+
+def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:
+    """Return the answers among ``responses`` to open questions."""
+    answers: dict[str, Answer] = {}
+    for step_id, result in (responses or {}).items():
+        if step_id in journal.questions:
+            answer = to_answer(journal.pending[step_id][0], result)
+            if answer is not None:
+                answers[step_id] = answer
+    return answers
+
+
+def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
+    """Return the contexts of questions as the result's ``_meta``, since requests in it have none."""
+    contexts: dict[str, Any] = {}
+    for step_id, request in requests.items():
+        meta: Mapping[str, Any] = cast("Any", request).params.meta or {}
+        if CONTEXT_META in meta:
+            contexts[step_id] = meta[CONTEXT_META]
+    return {CONTEXT_META: contexts} if contexts else None
+
+
+class _RoundReplies:
+    """Converts the open questions of a round to its result, and to and from the stored form."""
+
+    kind = "round"
+
+    def make(self, asks: tuple[Ask, ...], state: str) -> InputRequiredResult:
+        requests = {ask.step_id: to_request(ask) for ask in asks}
+        return InputRequiredResult(
+            input_requests={**requests} or None, request_state=state, _meta=_contexts(requests)
+        )
+
+    def dump(self, reply: InputRequiredResult) -> dict[str, Any]:
+        return reply.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude={"request_state"}
+        )
+
+    def load(self, stored: dict[str, Any], state: str) -> InputRequiredResult:
+        return InputRequiredResult.model_validate({**stored, "requestState": state})
+
+
+ROUND_REPLIES: _RoundReplies = _RoundReplies()
+"""The replies of rounds, sent and stored."""

@@ -23,8 +23,8 @@ REASONS: dict[str, str] = {
     "adapters/openai_agents.py": "a state of the OpenAI Agents SDK has no public way to the run's context",
     "cli/_targets.py": "FastMCP has no public way to the SDK's server that it is built on",
     "cli/_combined_server.py": "the SDK has no public way to compose servers",
-    "cli/_http_lifetime.py": "os._exit is documented; only it ends a process that a thread holds",
-    "cli/_working.py": "as cli/_http_lifetime.py",
+    "cli/_http_server.py": "os._exit is documented; only it ends a process that a thread holds",
+    "cli/_working.py": "as cli/_http_server.py",
     "mcp/_client.py": "the SDK reads the tools' output schemas by itself, and has no public way to them;"
     " its own check of a result may never end",
     "mcp/_fastmcp_tool.py": "FastMCP has no public way to the log level that a client has set, to the"

@@ -9,18 +9,19 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.types import ASGIApp
 
-from anabranch.cli._http_access import CONCURRENCY, LOCAL, Access
-from anabranch.cli._http_server import Bounds, configure, listen
+from anabranch.cli._endpoint import CONCURRENCY, Endpoint, listen
+from anabranch.cli._http_access import Access
+from anabranch.cli._http_server import Bounds, configure
 
 
 def guarded(server: Any, *tokens: str) -> ASGIApp:
     """Return the application of ``anabranch serve --token``."""
-    return Access(tokens=tokens).app(server, "127.0.0.1")
+    return Access(tokens=tokens).app(server, Endpoint())
 
 
 def mcp_app() -> ASGIApp:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    return LOCAL.app(server, "127.0.0.1")
+    return Access().app(server, Endpoint())
 
 
 @asynccontextmanager

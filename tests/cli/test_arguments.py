@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, create_model
 
 from anabranch._terminal import UsageError
-from anabranch.cli._tool_arguments import read_arguments
+from anabranch.cli._answering import read_arguments
 
 
 class Place(BaseModel):

@@ -35,7 +35,7 @@ def test_without_a_shell_one_has_to_be_named(
 
         raise ShellDetectionError
 
-    monkeypatch.setattr("anabranch.cli._completion_command.detect_shell", undetected)
+    monkeypatch.setattr("cyclopts.completion.detect_shell", undetected)
     assert main(["completion"]) == 2
     assert "Name it: anabranch completion bash" in capsys.readouterr().err
 

@@ -15,8 +15,7 @@ from uvicorn import config
 from anabranch import _health
 from anabranch.cli._commands import app
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._engine_option import open_engine
-from anabranch.cli._http_access import Access
+from anabranch.cli._stores import open_engine
 from anabranch.engines import DBOSEngine
 from tests.docs.pages import ROOT
 
@@ -52,11 +51,11 @@ def test_our_command_line_understands_a_service(
         monkeypatch.setenv(name, value)
     words = shlex.split(OURS[service]["command"])
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-    given = bound.arguments
-    assert isinstance(open_engine(given["engine"], given["store"]), DBOSEngine)
+    given, agent = bound.arguments, bound.arguments["agent"]
+    assert isinstance(open_engine(agent.engine, agent.store), DBOSEngine)
     if words[0] == "web":
         assert given["token"] == GIVEN["ANABRANCH_WEB_TOKEN"]
-        Endpoint("http", given["host"], given["port"], access=Access(given["allowed_host"])).check()
+        Endpoint("http", given["host"], given["port"], allowed_host=given["allowed_host"]).check()
     else:
         assert given["grace"] < seconds(OURS[service]["stop_grace_period"])
 

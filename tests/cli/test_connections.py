@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from anabranch.cli import main
 from anabranch.cli._chat_parts import open_parts
-from anabranch.cli._combined_server import Persistence
-from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.cli._combined_server import ServerRecipe
+from anabranch.cli._serve_options import AgentTools, Persistence
 from anabranch.errors import StoreError
 from anabranch.stores import open_branch_store, open_memory_store, open_stores
 from tests.agents.memory import MemoryTrees
@@ -69,8 +69,7 @@ def test_a_server_opens_one_database(databases: list[Any], tmp_path: Path) -> No
         None,
         ("k" * 32,),
         Persistence(f"sqlite:///{tmp_path}/all.db"),
-        folding=True,
-        memory=True,
+        agent_tools=AgentTools(folding=True, memory=True),
     )
     recipe.make_server()
     assert len(databases) == 1

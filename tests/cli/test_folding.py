@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from anabranch.cli import _folding, main
-from anabranch.cli._combined_server import Persistence
-from anabranch.cli._folding import open_branches
-from anabranch.cli._memory import open_bank
-from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.cli import _memory, main
+from anabranch.cli._combined_server import ServerRecipe
+from anabranch.cli._memory import open_bank, open_branches
+from anabranch.cli._serve_options import AgentTools, Persistence
 from anabranch.folding import BranchService
 from anabranch.memory import Draft, ReasoningBank
 from anabranch.stores import open_branch_store, open_memory_store
@@ -24,7 +23,9 @@ BRANCH_TOOLS = ["branch_create", "branch_return", "branch_status", "branch_repor
 
 
 def recipe(*targets: str, store: str | None = None) -> ServerRecipe:
-    return ServerRecipe(targets, None, ("k" * 32,), Persistence(store), folding=True)
+    return ServerRecipe(
+        targets, None, ("k" * 32,), Persistence(store), agent_tools=AgentTools(folding=True)
+    )
 
 
 @pytest.mark.parametrize("targets", [[], [str(ROOT / "examples" / "wizard.py")]])
@@ -173,8 +174,10 @@ async def test_a_server_of_folding_alone_closes_branches_in_time(
     def opened(*given: Any, **options: Any) -> BranchService:
         return watched.service
 
-    monkeypatch.setattr(_folding, "open_branches", opened)
-    made = ServerRecipe((), None, ("k" * 32,), Persistence(None), folding=True).make_server()
+    monkeypatch.setattr(_memory, "open_branches", opened)
+    made = ServerRecipe(
+        (), None, ("k" * 32,), Persistence(None), agent_tools=AgentTools(folding=True)
+    ).make_server()
     await watched.service.create(**PROMPT, timeout_seconds=1)
     watched.clock.advance(2)
     async with asyncio.timeout(20), made.around:

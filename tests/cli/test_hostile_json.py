@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 import anabranch
 from anabranch._terminal import Answers, CommandError, FailedError, UsageError
 from anabranch._text import DEEPEST, read_json
-from anabranch.cli._tool_arguments import read_arguments
+from anabranch.cli._answering import read_arguments
 from anabranch.models import ModelError, ScriptedModel
 from tests.cli.connecting import attempt
 from tests.mcp.harness import called_by_us

@@ -7,15 +7,13 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from anabranch._terminal import UsageError
-from anabranch.cli._combined_server import NOT_STORED
-from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_access import Access, is_loopback
-from anabranch.cli._serving import serve
+from anabranch.cli._endpoint import Endpoint, is_loopback
+from anabranch.cli._http_access import Access
 
 
 async def posted(access: Access, host: str, origin: str | None = None) -> httpx2.Response:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = access.app(server, "0.0.0.0", session_ttl=None)  # noqa: S104 - nothing is bound
+    app = access.app(server, Endpoint(host="0.0.0.0", stateless=True))  # noqa: S104 - nothing is bound
     headers = {"host": host, "accept": "application/json, text/event-stream"}
     if origin is not None:
         headers["origin"] = origin
@@ -56,7 +54,7 @@ async def test_any_name_passes_only_if_that_is_said() -> None:
 def test_elsewhere_than_here_takes_the_name_by_which_it_is_reached(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(UsageError, match="--allowed-host NAME"):
-        serve(["missing.py"], Endpoint("http", host), model=None, persistence=NOT_STORED)
+        Endpoint("http", host).check()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
@@ -67,7 +65,7 @@ def test_this_machine_needs_no_name(host: str) -> None:
 @pytest.mark.parametrize("stateless", [True, False])
 async def test_a_stateless_server_offers_no_session(stateless: bool) -> None:
     server: MCPServer[Any] = MCPServer("s", log_level="ERROR")
-    app = Access().app(server, "127.0.0.1", session_ttl=None if stateless else 60)
+    app = Access().app(server, Endpoint(stateless=stateless, session_ttl=60))
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     headers = {"host": "localhost", "accept": "application/json, text/event-stream"}

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from anabranch._terminal import UsageError
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_lifetime import Lifetime
+from anabranch.cli._http_server import Lifetime
 from tests.cli.http_server import mcp_app, serving
 
 UPLOAD = (

@@ -15,9 +15,8 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from anabranch.chat import make_chat_app
-from anabranch.cli._http_access import CONCURRENCY
-from anabranch.cli._http_lifetime import Lifetime
-from anabranch.cli._http_server import Bounds, configure, listen
+from anabranch.cli._endpoint import CONCURRENCY, listen
+from anabranch.cli._http_server import Bounds, Lifetime, configure
 from tests.agents.memory import MemoryTrees
 from tests.chat.web import model
 from tests.patience import PATIENCE

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from anabranch.cli import main
-from anabranch.cli._combined_server import Persistence
-from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.cli._combined_server import ServerRecipe
+from anabranch.cli._serve_options import AgentTools, Persistence
 from tests.cli.http_server import guarded, serving
 from tests.mcp.harness import bearing
 
@@ -23,7 +23,11 @@ ALICE, BOB = "a" * 32, "b" * 32
 async def tokens(mode: Any, url: str, shared: str | None = None) -> AsyncGenerator[Any]:
     """Yield what calls a tool of ``serve --memory --folding``, for the caller with a token."""
     recipe = ServerRecipe(
-        (), None, ("k" * 32,), Persistence(url), folding=True, memory=True, shared_memory=shared
+        (),
+        None,
+        ("k" * 32,),
+        Persistence(url),
+        agent_tools=AgentTools(folding=True, memory=True, shared_memory=shared),
     )
     made = recipe.make_server()
     app = guarded(made.server, ALICE, BOB)

@@ -12,15 +12,15 @@ from uvicorn.config import STARTUP_FAILURE
 from anabranch._budget import Limits
 from anabranch.cli import main
 from anabranch.cli._combined_server import (
-    Asking,
-    Persistence,
+    ServerRecipe,
     opens,
     seal_probe,
     seals_with,
     tool_names,
 )
-from anabranch.cli._http_access import Access
-from anabranch.cli._server_recipe import ServerRecipe, WorkerApp, not_used
+from anabranch.cli._endpoint import Endpoint
+from anabranch.cli._serve_options import Asking, Persistence
+from anabranch.cli._serving import WorkerApp, not_used
 from anabranch.cli._stores import read_keys
 from anabranch.cli._targets import identity_of, name_of
 from anabranch.stores import open_store
@@ -170,7 +170,7 @@ def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(
     theirs = recipe(tmp_path, THEIRS)
     probe = seal_probe(theirs.make_server()[0])
     with pytest.raises(SystemExit, match=str(STARTUP_FAILURE)):
-        WorkerApp(theirs, "127.0.0.1", Access(), probe)()
+        WorkerApp(theirs, Endpoint(), probe)()
     assert "'theirs' seals its questions with keys of its own" in capsys.readouterr().err
 
 
@@ -265,7 +265,7 @@ def test_an_address_of_pages_that_cannot_be_used_is_refused(
 async def test_results_of_a_served_target_have_links(tmp_path: Path) -> None:
     target = tmp_path / "own.py"
     target.write_text(OWN.partition("server =")[0])
-    asking = Asking(ask="fallback", ask_url="https://x.example")
+    asking = Asking(ask_fallback=True, ask_url="https://x.example")
     made_of = ServerRecipe((str(target),), None, (KEY,), Persistence("memory:"), asking=asking)
     server, *_ = await to_thread.run_sync(made_of.make_server)
     async with connected(server, MODERN) as client:

@@ -16,13 +16,12 @@ from mcp.server.mcpserver import MCPServer
 from anabranch import BranchContext, tool
 from anabranch.cli import _combined_server
 from anabranch.cli._combined_server import (
-    Asking,
-    Persistence,
+    ServerRecipe,
     assemble,
     server_options,
     tool_names,
 )
-from anabranch.cli._server_recipe import ServerRecipe
+from anabranch.cli._serve_options import Asking, Persistence
 from anabranch.cli._targets import Found
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli._options import STORE, store_url
+from anabranch.cli._option_values import store_url
+from anabranch.cli._options import STORE
 from anabranch.messages import TextBlock
 from anabranch.stores import open_tree_store
 from anabranch.tree import HEAD, Node, Ref, Thread

@@ -16,8 +16,8 @@ from anabranch import ToolError, tool
 from anabranch._terminal import CommandError, FailedError
 from anabranch.agents import Absent, RemoteTools
 from anabranch.cli._connection import open_session, server_of
+from anabranch.cli._option_values import headers_of
 from anabranch.cli._options import Era
-from anabranch.cli._tokens import headers_of
 from anabranch.cli._tool_summaries import summaries_of
 from anabranch.context import BranchContext
 from tests.mcp.harness import asgi, serving

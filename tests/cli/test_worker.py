@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from anabranch import engines
 from anabranch.cli import main
-from anabranch.cli._engine_option import open_engine
+from anabranch.cli._stores import open_engine
 from anabranch.engines import DBOSEngine
 
 ELSEWHERE = "postgresql://localhost:1/nothing"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import _calling, main
-from anabranch.cli._http_server import listen
+from anabranch.cli._endpoint import listen
 from tests.patience import PATIENCE
 
 FAILING_WORKER = """\

@@ -33,7 +33,7 @@ from anabranch.agents._remote_values import outcome_of, without_foreign_nulls
 from anabranch.agents._working_branch import REFUSALS
 from anabranch.errors import ToolError
 from anabranch.mcp._client import MAX_ROUNDS
-from anabranch.mcp._rounds import Response, RoundOfAnswers, answer_others, questions_of
+from anabranch.mcp._eras import Response, RoundOfAnswers, answer_others, questions_of
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ElicitReply, LogLevel, SampleReply, SampleRequest
 

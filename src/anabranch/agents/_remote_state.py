@@ -16,7 +16,7 @@ from anabranch.agents._agent_tools import Outcome
 from anabranch.agents._ports import Question
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
-from anabranch.mcp._rounds import Response, RoundOfAnswers
+from anabranch.mcp._eras import Response, RoundOfAnswers
 from anabranch.messages import (
     AudioBlock,
     DocumentBlock,

@@ -19,7 +19,7 @@ from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
 from anabranch.agents._remote_call import ParkedCalls, RemoteCall
 from anabranch.agents._remote_state import CallState, RemoteLimits
 from anabranch.errors import ToolError
-from anabranch.mcp._rounds import RoundOfAnswers
+from anabranch.mcp._eras import RoundOfAnswers
 from anabranch.mcp._tool_server import ToolServer
 from anabranch.messages import ToolSpec
 

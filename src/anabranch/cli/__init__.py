@@ -1,43 +1,37 @@
 """The command line, ``anabranch``. Nothing imports it.
 
-    _commands.py                      the commands by name, and their help; each is loaded when used
-    _serve_command.py                 anabranch serve; _serving.py does its work
-    _server_recipe.py                 how serve makes its server, in each process
-    _endpoint.py                      where a server listens, and its number of processes
-    _http_access.py                   over HTTP: the names by which it may be reached
-    _http_tokens.py                   the callers that bearer tokens admit
-    _http_server.py                   uvicorn, in one process or several
-    _http_lifetime.py                 the stop of a server, as its application learns of it
-    _http_shares.py                   limits of requests in progress
+    _commands.py                      the commands by name, and their help; each is loaded when used;
+                                      and options from pyproject.toml and the user's file
+    _tool_commands.py                 demo, dev, list, inspect, call and check
+    _demo_game.py, _demo_tool.py      the game of anabranch demo, and its tool
+    _reloading.py                     the tools of anabranch dev, loaded again when they change
+    _tool_summaries.py                the tools of a target in words, for list and inspect
+    _calling.py, _checking.py         the work of anabranch call and anabranch check
+    _serve_command.py                 anabranch serve, with the options of _serve_options.py
+    _serving.py                       its work, in one process or several
     _combined_server.py               all tools and servers of the targets, as one server
-    _call_command.py                  anabranch call; _calling.py does its work
-    _list_command.py                  anabranch list
-    _inspect_command.py               anabranch inspect; both by _tool_summaries.py
-    _check_command.py                 anabranch check; _checking.py does its work
-    _demo_command.py                  anabranch demo; _demo_game.py plays _demo_tool.py
-    _completion_command.py            anabranch completion
-    _forgotten_awaits.py              the lines of operations that were never awaited
+    _endpoint.py                      where a server listens, and its number of processes
+    _http_access.py                   over HTTP: the names by which it may be reached, and bearer tokens
+    _http_server.py                   uvicorn, in one process or several, and the stop of a server
+    _http_shares.py                   limits of requests in progress
     _chat_command.py                  anabranch chat; _chatting.py does its work
-    _web_command.py                   anabranch web; _web_models.py: its models where none is set
-    _worker_command.py                anabranch worker; _working.py does its work
+    _web_commands.py                  anabranch web and worker; _working.py does the worker's work
+    _web_models.py                    the models of web where none is set
     _chat_parts.py                    the parts of chat, web and worker: tools, model, stores, engine
-    _dev_command.py                   anabranch dev; _reloading.py loads changed tools again
     _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
+    _memory_commands.py               anabranch memory: what was learned
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
-    _configuration.py                 options from pyproject.toml and the user's file
-    _options.py, _target_options.py   options that several commands share
-    _tokens.py                        bearer tokens and headers, as options give them
-    _engine_option.py                 the engine that --engine names
-    _answering.py                     the answerer of a tool's questions, by --model and --answers
-    _tool_arguments.py                a tool's arguments, from name=value and --json
+    _options.py, _option_values.py    options that several commands share, and the reading of their texts
+    _memory.py                        the memory and the branches that --memory and --folding open
+    _answering.py                     a tool's arguments, and the answerer of its questions
     _targets.py                       the forms of a TARGET, and the loading of its tools
     _connection.py                    the connection to a target's server; _call_trace.py shows it
     _output.py                        the result on stdout; asks before a command deletes
-    _stores.py                        the stores, and the keys that seal open questions
+    _stores.py                        the stores and the engine, and the keys that seal open questions
 
 The module of a command declares its options, and imports the module that does its work when the
 command runs. So a start imports what the command uses, and ``--help`` imports no SDK, database or prompt.
@@ -61,8 +55,7 @@ from cyclopts import CycloptsError
 
 from anabranch._terminal import CommandError, LeftError, UsageError
 from anabranch._text import printable
-from anabranch.cli._commands import app
-from anabranch.cli._configuration import configuration_files
+from anabranch.cli._commands import app, configuration_files
 from anabranch.errors import MissingExtraError, typed_command
 
 __all__ = ["main"]

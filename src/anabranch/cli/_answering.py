@@ -1,16 +1,22 @@
-"""The answerer of a tool's questions and samples, as the options of a command choose it."""
+"""The inputs of a call from the command line: a tool's arguments, and the answerer of its questions.
+
+Arguments come from ``--json``, overridden by ``name=value``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from anabranch._schemas import misfits_of, read_pairs
 from anabranch._terminal import UsageError
+from anabranch._text import read_json
 
 if TYPE_CHECKING:
     from anabranch._asking import AnsweringPolicy, Sampler
     from anabranch._terminal import Answers, Console, Respondent
+    from anabranch.cli._options import SampleRules
 
 
 def new_respondent(console: Console, model: str | None, answers: Path | None) -> Respondent:
@@ -24,8 +30,8 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
     return Respondent(console, sampler=open_sampler(model), answers=read_answers(answers))
 
 
-def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> AnsweringPolicy:
-    """Return the policy that decides how samples are answered.
+def new_policy(rules: SampleRules) -> AnsweringPolicy:
+    """Return the policy of the rules by which samples are answered.
 
     Raises:
         UsageError: if the limit is not positive, or a name is empty.
@@ -34,10 +40,10 @@ def new_policy(never_for: Sequence[str], *, confirm: bool, most: int | None) -> 
 
     try:
         return AnsweringPolicy(
-            confirm_samples=confirm,
-            max_samples_per_minute=most,
-            never_for_tools=never_for,
-            never_for_servers=never_for,
+            confirm_samples=rules.confirm_samples,
+            max_samples_per_minute=rules.max_samples,
+            never_for_tools=rules.no_samples_for,
+            never_for_servers=rules.no_samples_for,
         )
     except ValueError as error:
         raise UsageError(f"{error}.") from error
@@ -70,3 +76,58 @@ def read_answers(path: Path | None) -> Answers | None:
     from anabranch._terminal import Answers
 
     return Answers.from_file(path)
+
+
+def read_arguments(
+    pairs: Iterable[str], json_text: str | None, schema: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments in ``json_text``, overridden by those in ``pairs``.
+
+    Raises:
+        UsageError: if a pair has no ``=``, a name is given twice or is no parameter, or a value has
+            the wrong type; the error names every fault.
+    """
+    arguments = _read_object(json_text) if json_text is not None else {}
+    typed = list(pairs)
+    try:
+        values = {**arguments, **read_pairs(typed, schema)}
+        # Tools ignore what hosts add; a name that a person has typed is meant.
+        if not schema.get("additionalProperties") and "properties" in schema:
+            _check_known(_names(typed), schema["properties"])
+    except ValueError as error:
+        # The tool, which would name what is missing, is not called with the others.
+        given = dict.fromkeys([*arguments, *_names(typed)])
+        known = schema.get("properties", given)
+        missing = [
+            f"{name} is missing." for name in schema.get("required", ()) if name not in given
+        ]
+        unknown = [
+            f"{name}: there is no such parameter; there are: {', '.join(known)}."
+            for name in given
+            if name not in known and not schema.get("additionalProperties")
+        ]
+        others = {name: arguments[name] for name in {*arguments} - {*_names(typed)}}
+        wrong = [f"{name}: {why}." for name, why in misfits_of(others, schema)]
+        said = [str(error)] if str(error) else []
+        raise UsageError(" ".join([*said, *wrong, *missing, *unknown])) from None
+    return values
+
+
+def _check_known(names: Iterable[str], known: Iterable[str]) -> None:
+    if {*names}.difference(known):
+        raise ValueError
+
+
+def _names(pairs: Iterable[str]) -> Iterable[str]:
+    parts = (pair.partition("=") for pair in pairs)
+    return (name for name, equals, _ in parts if name and equals)
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        value: object = read_json(text)
+    except ValueError as error:
+        raise UsageError(f"--json is not JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise UsageError("--json must be a JSON object of the tool's arguments.")
+    return cast("dict[str, Any]", value)

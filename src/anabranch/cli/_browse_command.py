@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from anabranch._terminal import FailedError, LeftError, UsageError
-from anabranch.cli._options import Store, store_url
+from anabranch.cli._option_values import store_url
+from anabranch.cli._options import Store
 from anabranch.cli._output import print_text
 from anabranch.errors import StoreError, needs_extra
 

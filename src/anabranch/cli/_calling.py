@@ -15,15 +15,15 @@ from anabranch._budget import UNLIMITED, Limits
 from anabranch._schemas import UnusableSchemaError, check_schema
 from anabranch._terminal import NO_MODEL, FailedError, Respondent, UsageError
 from anabranch._text import read_json
+from anabranch.cli._answering import read_arguments
 from anabranch.cli._call_trace import CallTrace
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._options import Era
-from anabranch.cli._tool_arguments import read_arguments
+from anabranch.cli._targets import is_server
 from anabranch.mcp import (
     PAUSES,
     UNFINISHED,
     Remembering,
-    SagaClient,
     call_tool,
     is_lost,
     is_unfinished,
@@ -111,6 +111,8 @@ async def invoke(
 ) -> CallToolResult:
     """Call a tool by the protocol of ``era``, by which ``client`` is already connected."""
     if era == "saga":
+        from anabranch.mcp import SagaClient
+
         return await SagaClient(client, answerer).call_tool(name, arguments, key=key or None)
     return await call_tool(client, name, arguments, answerer, key=key)
 
@@ -127,7 +129,8 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
         offered = ", ".join(tools) or "nothing"
         raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
     try:
-        check_schema(tools[name].input_schema)
+        if is_server(target):  # the server of a file or module has made its schemas itself
+            check_schema(tools[name].input_schema)
     except UnusableSchemaError as error:
         unfit = (
             f"The parameters of {name!r} have no valid schema ({error}): its server is at fault."

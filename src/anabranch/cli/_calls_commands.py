@@ -13,9 +13,8 @@ from cyclopts import App, Parameter
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version
-from anabranch.cli._options import AsJson, Store, Yes
+from anabranch.cli._options import AsJson, Store, TargetName, Yes
 from anabranch.cli._output import print_either
-from anabranch.cli._target_options import TargetName
 
 if TYPE_CHECKING:
     from anabranch._durable.store import CallRecord, CallStore

@@ -9,7 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
+from anabranch.cli._option_values import turn_limits_of
 from anabranch.cli._options import (
+    ChatTargets,
     ChosenTools,
     Foldable,
     Model,
@@ -21,9 +23,7 @@ from anabranch.cli._options import (
     TurnTimeout,
     Variables,
     WithoutTools,
-    turn_limits_of,
 )
-from anabranch.cli._target_options import ChatTargets
 
 
 def chat_command(  # noqa: PLR0913 - the options of the command

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
+from anabranch.cli._answering import read_arguments
 from anabranch.cli._targets import is_server, load
-from anabranch.cli._tool_arguments import read_arguments
 from anabranch.errors import AnabranchError, InvalidArgumentsError, format_for_author
 from anabranch.replay_check import Finding, NoSourceError, check_tool, rehearse
 from anabranch.tool import Tool

@@ -1,52 +1,194 @@
-"""Makes one MCP server of all tools and servers in the targets."""
+"""One MCP server of all tools and servers in the targets, by the recipe of ``anabranch serve``.
+
+The options of the command line complete the servers that the targets make themselves. A server keeps
+the options that its own code sets, and the command reports them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from anabranch._terminal import UsageError
-from anabranch.cli._targets import Found
-from anabranch.errors import StoreError
-from anabranch.mcp import ServerOptions, install_fastmcp
-
-if TYPE_CHECKING:
-    from fastmcp import FastMCP
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-
 from mcp.server.mcpserver import InvalidRequestState, MCPServer, RequestStateCodec
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateBoundary
 
 from anabranch._asking import Sampler
 from anabranch._budget import UNLIMITED, Limits
-from anabranch.cli._engine_option import open_engine
-from anabranch.cli._targets import is_fastmcp
+from anabranch._terminal import UsageError
+from anabranch.cli._answering import open_sampler
+from anabranch.cli._option_values import store_url
+from anabranch.cli._serve_options import AgentTools, Asking, Persistence
+from anabranch.cli._stores import open_engine
+from anabranch.cli._targets import Found, is_fastmcp, load, name_of
+from anabranch.engines import Engine
+from anabranch.errors import StoreError
 from anabranch.mcp import (
     ANSWER_QUESTIONS,
     CONTINUE_CALL,
-    GRACE,
-    HEARTBEAT,
-    TTL,
-    Ask,
-    SamplerMode,
+    ServerOptions,
+    completed_by,
     create_server,
     install,
+    install_fastmcp,
 )
+from anabranch.stores import open_stores
 from anabranch.tool import Tool
 
 if TYPE_CHECKING:
-    from anabranch.cli._targets import AnyServer
+    from fastmcp import FastMCP
 
+    from anabranch.cli._targets import AnyServer
+    from anabranch.tree import TreeStore
 
 ITS_OWN = (
     "The tools of a FastMCP server are run by FastMCP: --store, --model and limits have no effect on"
     " them, and a question that they ask over MCP 2026-07-28 fails there."
 )
+
+
+class MadeServer(NamedTuple):
+    """A server, and what belongs to it.
+
+    Attributes:
+        server: the server.
+        unused: the options that the targets' own servers have set themselves.
+        around: is to be entered while the server runs: its memory learns meanwhile, its branches are
+            closed in time, and its engine is closed at its end.
+        note: a further line for the user.
+    """
+
+    server: AnyServer
+    unused: set[str]
+    around: AbstractAsyncContextManager[None]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecipe:
+    """The parts of a server, in a form that can be passed to another process."""
+
+    targets: tuple[str, ...]
+    model: str | None
+    keys: tuple[str, ...] = field(repr=False)
+    persistence: Persistence
+    name: str | None = None
+    asking: Asking = Asking()
+    limits: Limits = UNLIMITED
+    agent_tools: AgentTools = AgentTools()
+
+    def make_server(self) -> MadeServer:
+        """Return the server, which offers the tools of the targets and of ``agent_tools``.
+
+        Raises:
+            CommandError: if a target or an option is wrong; the message names the fault.
+        """
+        sampler = open_sampler(self.model)
+        try:
+            options = server_options(self.keys, sampler, self.persistence, self.asking, self.limits)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        url = self.persistence.store
+        store: str | TreeStore | None = url
+        if url and (
+            self.agent_tools.memory or self.agent_tools.folding
+        ):  # beside the calls, over the same connections
+            options, store = _beside_calls(options, url)
+        with completed_by(options) as unused:
+            found = load(self.targets)
+        jobs = self._add_agent_tools(found, store, sampler, options.engine)
+        if (found.servers or found.fastmcp) and self.name is not None:
+            unused.add("name")
+        server: AnyServer = (
+            assemble_fastmcp(found, options)
+            if found.fastmcp
+            else assemble(found, options, self.name or name_of(self.targets) or "anabranch")
+        )
+        given = sampler or store or self.limits != UNLIMITED
+        note = ITS_OWN if given and found.fastmcp and not found.tools else ""
+        return MadeServer(server, unused, _closing(options.engine, *jobs), note)
+
+    def _add_agent_tools(
+        self,
+        found: Found,
+        store: str | TreeStore | None,
+        sampler: Sampler | None,
+        engine: Engine | None,
+    ) -> list[AbstractAsyncContextManager[None]]:
+        """Add the tools of ``--folding`` and ``--memory``; return their jobs beside the server."""
+        wanted = self.agent_tools
+        if not (wanted.folding or wanted.memory):
+            return []
+        from anabranch.cli._memory import expiring, learning, open_bank, open_branches
+        from anabranch.folding import folding_tools
+        from anabranch.memory import memory_tools
+
+        bank, branches, learner = None, None, sampler if wanted.memory else None
+        if wanted.memory or store:
+            bank = open_bank(store or store_url(None), wanted.shared_memory)
+        if wanted.folding:
+            branches = open_branches(store, bank, learns=learner is not None)
+            found.add(*folding_tools(branches))
+        if wanted.memory and bank is not None:
+            found.add(*memory_tools(bank))
+        return [learning(bank, learner, engine), expiring(branches, engine)]
+
+
+def _beside_calls(options: ServerOptions, url: str) -> tuple[ServerOptions, TreeStore]:
+    """Return the options with an open store of calls, and a store over the same connections."""
+    try:
+        calls, trees = open_stores(url)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+    return replace(options, store=calls), trees
+
+
+@asynccontextmanager
+async def _closing(
+    engine: Engine | None, *jobs: AbstractAsyncContextManager[None]
+) -> AsyncGenerator[None]:
+    """Do the jobs inside the block, and close the engine after it."""
+    try:
+        async with AsyncExitStack() as running:
+            for job in jobs:
+                await running.enter_async_context(job)
+            yield
+    finally:
+        if engine is not None:
+            await engine.close()
+
+
+def server_options(
+    keys: Sequence[str],
+    sampler: Sampler | None = None,
+    persistence: Persistence = Persistence(),
+    asking: Asking = Asking(),
+    limits: Limits = UNLIMITED,
+) -> ServerOptions:
+    """Return the server's options from the command line; the caller closes their engine.
+
+    Raises:
+        UsageError: if there is no such engine.
+    """
+    return ServerOptions(
+        keys=keys,
+        ttl=persistence.ttl,
+        store=persistence.store or None,
+        engine=open_engine(persistence.engine, persistence.store),
+        sampler=sampler,
+        sampler_mode=asking.sampler_mode,
+        ask="fallback" if asking.ask_fallback else "client",
+        ask_url=asking.ask_url,
+        sagas=asking.sagas,
+        heartbeat=asking.heartbeat or None,
+        continue_calls=persistence.continue_calls,
+        grace=persistence.grace,
+        max_running=persistence.max_running,
+        limits=None if limits == UNLIMITED else limits,
+        code_version=persistence.version or None,
+    )
 
 
 def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
@@ -72,110 +214,6 @@ def assemble_fastmcp(found: Found, options: ServerOptions) -> FastMCP[Any]:
     except StoreError as error:
         raise UsageError(str(error)) from error
     return server
-
-
-def foreign(found: Found) -> str:
-    """Return an error about options for a FastMCP server without tools of ours; else nothing."""
-    return ITS_OWN if found.fastmcp and not found.tools else ""
-
-
-def fastmcp_app(
-    server: FastMCP[Any], security: TransportSecuritySettings, session_ttl: float | None
-) -> ASGIApp:
-    """Return the HTTP application of a server, at ``/mcp``, guarded as the SDK's are."""
-    app = server.http_app(
-        path="/mcp",
-        stateless_http=session_ttl is None,
-        session_idle_timeout=session_ttl,
-        host_origin_protection=False,
-    )
-    guard = TransportSecurityMiddleware(security)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = None
-        if scope["type"] == "http":
-            is_post = scope["method"] == "POST" and scope["path"] == "/mcp"
-            refusal = await guard.validate_request(Request(scope), is_post)
-        await (refusal or app)(scope, receive, send)
-
-    return serve
-
-
-@dataclass(frozen=True, slots=True)
-class Persistence:
-    """The options for storing and ending calls, in a form that another process can receive.
-
-    Attributes:
-        store: URL of a store; without one, all state travels with the client.
-        ttl: seconds that a user has for one round of questions.
-        continue_calls: whether to offer ``continue_call``, which needs a store.
-        grace: seconds in which a server that stops undoes its calls.
-        engine: name of the engine that lets one process of many expire calls.
-        max_running: maximum calls that a process runs at the same time.
-        version: version of the tools' code; by default, a digest of it.
-    """
-
-    store: str | None = field(default=None, repr=False)
-    ttl: float = TTL
-    continue_calls: bool = True
-    grace: float = GRACE
-    engine: str | None = field(default=None, repr=False)
-    max_running: int | None = None
-    version: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The options for asking clients, in a form that another process can receive.
-
-    Attributes:
-        sampler_mode: cases in which the server asks its own model.
-        ask: whether questions reach users of clients that show none.
-        ask_url: URL of the server's pages for such users, if it has any.
-        sagas: whether to offer the saga methods.
-        heartbeat: seconds between two signs of life during a question; ``None`` for none.
-    """
-
-    sampler_mode: SamplerMode = "own"
-    ask: Ask = "client"
-    ask_url: str | None = None
-    sagas: bool = True
-    heartbeat: float | None = HEARTBEAT
-
-
-NOT_STORED = Persistence()
-CLIENTS_ONLY = Asking()
-
-
-def server_options(
-    keys: Sequence[str],
-    sampler: Sampler | None = None,
-    persistence: Persistence = NOT_STORED,
-    asking: Asking = CLIENTS_ONLY,
-    limits: Limits = UNLIMITED,
-) -> ServerOptions:
-    """Return the server's options from the command line; the caller closes their engine.
-
-    Raises:
-        UsageError: if there is no such engine.
-    """
-    return ServerOptions(
-        keys=keys,
-        ttl=persistence.ttl,
-        store=persistence.store,
-        engine=open_engine(persistence.engine, persistence.store),
-        sampler=sampler,
-        sampler_mode=asking.sampler_mode,
-        ask=asking.ask,
-        ask_url=asking.ask_url,
-        sagas=asking.sagas,
-        heartbeat=asking.heartbeat,
-        continue_calls=persistence.continue_calls,
-        grace=persistence.grace,
-        max_running=persistence.max_running,
-        limits=None if limits == UNLIMITED else limits,
-        code_version=persistence.version,
-    )
 
 
 def assemble(found: Found, options: ServerOptions, name: str = "anabranch") -> MCPServer[Any]:

@@ -1,15 +1,67 @@
-"""The commands by name, with their help texts.
+"""The commands by name, with their help texts, and the files that hold options for them.
 
 A command's options are declared in its own module, which is imported when the command is used and
 not before: to list the commands, neither an SDK nor a database nor a prompt has to be loaded. The
 help texts are here because the list shows the first sentence of each.
+
+Options come also from ``[tool.anabranch]`` of the project's ``pyproject.toml``, and from the user's own
+file. A table named after a command (``[tool.anabranch.serve]``) may have only options of that command.
+Options outside such tables are for every command that has them. A flag wins over an environment
+variable, the variable over the project's file, and the project's file over the user's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Annotated, Any, Literal
 
-from cyclopts import App, Group, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
+from cyclopts.config import Toml
+from platformdirs import user_config_path
+
+from anabranch._terminal import UsageError
+
+PROJECT = ("tool", "anabranch")
+
+
+class ConfigurationFile:
+    """A file as a source of options that the command line leaves out."""
+
+    def __init__(self, toml: Toml) -> None:
+        self._toml = toml
+
+    def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        """Add the file's options to ``arguments``.
+
+        Raises:
+            UsageError: if the file cannot be read, or is no TOML.
+            CycloptsError: if the file has an option that the command does not have.
+        """
+        try:
+            self._toml(app, commands, arguments)
+        except CycloptsError as error:
+            if error.__cause__ is None:
+                raise
+            path = self._toml.source
+            raise UsageError(
+                f"{path} cannot be read: {error.__cause__}. Correct the file."
+            ) from error
+
+
+def configuration_files() -> list[ConfigurationFile]:
+    """Return the sources of options, the first of which wins."""
+    user = user_config_path("anabranch", appauthor=False) / "config.toml"
+    return [
+        *map(ConfigurationFile, _tables("pyproject.toml", root_keys=PROJECT, search_parents=True)),
+        *map(ConfigurationFile, _tables(user)),
+    ]
+
+
+def _tables(path: Any, **options: Any) -> Iterator[Toml]:  # noqa: ANN401 - as Toml takes them
+    """Yield the command's own table, and then the options for all commands."""
+    yield Toml(path, **options)
+    yield Toml(path, use_commands_as_keys=False, allow_unknown=True, **options)
 
 
 def installed_version() -> str:
@@ -167,6 +219,13 @@ NEEDS = {
 }
 """The extras without which a command does not run, and a package that only they bring."""
 
+HOMES = {
+    **dict.fromkeys(GROUPS["Try a tool"], "_tool_commands"),
+    **dict.fromkeys(("web", "worker"), "_web_commands"),
+    "completion": "_commands",
+}
+"""The modules with several commands; any other command has its own."""
+
 
 def _needed(command: str) -> str:
     """Return the last sentence of a command's help, about an extra to install; mostly empty."""
@@ -180,9 +239,31 @@ def _needed(command: str) -> str:
     return f" It needs the {named}, of which a part is missing: `{install_command(extra)}`"
 
 
+def completion_command(
+    shell: Annotated[
+        Literal["zsh", "bash", "fish", "powershell"] | None,
+        Parameter(help="Shell. Default: the shell that runs the command."),
+    ] = None,
+    /,
+) -> None:
+    """Print the script by which a shell completes commands, options and files."""
+    from cyclopts.completion import ShellDetectionError, detect_shell
+
+    from anabranch.cli._output import print_text
+
+    try:
+        named = shell or detect_shell()
+    except ShellDetectionError:
+        raise UsageError(
+            "The shell cannot be found out. Name it: anabranch completion bash, zsh, fish or powershell."
+        ) from None
+    print_text(app.generate_completion(shell=named))
+
+
 for _name, _help in HELP.items():
+    _module = HOMES.get(_name, f"_{_name}_command")
     app.command(
-        f"anabranch.cli._{_name}_command:{_name}_command",
+        f"anabranch.cli.{_module}:{_name}_command",
         name=_name,
         group=GROUP_OF[_name],
         help=f"{_help.rstrip()}{_needed(_name)}",

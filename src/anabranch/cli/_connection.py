@@ -30,11 +30,10 @@ from anabranch.cli._call_trace import CallTrace, watched
 from anabranch.cli._options import MODEL, Era
 from anabranch.cli._stores import CALL_KEY, new_key
 from anabranch.cli._targets import is_server, is_url, split_target
-from anabranch.errors import ToolError
+from anabranch.errors import AnabranchError, ToolError
 from anabranch.mcp import (
     COMMAND,
     Connectable,
-    SagaRoundsExceededError,
     WithHeaders,
     causes,
     command_of,
@@ -110,7 +109,13 @@ async def open_session(
 
     async def connect_and_act() -> T:
         nonlocal connected
-        async with connect(opened, answerer, era="auto" if era == "saga" else era) as client:
+        # The server of a file or module has compared its results with their schemas itself.
+        async with connect(
+            opened,
+            answerer,
+            era="auto" if era == "saga" else era,
+            checks_results=is_server(target),
+        ) as client:
             connected = True
             with acting:
                 if era == "saga":
@@ -222,8 +227,11 @@ def _message_for(cause: BaseException, target: str) -> str | None:
             return f"The server of {target} ended the connection."
         case MCPError():
             return cause.error.message
-        case InputRequiredRoundsExceededError() | SagaRoundsExceededError():
-            return f"The tool asked in more than {cause.max_rounds} rounds."
+        case (
+            InputRequiredRoundsExceededError(max_rounds=most)
+            | AnabranchError(facts={"max_rounds": most})
+        ):
+            return f"The tool asked in more than {most} rounds."
         case ValidationError():
             return f"{target} answered with something that is not MCP."
         case _ if isinstance(cause, OSError) or type(cause).__module__.startswith("http"):

@@ -7,14 +7,15 @@ import math
 import os
 import socket
 import sys
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Annotated, Final, Literal
+
+from cyclopts import Parameter
 
 from anabranch._terminal import FailedError, UsageError
-from anabranch._text import LogFormat
-from anabranch.cli._http_access import CONCURRENCY, LOCAL, Access, is_loopback
-from anabranch.cli._http_server import listen
-from anabranch.cli._options import SESSION_TTL
+from anabranch.cli._option_values import read_tokens
+from anabranch.cli._options import SESSION_TTL, TOKEN, AccessLog, LogForm
 
 LEAST = 8
 """The least share of a caller: a client has a few requests in progress."""
@@ -32,31 +33,79 @@ def open_files() -> int:
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
+CONCURRENCY: Final = 512
+"""Requests that are in progress at the same time, in one process."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address, processes and limits of a server.
+    """The options for the place where a server listens, those who may reach it, and the limits of a process."""
 
-    Attributes:
-        transport: by which transport; the other attributes are of HTTP.
-        host, port: the address to listen on.
-        workers: processes that share it.
-        access: the rules of access.
-        session_ttl: seconds after which an idle session ends; ``None``: sessions are not offered.
-        limit_concurrency: requests that one process has in progress at the same time; ``None`` for the
-            default.
-        access_log: whether each request is logged.
-        log_format: the format of log records.
-    """
-
-    transport: Literal["stdio", "http"] = "stdio"
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    access: Access = LOCAL
-    session_ttl: float | None = SESSION_TTL
-    limit_concurrency: int | None = None
-    access_log: bool = False
-    log_format: LogFormat = "text"
+    transport: Annotated[
+        Literal["stdio", "http"], Parameter(help="Transport: stdin and stdout, or HTTP at /mcp.")
+    ] = "stdio"
+    host: Annotated[str, Parameter(help="Address to listen on over HTTP.")] = "127.0.0.1"
+    port: Annotated[int, Parameter(help="Port to listen on over HTTP; 0 for any free port.")] = 8000
+    allowed_host: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Host name under which clients or a proxy reach the server over HTTP; * for any. "
+            "Repeatable. Required if --host is not the local machine.",
+            negative=(),
+        ),
+    ] = None
+    allowed_origin: Annotated[
+        list[str] | None,
+        Parameter(help="Origin of a web page that may send requests. Repeatable.", negative=()),
+    ] = None
+    token: Annotated[
+        str | None,
+        Parameter(
+            env_var=TOKEN,
+            help="Bearer token that requests need over HTTP, or several, separated by commas. The "
+            "variable is safer: other users of the machine may see the command line.",
+        ),
+    ] = field(default=None, repr=False)
+    stateless: Annotated[
+        bool,
+        Parameter(
+            help="Offer no sessions to clients up to 2025-11-25 over HTTP, for replicas behind a "
+            "balancer. Tools cannot ask such clients.",
+            negative=(),
+        ),
+    ] = False
+    workers: Annotated[
+        int,
+        Parameter(
+            help="Processes that share the port over HTTP. With more than one, clients up to "
+            "2025-11-25 have no sessions, and tools cannot ask them."
+        ),
+    ] = 1
+    limit_concurrency: Annotated[
+        int | None,
+        Parameter(
+            help="Maximum concurrent requests of one process over HTTP. Default: 512, or half of "
+            "the files that the process may have open. The server refuses further requests."
+        ),
+    ] = None
+    session_ttl: Annotated[
+        float,
+        Parameter(
+            help="Seconds without a request after which the session of a client up to 2025-11-25 ends,"
+            " over HTTP."
+        ),
+    ] = SESSION_TTL
+    access_log: AccessLog = False
+    log_format: LogForm = "text"
 
     @property
     def concurrency(self) -> int:
@@ -68,12 +117,17 @@ class Endpoint:
     @property
     def share(self) -> int:
         """The number of requests that one caller may have in progress; an address may have many users."""
-        return self.person_share if self.access.tokens else max(LEAST, self.concurrency // 2)
+        return self.person_share if self.token else max(LEAST, self.concurrency // 2)
 
     @property
     def person_share(self) -> int:
         """The number of requests that one user may have in progress."""
         return max(LEAST, self.concurrency // 4)
+
+    @property
+    def lasting(self) -> float | None:
+        """The seconds after which an idle session ends; ``None``: sessions are not offered."""
+        return None if self.stateless else self.session_ttl
 
     def check(self) -> None:
         """Refuse what cannot be meant.
@@ -81,9 +135,12 @@ class Endpoint:
         Raises:
             UsageError: if an option is wrong; the message names the option.
         """
+        if self.transport == "stdio" and self.token != os.environ.get(TOKEN):
+            raise UsageError("Over stdio no one else can call. Give --token with --transport http.")
+        read_tokens(self.token)
         if self.port not in PORTS:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
-        if self.transport == "http" and not (is_loopback(self.host) or self.access.hosts):
+        if self.transport == "http" and not (is_loopback(self.host) or self.allowed_host):
             raise UsageError(
                 f"Other machines reach {self.host}. Give the server's host name with --allowed-host"
                 " NAME; the server refuses requests under other names. A --token is advisable:"
@@ -95,7 +152,7 @@ class Endpoint:
             raise UsageError(
                 "Over stdio there is one process. Give --workers with --transport http."
             )
-        if self.session_ttl is not None and not 0 < self.session_ttl < math.inf:
+        if not (self.stateless or 0 < self.session_ttl < math.inf):
             raise UsageError(
                 f"A session cannot end after {self.session_ttl:g} s. Give --session-ttl more seconds."
             )
@@ -128,3 +185,18 @@ class Endpoint:
             f"Cannot listen on {self.host}:{self.port}: {reason}. Give --host an address of this"
             " machine."
         )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
+
+    Raises:
+        OSError: the port is in use, or the host is not of this machine (``gaierror``: is unknown).
+        ValueError: the host is no name.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.getaddrinfo(host, port, family)  # its error becomes another in create_server
+    made = socket.create_server((host, port), family=family)
+    # Connections inherit it. With Nagle's algorithm, each reply waits 40 ms for the previous one's ACK.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made

@@ -1,36 +1,42 @@
-"""The hosts and origins that requests over HTTP may carry.
+"""The hosts, origins and bearer tokens that requests over HTTP may carry.
 
 A browser that follows a name to this machine (DNS rebinding) sends that name as ``Host``. So a
-request passes only if its ``Host``, and its ``Origin`` if it has one, are known.
+request passes only if its ``Host``, and its ``Origin`` if it has one, are known. The SDK's own middleware checks bearer tokens. Each token is a caller
+of its own: states, sessions and stored calls are bound to it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch._health import Health, Watched
-from anabranch.cli._combined_server import fastmcp_app
+from anabranch.cli._endpoint import Endpoint
 from anabranch.cli._http_shares import SharedRequests
-from anabranch.cli._http_tokens import authenticated
-from anabranch.cli._options import SESSION_TTL
+from anabranch.cli._option_values import read_tokens
 from anabranch.cli._targets import is_fastmcp
 
 if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
     from anabranch.cli._targets import AnyServer
 
 ANY: Final = "*"
 
 SESSIONS: Final = 2_000
 """Sessions at the same time, in one process."""
-
-CONCURRENCY: Final = 512
-"""Requests that are in progress at the same time, in one process."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -46,14 +52,6 @@ _REFUSALS: Final = {
 }
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """The names and origins that requests may carry, in addition to those of this machine.
@@ -65,6 +63,16 @@ class Access:
     origins: tuple[str, ...] = ()
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> Self:
+        """Return the names, origins and tokens that the options of a command give.
+
+        Raises:
+            UsageError: if a token is short, or has characters that a header cannot carry.
+        """
+        hosts, origins = tuple(endpoint.allowed_host or ()), tuple(endpoint.allowed_origin or ())
+        return cls(hosts, origins, read_tokens(endpoint.token))
+
     def settings(self) -> TransportSecuritySettings:
         """Return them as the SDK takes them."""
         names = [*LOOPBACK, *self.hosts]
@@ -75,32 +83,23 @@ class Access:
             allowed_origins=_with_ports([*own, *self.origins]),
         )
 
-    def app(
-        self,
-        server: AnyServer,
-        host: str,
-        *,
-        session_ttl: float | None = SESSION_TTL,
-        concurrency: int = CONCURRENCY,
-        share: int = CONCURRENCY // 2,
-    ) -> ASGIApp:
-        """Return the application that serves ``server`` to them.
-
-        A session ends after ``session_ttl`` seconds without a request; ``None``: there are none. At
-        the same time, ``concurrency`` requests may be in progress, and ``share`` of one caller.
-        """
+    def app(self, server: AnyServer, endpoint: Endpoint) -> ASGIApp:
+        """Return the application that serves ``server`` to them, within the limits of ``endpoint``."""
+        session_ttl = endpoint.lasting
         if is_fastmcp(server):
-            app = fastmcp_app(server, self.settings(), session_ttl)
+            app = _fastmcp_app(server, self.settings(), session_ttl)
         else:
             app = server.streamable_http_app(
-                host=host,
+                host=endpoint.host,
                 stateless_http=session_ttl is None,
                 session_idle_timeout=session_ttl,
                 max_sessions=SESSIONS,
                 transport_security=self.settings(),
             )
         is_open = not (self.tokens or checks_tokens(server))
-        served: ASGIApp = SharedRequests(_Explained(app), concurrency, share, by_token=not is_open)
+        served: ASGIApp = SharedRequests(
+            _Explained(app), endpoint.concurrency, endpoint.share, by_token=not is_open
+        )
         if self.tokens and not checks_tokens(server):
             served = authenticated(served, self.tokens)
         return Watched(served, Health.of(server))
@@ -109,10 +108,6 @@ class Access:
 def checks_tokens(server: AnyServer) -> bool:
     """Whether the server's author has given it an authorization of its own."""
     return (server.auth if is_fastmcp(server) else server.settings.auth) is not None
-
-
-LOCAL: Final = Access()
-"""For this machine alone."""
 
 
 def _with_ports(names: list[str]) -> list[str]:
@@ -144,3 +139,56 @@ class _Explained:
             await send(message)
 
         await self._app(scope, receive, explained)
+
+
+def _fastmcp_app(
+    server: FastMCP[Any], security: TransportSecuritySettings, session_ttl: float | None
+) -> ASGIApp:
+    """Return the HTTP application of a server, at ``/mcp``, guarded as the SDK's are."""
+    app = server.http_app(
+        path="/mcp",
+        stateless_http=session_ttl is None,
+        session_idle_timeout=session_ttl,
+        host_origin_protection=False,
+    )
+    guard = TransportSecurityMiddleware(security)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None
+        if scope["type"] == "http":
+            is_post = scope["method"] == "POST" and scope["path"] == "/mcp"
+            refusal = await guard.validate_request(Request(scope), is_post)
+        await (refusal or app)(scope, receive, send)
+
+    return serve
+
+
+class _Tokens:
+    """The SDK's verifier of a fixed set of tokens."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        self._known = [_digest(each) for each in tokens]
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return the name of a token, in a time that does not depend on the token."""
+        given = _digest(token)
+        if not any([hmac.compare_digest(given, each) for each in self._known]):  # noqa: C419 - all
+            return None
+        return AccessToken(token=token, client_id=f"token-{given.hex()[:32]}", scopes=[])
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def authenticated(app: ASGIApp, tokens: Iterable[str]) -> ASGIApp:
+    """Return ``app`` for requests with one of the tokens; others get 401, as the SDK says it."""
+    guarded = AuthenticationMiddleware(
+        AuthContextMiddleware(RequireAuthMiddleware(app, [])),
+        backend=BearerAuthBackend(_Tokens(tokens)),
+    )
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (guarded if scope["type"] == "http" else app)(scope, receive, send)
+
+    return serve

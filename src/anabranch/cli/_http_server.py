@@ -1,25 +1,176 @@
-"""uvicorn as the commands run it, with its limits, in this process or in several workers."""
+"""uvicorn as the commands run it, in this process or in several workers, and the stop of a server.
+
+uvicorn tells an application that the server stops only after the last request, and bounds nothing after
+that: a thread cannot be cancelled. So the signals are heard here as well.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import anyio
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from anabranch._terminal import FailedError
-from anabranch.cli._http_lifetime import SIGNALS, Lifetime, drain
+from anabranch._aio import STOPPING
+from anabranch._terminal import Console, FailedError
 from anabranch.mcp import GRACE
+
+logger: logging.Logger = logging.getLogger("anabranch.cli")
+
+DRAIN: Final = 2
+"""Seconds, of the grace, for which requests in progress continue when a server is stopped."""
+
+MOMENT: Final = 0.1
+"""Seconds within which streams of events end by themselves, once they know that the server stops."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def drain(grace: float) -> int:
+    """Return for how many seconds of ``grace`` requests in progress continue."""
+    return min(DRAIN, int(grace / 2))
+
+
+def _cut_off(why: str) -> NoReturn:
+    Console().say(why)
+    os._exit(FailedError.status)
+
+
+class Lifetime:
+    """ASGI middleware that tells an application when its server stops, and bounds how long that takes.
+
+    Args:
+        app: the application.
+        grace: seconds from the signal to the end of the process.
+        around: is entered before the application starts, and left when it has ended.
+        on_started: called when the application has started.
+        cut_off: ends the process, and says why.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        grace: float = GRACE,
+        *,
+        around: AbstractAsyncContextManager[object] | None = None,
+        on_started: Callable[[], object] = lambda: None,
+        cut_off: Callable[[str], object] = _cut_off,
+    ) -> None:
+        self._app = app
+        self._grace = grace
+        self._around = around or nullcontext()
+        self._on_started = on_started
+        self._cut_off = cut_off
+        self._running = 0
+        self._stopping = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def stop(self) -> None:
+        """Tell the application that the server stops. The process ends after the grace at the latest."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        why = f"Not everything was undone within {self._grace:g} s."
+        bound = threading.Timer(self._grace, self._cut_off, [why])
+        bound.daemon = True
+        bound.start()  # and not cancelled: threads may hold up the process after the server
+        asyncio.get_running_loop().call_later(MOMENT, self._report)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"][STOPPING] = self._stopping
+
+        async def reported(message: Message) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                self._on_started()
+
+        with self._signals_heard():
+            async with self._around:
+                await self._app(scope, receive, reported)
+
+    @contextmanager
+    def _signals_heard(self) -> Generator[None]:
+        """Stop at the first signal, and end the process at a second Ctrl-C; uvicorn hears them as well."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        loop, interrupts = asyncio.get_running_loop(), 0
+
+        def heard(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupts
+            interrupts += number == signal.SIGINT
+            if interrupts > 1:
+                self._cut_off("Ended before everything was undone.")
+            loop.call_soon_threadsafe(self.stop)
+            if callable(handler := before[signal.Signals(number)]):
+                handler(number, frame)
+
+        for number in SIGNALS:
+            signal.signal(number, heard)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun, complete = False, False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun, complete
+            begun = True
+            complete = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        self._running += 1
+        try:
+            await self._app(scope, receive, sent)
+        except ClientDisconnect:
+            logger.debug("a client has left in the middle of its request")
+        except asyncio.CancelledError:  # by uvicorn, which stops
+            if not begun:
+                headers = {"Retry-After": "1", "Connection": "close"}
+                text = "The server stops. Send the request again.\n"
+                await PlainTextResponse(text, 503, headers)(scope, receive, send)
+            elif not complete:
+                await send({"type": "http.response.body"})
+        finally:
+            self._running -= 1
+
+    def _report(self) -> None:
+        if not self._running:
+            return
+        what = "1 request" if self._running == 1 else f"{self._running} requests"
+        Console().say(
+            f"Stopping: {what} in progress. What {'it does' if self._running == 1 else 'they do'} not"
+            f" finish in {drain(self._grace)} s is ended and undone, within {self._grace:g} s in all. Ctrl-C ends it"
+            " at once."
+        )
+
 
 HEADROOM: Final = 16
 """Health checks that a server answers at the same time, in addition to all other requests."""
@@ -38,21 +189,6 @@ class Bounds:
     concurrency: int
     grace: float = GRACE
     access_log: bool = False
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
-
-    Raises:
-        OSError: the port is in use, or the host is not of this machine (``gaierror``: is unknown).
-        ValueError: the host is no name.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    socket.getaddrinfo(host, port, family)  # its error becomes another in create_server
-    made = socket.create_server((host, port), family=family)
-    # Connections inherit it. With Nagle's algorithm, each reply waits 40 ms for the previous one's ACK.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
 
 
 def configure(app: Any, bounds: Bounds, workers: int = 1) -> uvicorn.Config:  # noqa: ANN401 - as uvicorn takes it

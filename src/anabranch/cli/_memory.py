@@ -1,4 +1,8 @@
-"""``--memory`` of the commands: opens the memory in the store of the command line, and its worker."""
+"""``--memory`` and ``--folding`` of the commands: what they open in the store of the command line.
+
+The memory has a worker that learns. Folding lets a model do a subtask in a branch and keep the result
+alone; its settings come from the environment, which may name a file.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,18 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._asking import Sampler
-from anabranch._terminal import UsageError
-from anabranch.engines import Engine
+from anabranch._terminal import Console, UsageError
+from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import StoreError, needs_extra
+from anabranch.folding import BankMemory, BranchService, FoldingSettings
 from anabranch.memory import POLL, Distiller, Level, ReasoningBank, Scopes, Scrubber
-from anabranch.stores import open_memory_store
+from anabranch.stores import open_branch_store, open_memory_store
 from anabranch.tree import TreeStore
 
 _JOB = "branches to learn from"
@@ -80,3 +85,48 @@ async def _end(bank: ReasoningBank | None, workers: list[asyncio.Task[Any]]) -> 
     await cancel_and_wait(workers)
     if bank is not None:
         await bank.store.close()
+
+
+_QUEUED = (
+    "Branches that return with extract_memory are queued until `anabranch memory distill`, or a"
+    " process with --memory and a --model, learns from them."
+)
+
+
+def open_branches(
+    store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
+) -> BranchService:
+    """Return the branches in the store at a URL or beside that of conversations, or in this process.
+
+    With a memory, they begin with what is in it, and leave what memories are made of; ``learns``
+    says whether this process makes them.
+
+    Raises:
+        UsageError: the store or a setting is invalid, or the search for secrets is not installed.
+    """
+    if bank is not None and not learns:
+        Console().say(_QUEUED)
+    try:
+        return BranchService(
+            open_branch_store(store or "memory:"),
+            FoldingSettings.from_environment(),
+            memory=None if bank is None else BankMemory(bank),
+            scrub=open_scrubber().clean,
+        )
+    except (OSError, ValueError, StoreError) as error:
+        raise UsageError(str(error)) from error
+
+
+@asynccontextmanager
+async def expiring(branches: BranchService | None, engine: Engine | None) -> AsyncGenerator[None]:
+    """Close branches whose time is over while the context lasts.
+
+    Of the processes that share an engine, one does; without one, each does.
+    """
+    tasks: list[asyncio.Task[NoReturn]] = []
+    if branches is not None:
+        tasks.append(asyncio.create_task(branches.run(engine or InProcessEngine())))
+    try:
+        yield
+    finally:
+        await run_shielded(cancel_and_wait(tasks))

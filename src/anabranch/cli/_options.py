@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
-from platformdirs import user_data_path
 
-from anabranch._terminal import UsageError
 from anabranch._text import LogFormat
+from anabranch.cli._option_values import headers_of, limits_of, variables_of
 
 if TYPE_CHECKING:
     from anabranch._budget import Limits
@@ -29,6 +26,36 @@ SESSION_TTL = 1800.0
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 
+if TYPE_CHECKING:
+    TargetName: TypeAlias = str
+    """A TARGET, whose help text depends on the command."""
+else:
+    TargetName = str | Path
+    """A shell completes files for a parameter that may be a path. The first type is the one that arrives."""
+Target: TypeAlias = Annotated[
+    TargetName,
+    Parameter(
+        help="A Python file, a module, module:attribute, a server's URL, or command:… to start one."
+    ),
+]
+SourceTarget: TypeAlias = Annotated[
+    TargetName, Parameter(help="A Python file, a module, or module:attribute.")
+]
+ToolName: TypeAlias = Annotated[str | None, Parameter(help="Name of the tool. Default: all tools.")]
+Arguments: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="name=value",
+        help="Arguments of the tool: text for a text parameter, JSON for any other.",
+    ),
+]
+ChatTargets: TypeAlias = Annotated[
+    TargetName,
+    Parameter(
+        help="Sources of tools: Python files, modules, module:attribute, URLs of MCP servers, or "
+        "command:… to start one."
+    ),
+]
 Model: TypeAlias = Annotated[
     str | None,
     Parameter(
@@ -76,22 +103,6 @@ LogForm: TypeAlias = Annotated[
         "id of its call.",
     ),
 ]
-Token: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name=["--token", "--auth"],
-        help="Bearer token for a server at a URL. Other users of the machine may see the command "
-        "line.",
-    ),
-]
-Headers: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--header",
-        help="Header of the requests to a URL, as 'Name: value'. Repeatable.",
-        negative=(),
-    ),
-]
 Variables: TypeAlias = Annotated[
     list[str] | None,
     Parameter(
@@ -110,29 +121,6 @@ EraOption: TypeAlias = Annotated[
     Parameter(
         help="Era of the protocol: auto negotiates; modern is 2026-07-28; handshake is any "
         "revision up to 2025-11-25; saga uses the saga methods."
-    ),
-]
-ConfirmSamples: TypeAlias = Annotated[
-    bool,
-    Parameter(
-        name="--confirm-samples",
-        negative="",
-        help="Ask you before the model answers a sample.",
-    ),
-]
-MaxSamples: TypeAlias = Annotated[
-    int | None,
-    Parameter(
-        name="--max-samples-per-minute",
-        help="Maximum samples in a minute. The command refuses further samples.",
-    ),
-]
-NoSamplesFor: TypeAlias = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--no-samples-for",
-        negative="",
-        help="Tool or target for which the command refuses samples. Repeatable.",
     ),
 ]
 Store: TypeAlias = Annotated[
@@ -213,17 +201,6 @@ WithoutTools: TypeAlias = Annotated[
 ]
 
 
-MaxTokens: TypeAlias = Annotated[
-    int | None,
-    Parameter(help="Maximum tokens of all samples in one call, prompts and replies together."),
-]
-MaxDepth: TypeAlias = Annotated[
-    int | None, Parameter(help="Maximum depth of nested branches in one call; 0 allows none.")
-]
-Timeout: TypeAlias = Annotated[
-    float | None, Parameter(help="Maximum seconds of one call, including the wait for answers.")
-]
-
 TurnMaxTokens: TypeAlias = Annotated[
     int | None,
     Parameter(help="Maximum tokens of one turn, with its replies, branches and tools."),
@@ -236,54 +213,90 @@ TurnTimeout: TypeAlias = Annotated[
 ]
 
 
-def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given for turns, and for the calls of their tools.
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachOptions:
+    """The options with which a command reaches the server of a target."""
 
-    Raises:
-        UsageError: if a limit is negative or infinite, or allows no token.
-    """
-    limits = limits_of(max_tokens, max_depth, timeout)
-    if max_tokens == 0:
-        raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
-    return limits
+    token: Annotated[
+        str | None,
+        Parameter(
+            name=["--token", "--auth"],
+            help="Bearer token for a server at a URL. Other users of the machine may see the command "
+            "line.",
+        ),
+    ] = None
+    header: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Header of the requests to a URL, as 'Name: value'. Repeatable.", negative=()
+        ),
+    ] = None
+    env: Variables = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of requests.
 
-def limits_of(max_tokens: int | None, max_depth: int | None, timeout: float | None) -> Limits:
-    """Return the limits given on the command line.
+        Raises:
+            UsageError: if a text is no header.
+        """
+        return headers_of(self.token, self.header or ())
 
-    Raises:
-        UsageError: if a limit is negative or infinite.
-    """
-    from anabranch._budget import Limits
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of a server that a command starts.
 
-    given = {"--max-tokens": max_tokens, "--max-depth": max_depth, "--timeout": timeout}
-    for option, value in given.items():
-        if value is not None and not 0 <= value < math.inf:
-            raise UsageError(f"{option} must be a number from 0 up, not {value:g}.")
-    return Limits(max_depth=max_depth, max_tokens=max_tokens, timeout=timeout)
-
-
-def variables_of(given: Iterable[str]) -> dict[str, str]:
-    """Return the variables given as ``NAME``, of this process's environment, or ``NAME=value``.
-
-    Raises:
-        UsageError: if an item is no variable, or its variable is not set.
-    """
-    variables: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not name or "\0" in each:
-            raise UsageError("--env takes the name of a variable, or NAME=value.")
-        if not equals and name not in os.environ:
-            raise UsageError(
-                f"The variable {name} of --env is not set. Set it, or give {name}=value."
-            )
-        variables[name] = value if equals else os.environ[name]
-    return variables
+        Raises:
+            UsageError: if an item is no variable, or its variable is not set.
+        """
+        return variables_of(self.env or ())
 
 
-def store_url(given: str | None) -> str:
-    """Return the URL given as ``--store``, or by default that of a file in the data directory."""
-    if given:
-        return given
-    return f"sqlite:///{user_data_path('anabranch', appauthor=False) / 'anabranch.db'}"
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRules:
+    """The rules by which the samples of a call are answered."""
+
+    confirm_samples: Annotated[
+        bool, Parameter(negative="", help="Ask you before the model answers a sample.")
+    ] = False
+    max_samples: Annotated[
+        int | None,
+        Parameter(
+            name="--max-samples-per-minute",
+            help="Maximum samples in a minute. The command refuses further samples.",
+        ),
+    ] = None
+    no_samples_for: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            help="Tool or target for which the command refuses samples. Repeatable.",
+        ),
+    ] = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLimits:
+    """The limits of a call."""
+
+    max_tokens: Annotated[
+        int | None,
+        Parameter(help="Maximum tokens of all samples in one call, prompts and replies together."),
+    ] = None
+    max_depth: Annotated[
+        int | None, Parameter(help="Maximum depth of nested branches in one call; 0 allows none.")
+    ] = None
+    timeout: Annotated[
+        float | None, Parameter(help="Maximum seconds of one call, including the wait for answers.")
+    ] = None
+
+    def read(self) -> Limits:
+        """Return the limits.
+
+        Raises:
+            UsageError: if a limit is negative or infinite.
+        """
+        return limits_of(self.max_tokens, self.max_depth, self.timeout)

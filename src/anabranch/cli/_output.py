@@ -1,15 +1,22 @@
-"""Prints the result of a command on stdout, as JSON or text, without terminal control sequences."""
+"""The output of commands: results on stdout, without terminal control sequences, and warnings on stderr.
+
+Over stdio, stdout is the protocol's: a server's prints go to stderr. Warnings of operations that were
+never awaited name the author's line, and no library's.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from io import TextIOBase
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from anabranch._terminal import FailedError, UsageError
 from anabranch._text import printable, printable_json
+from anabranch.errors import is_authors
 
 
 def print_either(value: object, lines: Sequence[str], *, as_json: bool = False) -> None:
@@ -85,3 +92,34 @@ def protocol_on_stdout() -> Generator[None]:
     """Send prints inside the block to stderr; a server that starts there gets stdout."""
     with redirect_stdout(_Printed(sys.stdout.buffer)):
         yield
+
+
+DEPTH = 4
+"""Frames recorded of a place: at most three lie between an operation and the line of the author."""
+_FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
+
+
+def name_forgotten_awaits() -> None:
+    """Let warnings of operations that were never awaited name the author's line.
+
+    It costs a little at each call of a coroutine function, so it is for servers whose author looks on.
+    """
+    sys.set_coroutine_origin_tracking_depth(DEPTH)
+    usual = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = str(message)
+        if "was never awaited" not in text:
+            usual(message, category, filename, lineno, file, line)
+            return
+        own = _FRAME.sub(lambda frame: frame[0] if is_authors(frame[1]) else "", text)
+        (file or sys.stderr).write(f"{category.__name__}: {own.rstrip()}\n")
+
+    warnings.showwarning = show

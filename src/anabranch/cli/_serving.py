@@ -5,33 +5,38 @@ Over HTTP it is one process, or several that share the port.
 
 from __future__ import annotations
 
-import math
+import logging
+import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 
-from anabranch._budget import UNLIMITED, Limits
-from anabranch._terminal import Console, FailedError, UsageError
+from anabranch._terminal import CommandError, Console, FailedError, UsageError, log_to_stderr
+from anabranch._text import printable
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._combined_server import (
-    CLIENTS_ONLY,
-    Asking,
-    Persistence,
+    MadeServer,
+    ServerRecipe,
+    opens,
     seal_probe,
     seals_with,
     tool_names,
 )
 from anabranch.cli._endpoint import Endpoint
-from anabranch.cli._http_access import checks_tokens
-from anabranch.cli._http_server import Bounds, serve_app, serve_workers
+from anabranch.cli._http_access import Access, checks_tokens
+from anabranch.cli._http_server import Bounds, Lifetime, serve_app, serve_workers
+from anabranch.cli._options import MODEL, STORE, TOKEN
 from anabranch.cli._output import protocol_on_stdout
-from anabranch.cli._server_recipe import MadeServer, ServerRecipe, WorkerApp, not_used
-from anabranch.cli._stores import read_keys
+from anabranch.cli._stores import KEYS, read_keys
 from anabranch.cli._targets import identity_of, is_fastmcp
 from anabranch.errors import StoreError
 from anabranch.stores import open_store
@@ -40,61 +45,39 @@ if TYPE_CHECKING:
     from anabranch.cli._targets import AnyServer
 
 
-def serve(  # noqa: PLR0913 - what the command line gives
-    targets: Sequence[str],
-    endpoint: Endpoint,
-    *,
-    model: str | None,
-    persistence: Persistence,
-    name: str | None = None,
-    asking: Asking = CLIENTS_ONLY,
-    limits: Limits = UNLIMITED,
-    folding: bool = False,
-    memory: bool = False,
-    shared_memory: str | None = None,
-) -> None:
-    """Serve until the client leaves (stdio) or the person stops it.
+def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
+    """Serve until the client leaves (stdio) or the user stops the server.
+
+    ``recipe`` has no keys yet.
 
     Raises:
         CommandError: if a target or an option is wrong; the message names the fault.
     """
-    if not targets and not folding and not memory:
+    targets, wanted, store = recipe.targets, recipe.agent_tools, recipe.persistence.store
+    if not targets and not wanted.folding and not wanted.memory:
         raise UsageError(
             "serve needs a TARGET: a Python file, a module, or module:attribute; or --folding, or"
             " --memory."
         )
-    if shared_memory is not None and not memory:
+    if wanted.shared_memory is not None and not wanted.memory:
         raise UsageError("--shared-memory names what --memory shares. Give it with --memory.")
-    _check(endpoint, persistence)
-    if folding and endpoint.workers > 1 and persistence.store is None:
+    if wanted.folding and endpoint.workers > 1 and store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
     console = Console()
-    open_sampler(model)  # a wrong name is reported before any target's code runs
-    keys = tuple(
-        read_keys(os.environ, console.say, audience=name or identity_of(targets) or "agents")
-    )
-    recipe = ServerRecipe(
-        tuple(targets),
-        model,
-        keys,
-        persistence,
-        name,
-        asking,
-        limits,
-        folding,
-        memory,
-        shared_memory,
-    )
+    open_sampler(recipe.model)  # a wrong name is reported before any target's code runs
+    audience = recipe.name or identity_of(targets) or "agents"
+    keys = tuple(read_keys(os.environ, console.say, audience=audience))
+    recipe = replace(recipe, keys=keys)
     made = recipe.make_server()
     server, unused, around, note = made
     if not seals_with(server, keys):
         unused.add("keys")
-    if endpoint.access.tokens and checks_tokens(server):
+    if endpoint.token and checks_tokens(server):
         unused.add("auth")
     for line in [*not_used(unused), *([note] if note else [])]:
         console.say(line)
-    if persistence.store is not None:
-        anyio.run(_require_store, persistence.store)
+    if store:
+        anyio.run(_require_store, store)
     tools = ", ".join(tool_names(server)) or "no tools"
     if endpoint.transport == "http":
         _serve_http(made, recipe, endpoint, tools, console)
@@ -123,16 +106,6 @@ async def _run(server: AnyServer) -> None:
         pass  # the client has died; the SDK's server has ended its calls all the same
 
 
-def _check(endpoint: Endpoint, persistence: Persistence) -> None:
-    endpoint.check()
-    if endpoint.workers > 1 and persistence.store == "memory:":
-        raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
-    if not persistence.ttl > 0:
-        raise UsageError(f"No one can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
-    if not 0 <= persistence.grace < math.inf:
-        raise UsageError(f"A grace of {persistence.grace:g} s is none. Give --grace 0 or more.")
-
-
 async def _require_store(url: str) -> None:
     """Fail if the store cannot be used, before any client relies on it."""
     store = open_store(url)
@@ -145,34 +118,95 @@ async def _require_store(url: str) -> None:
 
 
 def _serve_http(
-    made: MadeServer,
-    recipe: ServerRecipe,
-    endpoint: Endpoint,
-    tools: str,
-    console: Console,
+    made: MadeServer, recipe: ServerRecipe, endpoint: Endpoint, tools: str, console: Console
 ) -> None:
-    host, concurrency, share = endpoint.host, endpoint.concurrency, endpoint.share
-    bounds = Bounds(concurrency, recipe.persistence.grace, endpoint.access_log)
+    bounds = Bounds(endpoint.concurrency, recipe.persistence.grace, endpoint.access_log)
     with endpoint.listen() as listener:
-        place = f"[{host}]" if ":" in host else host
+        place = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         address = f"http://{place}:{listener.getsockname()[1]}/mcp"
 
         def on_started() -> None:
             console.say(f"Serving {tools} at {address}")
 
         if endpoint.workers > 1:
-            probe = seal_probe(made.server)
-            worker = WorkerApp(
-                recipe, host, endpoint.access, probe, endpoint.log_format, concurrency, share
-            )
+            worker = WorkerApp(recipe, endpoint, seal_probe(made.server))
             on_started()
             serve_workers(worker, listener, endpoint.workers, bounds)
         else:
-            app = endpoint.access.app(
-                made.server,
-                host,
-                session_ttl=endpoint.session_ttl,
-                concurrency=concurrency,
-                share=share,
-            )
+            app = Access.of(endpoint).app(made.server, endpoint)
             serve_app(app, listener, bounds, on_started=on_started, around=made.around)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerApp:
+    """Makes the application of one worker, in the worker's process."""
+
+    recipe: ServerRecipe
+    endpoint: Endpoint
+    probe: str
+    """Sealed by the server of the parent process."""
+
+    def __call__(self) -> ASGIApp:
+        """Return the application, which ends with the parent process; or end this process."""
+        log_to_stderr(logging.WARNING, self.endpoint.log_format)
+        try:
+            server, _, around, _ = self.recipe.make_server()
+            self._check(server)
+        except CommandError as error:
+            sys.stderr.write(printable(f"anabranch: {error}\n"))
+            sys.exit(STARTUP_FAILURE)
+        except KeyboardInterrupt:  # Ctrl-C reaches every process of a terminal
+            sys.exit()
+        # A session of the handshake era lives in one process, and its next request may reach
+        # another worker, so no sessions are offered.
+        app = Access.of(self.endpoint).app(server, replace(self.endpoint, stateless=True))
+        return Lifetime(app, self.recipe.persistence.grace, around=_ending_with_parent(around))
+
+    def _check(self, server: AnyServer) -> None:
+        if not opens(server, self.probe):
+            raise UsageError(
+                f"{server.name!r} seals its questions with keys of its own, which are others in"
+                " each worker: a client's answer would be refused. Give it keys"
+                " (request_state_security=), or serve it with one worker."
+            )
+
+
+@asynccontextmanager
+async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
+    """Enter ``around``, and stop this process when its parent has died: it would hold the port forever."""
+
+    def watch() -> None:
+        if (parent := multiprocessing.parent_process()) is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    async with around:
+        yield
+
+
+_GIVEN_BY = {
+    "keys": KEYS,
+    "store": f"--store ({STORE})",
+    "sampler": f"--model ({MODEL})",
+    "sampler_mode": "--sampler-mode",
+    "ask": "--ask-fallback",
+    "ask_url": "--ask-url",
+    "ttl": "--ttl",
+    "grace": "--grace",
+    "max_running": "--max-running",
+    "name": "--name",
+    "code_version": "--code-version (ANABRANCH_CODE_VERSION)",
+    "auth": f"--token ({TOKEN})",
+}
+
+
+def not_used(unused: set[str]) -> list[str]:
+    """Say which options have no effect, since the target's code has set them itself."""
+    if KEYS not in os.environ:  # those in the file are a default
+        unused = unused - {"keys"}
+    return [
+        f"{_GIVEN_BY.get(name, name)} is not used for a server of the target, which has its own"
+        f" {name}."
+        for name in sorted(unused)
+    ]

@@ -1,24 +1,30 @@
-"""The stores of a command: opens those at its ``--store``, and closes them at its end."""
+"""The stores and the engine that a command's options name, and the keys that seal open questions.
+
+A command closes its stores at its end. An engine wakes workers, in this process or in others.
+"""
 
 from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
 from platformdirs import user_data_path
 
 from anabranch._terminal import FailedError, UsageError, run_command
-from anabranch.cli._options import store_url
-from anabranch.errors import StoreError
-from anabranch.stores import CallStore, RunEvents, open_run_events, open_stores
+from anabranch.cli._option_values import store_url
+from anabranch.errors import StoreError, needs_extra
 
 if TYPE_CHECKING:
+    from anabranch.engines import Engine
+    from anabranch.stores import CallStore, RunEvents
     from anabranch.tree import TreeStore
 
 KEYS = "ANABRANCH_KEYS"
@@ -111,6 +117,8 @@ class Stores(NamedTuple):
         Raises:
             StoreError: there can be none.
         """
+        from anabranch.stores import open_run_events, open_stores
+
         calls, trees = open_stores(url)
         return cls(calls, trees, open_run_events(trees))
 
@@ -146,3 +154,53 @@ def with_store(
             await store.close()
 
     return run_command(run)
+
+
+DBOS = "dbos"
+
+
+def open_engine(name: str | None, store: str | None) -> Engine | None:
+    """Return the engine of this name for a store; ``None`` for the engine of this process.
+
+    Raises:
+        UsageError: if there is no such engine, or the engine does not work with that store.
+    """
+    if name is None or name in {"", "in-process"}:
+        return None
+    try:
+        return _dbos(name, store)
+    except StoreError as error:
+        raise UsageError(str(error)) from error
+
+
+def _dbos(name: str, store: str | None) -> Engine:
+    place, options, schema = _schema_of(name)
+    if place != DBOS and "://" not in place:
+        raise UsageError(f"There is no engine {name!r}. Give in-process, dbos or postgresql://…")
+    if place == DBOS and options:
+        raise UsageError(f"An engine in the --store has the option schema; not {options!r}.")
+    url = f"{place}?{options}" if options else place
+    if place == DBOS:
+        if store is None:
+            raise UsageError("DBOS shares a Postgres: give --store postgresql://…")
+        url = store
+    with needs_extra("dbos", "The engine", UsageError):
+        from anabranch.engines import DBOSEngine
+    return DBOSEngine(url, schema=schema)
+
+
+def _schema_of(name: str) -> tuple[str, str, str]:
+    """Return an engine's name without query, the query without the schema, and the schema.
+
+    Raises:
+        UsageError: if the schema's name is invalid.
+    """
+    place, _, query = name.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    schema = dict(given).get("schema", DBOS)
+    if re.fullmatch("[a-z_][a-z0-9_]{0,62}", schema) is None:
+        raise UsageError(
+            f"A schema has up to 63 lower-case letters, digits and underscores, not {schema!r}."
+        )
+    others = "&".join(each for each in query.split("&") if not each.startswith("schema="))
+    return place, others, schema

@@ -1,6 +1,6 @@
-"""``anabranch web``: the chat as a page, with the tools found in some targets.
+"""``anabranch web`` and ``anabranch worker``: the chat as a page, and the processes that run its turns.
 
-Without targets it offers the pick-a-card tool, and without a model, too, one that plays it: so the
+Without targets the page offers the pick-a-card tool and, without a model, one that plays it: so the
 first look needs neither a key nor a network.
 """
 
@@ -9,14 +9,18 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from anabranch._terminal import UsageError
+from anabranch.cli._option_values import turn_limits_of
 from anabranch.cli._options import (
     WEB_TOKEN,
     AccessLog,
+    ChatTargets,
     ChosenTools,
     CodeVersion,
     EngineName,
@@ -31,12 +35,61 @@ from anabranch.cli._options import (
     TurnTimeout,
     Variables,
     WithoutTools,
-    turn_limits_of,
 )
-from anabranch.cli._target_options import ChatTargets
 
 if TYPE_CHECKING:
+    from anabranch._budget import Limits
+    from anabranch.cli._chat_parts import ChatParts
     from anabranch.cli._endpoint import Endpoint
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """The options of the agent, which a page and its workers share."""
+
+    model: Model = None
+    store: Store = None
+    max_tokens: TurnMaxTokens = None
+    max_depth: TurnMaxDepth = None
+    timeout: TurnTimeout = None
+    header: ServerHeaders = None
+    env: Variables = None
+    tools: ChosenTools = None
+    without: WithoutTools = None
+    folding: Foldable = False
+    memory: Remembering = False
+    engine: EngineName = None
+    version: CodeVersion = None
+
+    def limits(self) -> Limits:
+        """Return the limits of turns and of the calls of their tools.
+
+        Raises:
+            UsageError: if a limit is negative or infinite, or allows no token.
+        """
+        return turn_limits_of(self.max_tokens, self.max_depth, self.timeout)
+
+    def parts(self, targets: tuple[str, ...]) -> ChatParts:
+        """Return the parts of the chat, with the tools of ``targets``.
+
+        Raises:
+            UsageError: if a part cannot be made.
+        """
+        from anabranch.cli._chat_parts import open_parts
+
+        return open_parts(
+            targets,
+            header=self.header,
+            env=self.env,
+            choice=(self.tools or (), self.without or ()),
+            model=self.model,
+            store=self.store,
+            engine=self.engine,
+            folding=self.folding,
+            memory=self.memory,
+            version=self.version,
+        )
 
 
 def web_command(  # noqa: PLR0913 - options
@@ -49,8 +102,6 @@ def web_command(  # noqa: PLR0913 - options
             help="Host name under which browsers reach the page, such as that of a proxy. Repeatable."
         ),
     ] = (),
-    model: Model = None,
-    store: Store = None,
     calls: Annotated[
         Literal["outline", "values"] | None,
         Parameter(
@@ -66,18 +117,9 @@ def web_command(  # noqa: PLR0913 - options
             " of the machine may see the command line.",
         ),
     ] = None,
-    max_tokens: TurnMaxTokens = None,
-    max_depth: TurnMaxDepth = None,
-    timeout: TurnTimeout = None,
-    header: ServerHeaders = None,
-    env: Variables = None,
-    tools: ChosenTools = None,
-    without: WithoutTools = None,
     access_log: AccessLog = False,
     log_format: LogForm = "text",
-    folding: Foldable = False,
-    memory: Remembering = False,
-    engine: EngineName = None,
+    agent: AgentOptions = AgentOptions(),
     max_backlog: Annotated[
         int | None,
         Parameter(
@@ -85,40 +127,25 @@ def web_command(  # noqa: PLR0913 - options
             " to retry. Default: no limit."
         ),
     ] = None,
-    version: CodeVersion = None,
 ) -> None:
-    """Run the command."""
+    """Serve the page until the user stops the server."""
     from anabranch._terminal import log_to_stderr
     from anabranch.agents import TurnLimits
     from anabranch.agents._turn_limits import of_tools
     from anabranch.chat import RateLimits, make_chat_app
     from anabranch.chat._web.access import LOOPBACK
     from anabranch.chat._web.conversations import CONCURRENCY
-    from anabranch.cli._chat_parts import open_parts
-    from anabranch.cli._endpoint import Endpoint
-    from anabranch.cli._http_access import Access, is_loopback
+    from anabranch.cli._endpoint import Endpoint, is_loopback
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._http_shares import SharedRequests
 
     log_to_stderr(logging.WARNING, log_format)
-    endpoint = Endpoint("http", host, port, access=Access(tuple(allowed_host)))
+    endpoint = Endpoint("http", host, port, [*allowed_host])
     made = _made_token(endpoint, token)
     if max_backlog is not None and max_backlog < 1:
         raise UsageError(f"--max-backlog must be at least 1, not {max_backlog}.")
     endpoint.check()
-    limits = turn_limits_of(max_tokens, max_depth, timeout)
-    parts = open_parts(
-        targets,
-        header=header,
-        env=env,
-        choice=(tools or (), without or ()),
-        model=model,
-        store=store,
-        engine=engine,
-        folding=folding,
-        memory=memory,
-        version=version,
-    )
+    limits, parts = agent.limits(), agent.parts(targets)
     with endpoint.listen() as listener:
         place = f"[{host}]" if ":" in host else host
         address = f"http://{place}:{listener.getsockname()[1]}/"
@@ -156,7 +183,7 @@ def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
         UsageError: the one that was given is empty; or no one would see the one that is made, for
             what is no terminal may be stored and read by others.
     """
-    from anabranch.cli._http_access import is_loopback
+    from anabranch.cli._endpoint import is_loopback
 
     if token is not None and not token.strip():
         raise UsageError("The token is empty. Leave it out, or set one that is hard to guess.")
@@ -177,3 +204,41 @@ def _report_start(address: str, token: str | None, made: str | None) -> None:
     console.say(f"The chat is at {address}" + (f"?token={made}" if made else ""))
     if token:
         console.say("A browser needs its token once: add ?token= and the token to the address.")
+
+
+def worker_command(
+    *targets: ChatTargets,
+    concurrency: Annotated[int, Parameter(help="Maximum concurrent runs of this worker.")] = 10,
+    per_person: Annotated[
+        int | None,
+        Parameter(
+            help="Maximum concurrent runs of one user over all workers; give each worker the same "
+            "value. Default: no limit, first come, first served."
+        ),
+    ] = None,
+    grace: Annotated[
+        float, Parameter(help="Seconds for completing effects in progress when the worker stops.")
+    ] = 10,
+    log_format: LogForm = "text",
+    agent: AgentOptions = AgentOptions(),
+) -> None:
+    """Run the turns of chats until the process is asked to end."""
+    import anyio
+
+    from anabranch._terminal import log_to_stderr
+    from anabranch.cli._working import work
+
+    log_to_stderr(logging.WARNING, log_format)
+    if concurrency < 1:
+        raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
+    if per_person is not None and per_person < 1:
+        raise UsageError(f"--per-person must be at least 1, not {per_person}.")
+    if not 0 <= grace < threading.TIMEOUT_MAX:
+        raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
+    limits, parts = agent.limits(), agent.parts(targets)
+    if parts.engine is None:
+        raise UsageError(
+            "A worker needs an engine that it shares with others: give --engine dbos."
+            " Without one, each `anabranch web` works on its own runs."
+        )
+    anyio.run(work, parts, limits, concurrency, per_person, grace)

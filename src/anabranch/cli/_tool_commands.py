@@ -1,0 +1,244 @@
+"""The commands that try tools: ``demo``, ``dev``, ``list``, ``inspect``, ``call`` and ``check``.
+
+Their work is done by ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``, ``_calling.py`` and
+``_checking.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from anabranch._terminal import UsageError
+from anabranch.cli._options import (
+    STORE,
+    AnswersFile,
+    Arguments,
+    ArgumentsJson,
+    AsJson,
+    CallLimits,
+    EraOption,
+    Model,
+    ReachOptions,
+    SampleRules,
+    SourceTarget,
+    Target,
+    ToolName,
+)
+
+if TYPE_CHECKING:
+    from anabranch.cli._tool_summaries import ToolSummary
+
+
+def demo_command(
+    *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
+) -> None:
+    """Play the pick-a-card tool, which a process of its own serves."""
+    from anabranch._terminal import Console, log_to_stderr, run_command
+    from anabranch.cli._answering import open_sampler, read_answers
+    from anabranch.cli._demo_game import demo
+    from anabranch.cli._output import print_json
+
+    log_to_stderr(logging.ERROR)
+    sampler, given = open_sampler(model), read_answers(answers)
+    print_json(run_command(partial(demo, Console(), era=era, sampler=sampler, answers=given)))
+
+
+def list_command(
+    target: Target, /, *, json: AsJson = False, reach: ReachOptions = ReachOptions()
+) -> None:
+    """Print one line for each tool of a target."""
+    from anabranch.cli._output import print_json, print_text
+    from anabranch.cli._tool_summaries import overview
+
+    tools = _summaries(target, reach)
+    if json or not sys.stdout.isatty():
+        print_json([each.to_json() for each in tools])
+    else:
+        print_text(overview(target, tools))
+
+
+def inspect_command(
+    target: Target,
+    tool: ToolName = None,
+    /,
+    *,
+    json: AsJson = False,
+    reach: ReachOptions = ReachOptions(),
+) -> None:
+    """Print everything that is known of a target's tools before they are called."""
+    from anabranch.cli._output import print_json, print_text
+    from anabranch.cli._tool_summaries import chosen
+
+    tools = _summaries(target, reach)
+    shown = tools if tool is None else [chosen(tools, target, tool)]
+    if json or not sys.stdout.isatty():
+        values = [each.to_json() for each in shown]
+        print_json(values if tool is None else values[0])
+    else:
+        print_text("\n\n".join("\n".join(each.lines()) for each in shown))
+
+
+def _summaries(target: str, reach: ReachOptions) -> list[ToolSummary]:
+    from anabranch._terminal import log_to_stderr, run_command
+    from anabranch.cli._tool_summaries import summaries_of
+
+    log_to_stderr(logging.ERROR)  # connection problems are reported in the command's own words
+    return run_command(summaries_of, target, reach.headers, reach.variables)
+
+
+def call_command(  # noqa: PLR0913 - the options of the command
+    target: Target,
+    tool: Annotated[
+        ToolName, Parameter(help="Name of the tool. Without it, the command lists the tools.")
+    ] = None,
+    /,
+    *values: Arguments,
+    json_text: ArgumentsJson = None,
+    era: EraOption = "auto",
+    answers: AnswersFile = None,
+    model: Model = None,
+    rules: SampleRules = SampleRules(),
+    limits: CallLimits = CallLimits(),
+    reach: ReachOptions = ReachOptions(),
+    verbose: Annotated[
+        bool,
+        Parameter(
+            name=["--verbose", "-v"],
+            negative=(),
+            help="Show the traffic on stderr: rounds, questions, links, repeated requests.",
+        ),
+    ] = False,
+) -> None:
+    """Call one tool as an MCP client, and ask its questions at the terminal."""
+    from anabranch._terminal import Console, log_to_stderr, run_command
+    from anabranch.cli._answering import new_policy, new_respondent
+    from anabranch.cli._calling import CallOptions, call
+    from anabranch.cli._output import print_json
+
+    narrowed, headers, variables = limits.read(), reach.headers, reach.variables
+    log_to_stderr(logging.ERROR)
+    if tool is None:
+        from anabranch.cli._tool_summaries import overview
+
+        raise UsageError(f"Name a TOOL. {overview(target, _summaries(target, reach))}")
+    policy = new_policy(rules)
+    respondent = new_respondent(Console(), model, answers)
+    options = CallOptions(
+        target, tool, values, json_text, era, policy, narrowed, headers, verbose, variables
+    )
+    print_json(run_command(call, options, respondent))
+
+
+def check_command(
+    target: SourceTarget,
+    tool: ToolName = None,
+    /,
+    *values: Annotated[Arguments, Parameter(help="Arguments of the tool, as for call.")],
+    json_text: ArgumentsJson = None,
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            name="--answers",
+            help="Path of answers, as for call. With it, the command also runs the tool: steps happen "
+            "once, code outside of steps runs twice.",
+        ),
+    ] = None,
+) -> None:
+    """Find code that is not safe to replay: as a JSON list on stdout, and as sentences on stderr."""
+    from anabranch._terminal import Console, log_to_stderr, run_command
+    from anabranch.cli._answering import new_respondent
+    from anabranch.cli._checking import CheckOptions, check, report
+    from anabranch.cli._output import print_json
+
+    log_to_stderr(logging.ERROR)
+    console = Console(interactive=False)
+    respondent = new_respondent(console, None, answers) if answers is not None else None
+    options = CheckOptions(target, tool, values, json_text)
+    findings = run_command(check, options, console, respondent)
+    print_json([finding.to_json() for finding in findings])
+    sys.stdout.flush()
+    report(findings, console)
+    if sys.stdout.isatty():
+        console.say("Nothing found." if respondent else "Nothing found in the source.")
+
+
+def dev_command(
+    *targets: SourceTarget,
+    port: Annotated[int, Parameter(help="Port of the page; 0 for any free port.")] = 8080,
+    open_page: Annotated[
+        bool, Parameter(name="--open", help="Open the page in the browser.")
+    ] = True,
+    model: Model = None,
+    store: Annotated[
+        str | None,
+        Parameter(
+            env_var=STORE,
+            help="Store of conversations and calls: sqlite:///FILE or postgresql://…. Default: memory,"
+            " until the command ends.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a page that calls the targets' tools, and load the tools again when they change."""
+    import webbrowser
+
+    from anabranch._terminal import Console, log_to_stderr
+    from anabranch.agents import BranchSelf
+    from anabranch.chat import make_chat_app
+    from anabranch.cli._endpoint import Endpoint
+    from anabranch.cli._http_server import Bounds, serve_app
+    from anabranch.cli._reloading import ReloadedTools
+    from anabranch.cli._web_models import WithoutModel
+    from anabranch.errors import StoreError
+    from anabranch.models import ModelError, open_model
+    from anabranch.stores import open_stores
+
+    log_to_stderr(logging.WARNING)
+    sys.dont_write_bytecode = True  # it would hide a second change within the same second
+    console, endpoint = Console(), Endpoint("http", port=port)
+    endpoint.check()
+    _check_sources(targets)
+    tools = ReloadedTools(targets, console)
+    try:
+        leads = WithoutModel() if model is None else open_model(model, cache=True)
+        calls, tree = open_stores(store or "memory:")
+    except (ModelError, StoreError) as error:
+        raise UsageError(str(error)) from error
+    app = make_chat_app(
+        tree,
+        leads,
+        [BranchSelf(), tools],
+        calls=calls,
+        recorded_calls="values",
+        closes_store=True,
+    )
+    app.router.routes.insert(0, tools.route())
+    app.state.rooms.append("dev")
+    with endpoint.listen() as listener:
+        address = f"http://{endpoint.host}:{listener.getsockname()[1]}/"
+
+        def on_started() -> None:
+            console.say(f"The tools are at {address} and are loaded again when a file changes.")
+            if open_page:
+                webbrowser.open(address)
+
+        bounds = Bounds(endpoint.concurrency)
+        serve_app(app, listener, bounds, on_started=on_started, around=tools.running())
+
+
+def _check_sources(targets: tuple[str, ...]) -> None:
+    from anabranch.cli._targets import is_server
+
+    if not targets:
+        raise UsageError("dev needs a TARGET: a Python file, a module, or module:attribute.")
+    for target in targets:
+        if is_server(target):
+            raise UsageError(
+                f"{target} has no source here that could be loaded again: anabranch web calls its"
+                " tools."
+            )

@@ -36,8 +36,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
 from anabranch._asking import Capabilities, Host
-from anabranch._durable.job import Durability, Job
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Durability, Job
 from anabranch._engine import Answer, Ask, Finished
 from anabranch.mcp import SagaClient, create_server
 from anabranch.messages import (

@@ -11,8 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Reaper
 from anabranch._engine import Journal
 from anabranch.agents import Agent, Durability
 from anabranch.chat import make_chat_app

@@ -11,10 +11,10 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
 
-LAZY = ["_asking", "_recorded", "_terminal"]
+LAZY = ["_asking", "_durable", "_recorded", "_terminal"]
 """The packages whose names are loaded when they are first used."""
 
-ENTERED = {"_engine", "agents", "chat", "mcp"}
+ENTERED = {"_durable", "_engine", "agents", "chat", "mcp"}
 """The rooms that other rooms of the package still enter past their faces."""
 
 ROOM_OF = {

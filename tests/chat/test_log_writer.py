@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ag_ui.core import CustomEvent
 
-from anabranch._durable.lease import RenewedLease
+from anabranch._durable import RenewedLease
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_log import ThreadLog

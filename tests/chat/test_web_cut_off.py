@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._durable.lease import RenewedLease
+from anabranch._durable import RenewedLease
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in

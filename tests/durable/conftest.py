@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore
 from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from tests.durable.stores import Modelled

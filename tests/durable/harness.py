@@ -21,9 +21,7 @@ from anabranch import AnabranchError, Sampler
 from anabranch._aio import Timer
 from anabranch._asking import Host
 from anabranch._budget import Limits
-from anabranch._durable.job import Durability, Job
-from anabranch._durable.service import CallService
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallService, CallStore, Durability, Job
 from anabranch._engine import Finished, Journal, Notice, current_idempotency_key
 from anabranch.testing import ManualClock
 from anabranch.tool import Runtime, Tool

@@ -8,8 +8,7 @@ import mcp_types as types
 from pydantic import BaseModel
 
 from anabranch import Limits
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability
 from anabranch.messages import SampleRequest
 from tests.durable.harness import Desk, Ledger
 from tests.durable.stores import Modelled, Watched

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anabranch._durable.engine import Processes, UnknownProcesses
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Processes, UnknownProcesses
 from anabranch.errors import StoreError
 from tests.suites.call_model import CallModel
 

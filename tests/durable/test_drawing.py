@@ -3,8 +3,7 @@
 from itertools import count
 
 from anabranch import BranchContext, tool
-from anabranch._durable.call_states import CallEvent
-from anabranch._durable.store import RoundRecord
+from anabranch._durable import CallEvent, RoundRecord
 from anabranch.errors import StoreError
 from tests.durable.harness import Desk, OneCall, always
 from tests.durable.stores import Modelled

@@ -16,7 +16,7 @@ from anabranch import (
     tool,
 )
 from anabranch._asking import Host
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore
 from anabranch._engine import Finished
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, accept, always

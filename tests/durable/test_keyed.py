@@ -10,10 +10,7 @@ from pydantic import BaseModel
 from anabranch import BranchContext, tool
 from anabranch._asking import Host
 from anabranch._budget import Limits
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Job
-from anabranch._durable.lease import Lease
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallStore, Job, Lease, Reaper
 from anabranch._engine import Finished
 from anabranch.errors import CallExpiredError, IdempotencyKeyError, ToolError
 from tests.durable.harness import UNAVAILABLE, Desk, always

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from anabranch._durable.lease import Lease
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Lease
 from anabranch.testing import ManualClock
 from tests.durable.stores import Modelled, Observed
 from tests.engine.clocks import Obliging

@@ -12,12 +12,8 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, ToolError, tool
 from anabranch._aio import SystemClock
-from anabranch._durable.entries import dump_entry, merge
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
-from anabranch._durable.lease import Lease
+from anabranch._durable import CallRecord, CallStore, Durability, Lease, Reaper, dump_entry, merge
 from anabranch._durable.recorder import StoreRecorder
-from anabranch._durable.store import CallRecord, CallStore
 from anabranch._engine import Entry, Finished, Journal
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import open_store

@@ -9,10 +9,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidTokenError, ToolError, tool
-from anabranch._durable.entries import enter
-from anabranch._durable.job import Durability
-from anabranch._durable.lease import Lease
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability, Lease, enter
 from anabranch._engine import Answer, Finished, Journal
 from anabranch.messages import SampleReply, SampleRequest
 from tests.durable.harness import UNAVAILABLE, Desk, Ledger, accept, always

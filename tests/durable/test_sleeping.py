@@ -8,8 +8,7 @@ from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, tool
 from anabranch._asking import Host
-from anabranch._durable.job import Durability, Job
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Durability, Job
 from anabranch._engine import Finished, Notice
 from anabranch.testing import ManualClock, SequentialIds
 from anabranch.tool import Runtime

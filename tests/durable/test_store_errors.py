@@ -9,9 +9,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import BranchContext, StepFailed, StoreError, ToolError, tool
-from anabranch._durable import expiry
-from anabranch._durable.call_states import CallState
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallState, CallStore, expiry
 from anabranch.errors import UnknownCallError, error_to_json
 from anabranch.testing import MockClient, run_tool
 from tests.durable.harness import UNAVAILABLE, Desk, accept, always

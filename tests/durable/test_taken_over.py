@@ -12,8 +12,7 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
 from anabranch import BranchContext, CallExpiredError, ToolError, tool
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallStore, Reaper
 from anabranch._engine import Answer, Ask, Finished
 from tests.diary import DONE, forget, note
 from tests.durable.harness import UNAVAILABLE, Desk, always

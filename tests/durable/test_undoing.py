@@ -13,11 +13,7 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
-from anabranch._durable.lease import Lease
-from anabranch._durable.store import CallStore
-from anabranch._durable.undoing import undo_again, unfinished
+from anabranch._durable import CallStore, Durability, Lease, Reaper, undo_again, unfinished
 from anabranch._engine import Answer, Ask
 from anabranch.errors import CallExpiredError, StoreError
 from anabranch.testing import ManualClock

@@ -14,8 +14,7 @@ from anabranch import (
     ToolError,
     tool,
 )
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallStore, Reaper
 from anabranch._engine import Finished
 from anabranch.tool import Tool
 from tests.durable.harness import Desk, Ledger, accept, always

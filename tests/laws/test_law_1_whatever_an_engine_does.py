@@ -22,8 +22,7 @@ from pydantic import BaseModel
 
 from anabranch import AnabranchError
 from anabranch._aio import Clock, Timer, cancel_and_wait, pause
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Reaper
 from anabranch._engine import Finished
 from anabranch.engines import Wake, WorkLimits
 from anabranch.errors import StoreError

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, Elicitation, tool
 from anabranch._asking import Host
-from anabranch._durable.job import Job
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Job
 from anabranch._engine import Answer, Ask, Finished, Notice
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService
 from anabranch.agents import Durability
 from anabranch.stores import open_store
 from anabranch.tool import Runtime

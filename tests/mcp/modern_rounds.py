@@ -6,8 +6,7 @@ from typing import Any
 from mcp.types import InputRequiredResult
 from pydantic import BaseModel
 
-from anabranch._durable.job import Job
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Job
 from anabranch._engine import Finished, Journal
 from anabranch.mcp._eras import ROUND_REPLIES, answers_to
 

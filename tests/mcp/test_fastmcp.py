@@ -26,7 +26,7 @@ from mcp import Client, MCPDeprecationWarning, MCPError
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
-from anabranch._durable.expiry import INTERVAL
+from anabranch._durable import INTERVAL
 from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest

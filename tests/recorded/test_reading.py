@@ -10,9 +10,7 @@ import pytest
 from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable.entries import dump_entry, enter
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.states import latest_journal
+from anabranch._durable import Reaper, dump_entry, enter, latest_journal
 from anabranch._engine import Answer, Entry
 from anabranch._recorded import Holder, RecordedCall, listed, outline
 from anabranch.agents import Durability

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._asking import Host
-from anabranch._durable.entries import dump_answers
+from anabranch._durable import dump_answers
 from anabranch._engine import Answer, Finished
 from anabranch._recorded import RecordedCall, read_call
 from anabranch.messages import SampleReply, SampleRequest, Usage

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND
+from anabranch._durable import ENDS_LEASE, ENDS_ROUND
 from anabranch.stores import CallEvent, CallRecord, CallState, CallStore, RoundRecord
 from anabranch.stores._call_rows import digest_of
 from tests.suites.call_samples import a_call

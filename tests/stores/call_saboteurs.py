@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable.call_states import OPEN
+from anabranch._durable import OPEN
 from anabranch.stores import (
     AnswerRecord,
     CallEvent,

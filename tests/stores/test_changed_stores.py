@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.call_states import OPEN
+from anabranch._durable import OPEN
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.memory import Draft, Filter, ReasoningBank, Scopes
 from anabranch.stores import (

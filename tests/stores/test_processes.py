@@ -19,8 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._aio import SystemClock
-from anabranch._durable.engine import new_owner, process_of
-from anabranch._durable.lease import Lease
+from anabranch._durable import Lease, new_owner, process_of
 from anabranch.errors import StoreError
 from anabranch.stores import CallStore, UnknownProcesses, _processes, open_store
 from tests.patience import PATIENCE

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch._durable.call_states import TAKES_ANSWERS
+from anabranch._durable import TAKES_ANSWERS
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import (
     TRANSITIONS,

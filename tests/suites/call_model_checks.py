@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch._durable.call_states import ENDS_LEASE, ENDS_ROUND
+from anabranch._durable import ENDS_LEASE, ENDS_ROUND
 from anabranch.stores import CallEvent, CallState, CallStore, RoundRecord
 from tests.suites.call_model import CallModel
 from tests.suites.call_programs import CALL_PROGRAMS

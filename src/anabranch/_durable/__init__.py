@@ -23,3 +23,150 @@ code runs only in a ``Call`` of the engine, and databases are in ``stores/``.
 
 Imports point up this list: a module knows only those above it.
 """
+
+from typing import TYPE_CHECKING
+
+from anabranch._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch._durable.call_states import (
+        ENDS_LEASE,
+        ENDS_ROUND,
+        NAMED,
+        OPEN,
+        TAKES_ANSWERS,
+        TRANSITIONS,
+        UNDONE,
+        CallEvent,
+        CallState,
+    )
+    from anabranch._durable.engine import (
+        Advance,
+        Backlog,
+        Engine,
+        Processes,
+        UnknownProcesses,
+        Wake,
+        WorkLimits,
+        new_owner,
+        process_of,
+    )
+    from anabranch._durable.entries import (
+        PAGE,
+        Notes,
+        dump_answers,
+        dump_entry,
+        enter,
+        entered,
+        load_answers,
+        load_entry,
+        load_notes,
+        merge,
+        waiting_round,
+    )
+    from anabranch._durable.expiry import INTERVAL, Reaper
+    from anabranch._durable.job import RETAIN, Durability, Job
+    from anabranch._durable.lease import Lease, RenewedLease
+    from anabranch._durable.reading import MAX_STATE, store_errors_mapped
+    from anabranch._durable.rehearsal import Rehearsed, rehearse
+    from anabranch._durable.run_events import (
+        EventBatch,
+        EventId,
+        MissedEventsError,
+        NewEvents,
+        RunEvents,
+        TakenRun,
+    )
+    from anabranch._durable.service import CallService
+    from anabranch._durable.states import digest, is_compensated, latest_journal, latest_number
+    from anabranch._durable.store import (
+        AnswerRecord,
+        CallRecord,
+        CallStore,
+        LeaseRecord,
+        OpenedRound,
+        RoundRecord,
+    )
+    from anabranch._durable.undoing import Unfinished, undo_again, unfinished
+else:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".call_states": "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS UNDONE",
+            ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake WorkLimits new_owner process_of",
+            ".entries": "Notes PAGE dump_answers dump_entry enter entered load_answers load_entry load_notes merge waiting_round",
+            ".expiry": "INTERVAL Reaper",
+            ".job": "Durability Job RETAIN",
+            ".lease": "Lease RenewedLease",
+            ".reading": "MAX_STATE store_errors_mapped",
+            ".rehearsal": "Rehearsed rehearse",
+            ".run_events": "EventBatch EventId MissedEventsError NewEvents RunEvents TakenRun",
+            ".service": "CallService",
+            ".states": "digest is_compensated latest_journal latest_number",
+            ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",
+            ".undoing": "Unfinished undo_again unfinished",
+        },
+    )
+
+__all__ = [
+    "ENDS_LEASE",
+    "ENDS_ROUND",
+    "INTERVAL",
+    "MAX_STATE",
+    "NAMED",
+    "OPEN",
+    "PAGE",
+    "RETAIN",
+    "TAKES_ANSWERS",
+    "TRANSITIONS",
+    "UNDONE",
+    "Advance",
+    "AnswerRecord",
+    "Backlog",
+    "CallEvent",
+    "CallRecord",
+    "CallService",
+    "CallState",
+    "CallStore",
+    "Durability",
+    "Engine",
+    "EventBatch",
+    "EventId",
+    "Job",
+    "Lease",
+    "LeaseRecord",
+    "MissedEventsError",
+    "NewEvents",
+    "Notes",
+    "OpenedRound",
+    "Processes",
+    "Reaper",
+    "Rehearsed",
+    "RenewedLease",
+    "RoundRecord",
+    "RunEvents",
+    "TakenRun",
+    "Unfinished",
+    "UnknownProcesses",
+    "Wake",
+    "WorkLimits",
+    "digest",
+    "dump_answers",
+    "dump_entry",
+    "enter",
+    "entered",
+    "is_compensated",
+    "latest_journal",
+    "latest_number",
+    "load_answers",
+    "load_entry",
+    "load_notes",
+    "merge",
+    "new_owner",
+    "process_of",
+    "rehearse",
+    "store_errors_mapped",
+    "undo_again",
+    "unfinished",
+    "waiting_round",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallStore
 from anabranch._recorded.shapes import Listed
 
 LATEST = "last"

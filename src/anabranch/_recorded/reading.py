@@ -9,15 +9,19 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from anabranch._durable.call_states import UNDONE, CallState
-from anabranch._durable.entries import PAGE, Notes, load_answers, load_notes
-from anabranch._durable.states import latest_number
-from anabranch._durable.store import (
+from anabranch._durable import (
+    PAGE,
+    UNDONE,
     AnswerRecord,
     CallRecord,
+    CallState,
     CallStore,
     LeaseRecord,
+    Notes,
     RoundRecord,
+    latest_number,
+    load_answers,
+    load_notes,
 )
 from anabranch._engine import Journal, wakes_at
 from anabranch._recorded.finding import listed

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from anabranch._durable.entries import Notes, load_entry
+from anabranch._durable import Notes, load_entry
 from anabranch._engine import REFUSED, Answer, Compensation, Entry, Journal
 from anabranch._recorded.shapes import RecordedStep, UndoState
 from anabranch.errors import error_from_json

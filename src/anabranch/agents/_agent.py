@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability
 from anabranch.agents._agent_dependencies import (
     AgentDependencies,
     durability_of,

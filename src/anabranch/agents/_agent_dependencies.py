@@ -14,8 +14,7 @@ from pydantic import JsonValue
 from anabranch._aio import Clock
 from anabranch._asking import Answerer, Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability
 from anabranch.agents._events import Listener, NodeAdded
 from anabranch.agents._front_end import FrontEnd
 from anabranch.agents._ports import Model, Naming, name_after

@@ -17,7 +17,7 @@ from anabranch.cli._options import AsJson, Store, TargetName, Yes
 from anabranch.cli._output import print_either
 
 if TYPE_CHECKING:
-    from anabranch._durable.store import CallRecord, CallStore
+    from anabranch._durable import CallRecord, CallStore
     from anabranch._recorded import RecordedCall, Replayed
     from anabranch.cli._stores import Stores
 
@@ -63,7 +63,7 @@ def list_command(
     store: Store = None,
 ) -> None:
     """List recorded calls, the last begun first."""
-    from anabranch._durable.call_states import NAMED
+    from anabranch._durable import NAMED
     from anabranch._recorded import find_call, listed
     from anabranch.cli._calls_drawing import draw_list
 

@@ -7,11 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from anabranch._durable.call_states import OPEN, CallState
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
-from anabranch._durable.service import CallService
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import (
+    OPEN,
+    CallRecord,
+    CallService,
+    CallState,
+    CallStore,
+    Durability,
+    Reaper,
+)
 from anabranch._recorded import (
     RecordedCall,
     Replayed,

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from anabranch._aio import Clock
-from anabranch._durable.engine import Advance, Wake
+from anabranch._durable import Advance, Wake
 from anabranch._telemetry import observe_wake
 from anabranch.errors import StoreError
 

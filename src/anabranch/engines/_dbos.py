@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
 from anabranch._aio import Clock, SystemClock, pause, run_shielded
-from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Wake, WorkLimits
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos_worker import (

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, WorkflowSerializationFormat
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._durable.engine import Wake, WorkLimits
+from anabranch._durable import Wake, WorkLimits
 from anabranch.errors import StoreError
 
 POLL, POLL_VERSION = 0.1, 1.0

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
 from anabranch._aio import Clock, SystemClock, cancel_and_wait, pause
-from anabranch._durable.engine import Advance, Backlog, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Wake, WorkLimits
 from anabranch.engines._advances import Advances, run_job
 from anabranch.engines._waiting_wakes import WaitingWakes
 from anabranch.errors import StoreError

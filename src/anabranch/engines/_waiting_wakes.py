@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TypeAlias
 
-from anabranch._durable.engine import Wake
+from anabranch._durable import Wake
 
 _Lane: TypeAlias = tuple[str, str, str]
 """The share, tool and version of wakes that are allowed to run together or not at all."""

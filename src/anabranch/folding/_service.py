@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking import estimate_tokens
-from anabranch._durable.engine import Engine
+from anabranch._durable import Engine
 from anabranch.folding._admission import Owner
 from anabranch.folding._branch_store import Branch, BranchStore, NewBranch
 from anabranch.folding._errors import (

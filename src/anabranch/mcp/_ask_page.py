@@ -21,9 +21,7 @@ from pydantic import JsonValue
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
-from anabranch._durable.entries import enter, entered, waiting_round
-from anabranch._durable.job import Durability
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Durability, enter, entered, waiting_round
 from anabranch._engine import Answer, Journal
 from anabranch._health import OffersRoutes
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Option

@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 
 from anabranch._aio import SystemClock, run_shielded
 from anabranch._budget import Limits
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.service import CallService
+from anabranch._durable import CallService, Reaper
 from anabranch._health import Health, OffersRoutes
 from anabranch._sealing import ASKS, HANDLES
 from anabranch.engines import InProcessEngine

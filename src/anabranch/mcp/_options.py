@@ -22,10 +22,7 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from anabranch._aio import Clock, SystemClock
 from anabranch._asking import Sampler
 from anabranch._budget import Limits
-from anabranch._durable.engine import Engine
-from anabranch._durable.job import RETAIN, Durability
-from anabranch._durable.reading import MAX_STATE
-from anabranch._durable.store import CallStore
+from anabranch._durable import MAX_STATE, RETAIN, CallStore, Durability, Engine
 from anabranch._engine import STEP_THREADS
 from anabranch._sealing import SAGAS, Sealer
 from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode

@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from pydantic import BaseModel
 
 from anabranch._asking import Capabilities, answer_of_error
-from anabranch._durable.states import digest
+from anabranch._durable import digest
 from anabranch._engine import Answer, Ask, Finished, Journal, canonical
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch._text import encodable

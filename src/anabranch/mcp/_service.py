@@ -14,9 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from anabranch._asking import Capabilities, Host, Sampler
-from anabranch._durable.call_states import UNDONE
-from anabranch._durable.job import Job
-from anabranch._durable.service import CallService
+from anabranch._durable import UNDONE, CallService, Job
 from anabranch._engine import Journal
 from anabranch._sealing import SagaClaims, Sealer
 from anabranch.errors import CallExpiredError, InvalidTokenError

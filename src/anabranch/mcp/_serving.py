@@ -20,7 +20,7 @@ from mcp.types import InputRequiredResult
 
 from anabranch._aio import pause, run_until
 from anabranch._asking import Capabilities
-from anabranch._durable.states import digest
+from anabranch._durable import digest
 from anabranch._engine import Answer, Finished, Journal, wakes_at
 from anabranch._text import encodable
 from anabranch.mcp._eras import (

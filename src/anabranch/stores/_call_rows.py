@@ -14,8 +14,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from anabranch._durable.call_states import CallState
-from anabranch._durable.store import AnswerRecord, CallRecord, LeaseRecord, OpenedRound, RoundRecord
+from anabranch._durable import (
+    AnswerRecord,
+    CallRecord,
+    CallState,
+    LeaseRecord,
+    OpenedRound,
+    RoundRecord,
+)
 from anabranch.stores import _call_tables as sql
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 
-from anabranch._durable.call_states import (
+from anabranch._durable import (
     ENDS_LEASE,
     ENDS_ROUND,
     OPEN,

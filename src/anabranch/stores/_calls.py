@@ -1,4 +1,4 @@
-"""Calls in a database: the store behind the port :class:`~anabranch._durable.store.CallStore`.
+"""Calls in a database: the store behind the port :class:`~anabranch._durable.CallStore`.
 
 This module decides which statement runs when, and interprets its outcome. Three rules keep the
 writers of one call from disturbing each other:
@@ -21,9 +21,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable.call_states import TAKES_ANSWERS, CallEvent, CallState
-from anabranch._durable.engine import Processes
-from anabranch._durable.store import AnswerRecord, CallRecord, OpenedRound, RoundRecord
+from anabranch._durable import (
+    TAKES_ANSWERS,
+    AnswerRecord,
+    CallEvent,
+    CallRecord,
+    CallState,
+    OpenedRound,
+    Processes,
+    RoundRecord,
+)
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.stores import _call_tables as sql
 from anabranch.stores._call_rows import (

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
+from anabranch._durable import EventBatch, EventId, MissedEventsError
 from anabranch.errors import StoreError
 from anabranch.stores._database import Database
 from anabranch.stores._event_tables import CHANNEL, RUN

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
-from anabranch._durable.engine import Processes, UnknownProcesses
+from anabranch._durable import Processes, UnknownProcesses
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
 from anabranch.stores._engines import Target

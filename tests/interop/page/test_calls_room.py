@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from anabranch import BranchContext, tool
-from anabranch._durable.call_states import NAMED
+from anabranch._durable import NAMED
 from anabranch.chat import make_chat_app
 from anabranch.stores import open_stores
 from tests.chat.web import model

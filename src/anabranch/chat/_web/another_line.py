@@ -13,12 +13,18 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch._asking import Host
-from anabranch._durable.call_states import UNDONE
-from anabranch._durable.entries import load_answers, load_notes
-from anabranch._durable.job import Durability, Job
-from anabranch._durable.service import CallService
-from anabranch._durable.states import latest_number
-from anabranch._durable.store import CallRecord, CallStore, RoundRecord
+from anabranch._durable import (
+    UNDONE,
+    CallRecord,
+    CallService,
+    CallStore,
+    Durability,
+    Job,
+    RoundRecord,
+    latest_number,
+    load_answers,
+    load_notes,
+)
 from anabranch._engine import Answer, Ask, Journal, discard
 from anabranch.agents import AgentDependencies
 from anabranch.chat._web.answer_checks import AnswerRefusedError

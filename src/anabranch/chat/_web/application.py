@@ -17,8 +17,7 @@ from starlette.middleware import Middleware
 from anabranch._aio import Clock
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits, Shares
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability
 from anabranch._health import Health, Watched
 from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
 from anabranch.agents._agent_dependencies import require_parts

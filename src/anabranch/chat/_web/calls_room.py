@@ -22,9 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from anabranch._durable.call_states import NAMED
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallRecord
+from anabranch._durable import NAMED, CallRecord, Durability
 from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
 from anabranch._text import encodable
 from anabranch.agents import CalledTool

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from anabranch._aio import cancel_and_wait, server_stops
-from anabranch._durable.run_events import EventId
+from anabranch._durable import EventId
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 

@@ -18,8 +18,7 @@ from itertools import count
 from pydantic import BaseModel
 
 from anabranch._aio import Clock, pause
-from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import RunEvents
+from anabranch._durable import RenewedLease, RunEvents
 from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 

@@ -15,8 +15,7 @@ from contextlib import aclosing
 
 from pydantic import BaseModel
 
-from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import EventBatch, EventId, MissedEventsError
+from anabranch._durable import EventBatch, EventId, MissedEventsError, RenewedLease
 from anabranch.chat._web.log_writer import LogWriter, TextPiece
 from anabranch.chat._web.thread_ids import shown_id
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import NewEvents
+from anabranch._durable import NewEvents, RenewedLease
 from anabranch._text import encodable
 
 

@@ -13,11 +13,9 @@ The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it ove
     _texts.py          the texts of branches, checked and cleaned
     _tools.py          the tools of other hosts
     _branch_store.py   branches, sessions, the table of states, and the port of stores
-    _memory.py         the port of memories, and its safe use by branches
-    _bank_memory.py    the memories of ``anabranch.memory``
+    _memory.py         the port of memories, its safe use, and those of ``anabranch.memory``
 """
 
-from anabranch.folding._bank_memory import BankMemory
 from anabranch.folding._branch_store import OPEN as OPEN
 from anabranch.folding._branch_store import TRANSITIONS as TRANSITIONS
 from anabranch.folding._branch_store import (
@@ -45,7 +43,13 @@ from anabranch.folding._errors import (
 )
 from anabranch.folding._ledger import ROOT as ROOT
 from anabranch.folding._ledger import BranchEvent
-from anabranch.folding._memory import BranchMemory, InjectedItem, MemoryOfCallers, Scrubber
+from anabranch.folding._memory import (
+    BankMemory,
+    BranchMemory,
+    InjectedItem,
+    MemoryOfCallers,
+    Scrubber,
+)
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
 from anabranch.folding._tools import BranchRecord as BranchRecord

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from anabranch._asking import Host
 from anabranch._durable.store import CallStore
-from anabranch._engine import Sink
-from anabranch._engine.folding import Watch
+from anabranch._engine import Sink, Watch
 from anabranch.tool import Tool
 
 RETAIN = 86_400.0

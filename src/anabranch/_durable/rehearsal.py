@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from anabranch._aio import Timer
 from anabranch._asking import Host
-from anabranch._engine import Call, Finished, Journal, Stopped
-from anabranch._engine.operations import discard
+from anabranch._engine import Call, Finished, Journal, Stopped, discard
 from anabranch.errors import NonDeterminismError, SerializationError
 from anabranch.tool import Runtime, Tool, open_call
 

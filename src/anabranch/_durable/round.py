@@ -44,8 +44,7 @@ from anabranch._durable.states import (
     sealed_size,
 )
 from anabranch._durable.store import CallRecord, OpenedRound, RoundRecord
-from anabranch._engine import Answer, Ask, Entry, Finished, Journal
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine import Answer, Ask, Entry, Finished, Journal, wakes_at
 from anabranch.errors import (
     CallExpiredError,
     IdempotencyKeyError,

@@ -34,9 +34,18 @@ from anabranch._durable.recorder import (
 from anabranch._durable.round import Rounds, StoredRound, UnrecordedRound
 from anabranch._durable.states import StateSizeError, digest
 from anabranch._durable.store import RoundRecord
-from anabranch._engine import Answer, Call, Finished, Journal, Waiting, canonical
-from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
-from anabranch._engine.quiescence import PATIENCE
+from anabranch._engine import (
+    PATIENCE,
+    Answer,
+    Call,
+    Finished,
+    Journal,
+    Waiting,
+    canonical,
+    hold_sleeps,
+    is_asleep,
+    wakes_at,
+)
 from anabranch._telemetry import ObservedRound, observe_call, observe_round
 from anabranch.errors import ToolError
 from anabranch.tool import Runtime, Tool, new_journal, open_call, patience_of, warn_of_rounds

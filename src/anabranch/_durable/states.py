@@ -17,8 +17,7 @@ from anabranch._durable.call_states import UNDONE, CallState
 from anabranch._durable.entries import dump_answers, load_answers, merge
 from anabranch._durable.job import Durability
 from anabranch._durable.store import CallRecord, CallStore, RoundRecord
-from anabranch._engine import Answer, Journal, canonical
-from anabranch._engine.journal_text import exceeds, size
+from anabranch._engine import Answer, Journal, canonical, exceeds, size
 
 
 def name_line(journal: Journal, answers: Mapping[str, Answer]) -> None:

@@ -34,6 +34,7 @@ from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
 from anabranch._engine.effects import STEP_THREADS
 from anabranch._engine.ending import Finished, Stopped, Waiting
+from anabranch._engine.folding import Watch
 from anabranch._engine.functions import (
     EXIT_AS_ERROR,
     Effect,
@@ -55,10 +56,11 @@ from anabranch._engine.journal import (
     Journal,
     Notice,
 )
-from anabranch._engine.open_asks import wakes_at
+from anabranch._engine.journal_text import exceeds, size
+from anabranch._engine.open_asks import hold_sleeps, is_asleep, wakes_at
 from anabranch._engine.operations import Sink, discard
 from anabranch._engine.pinning import LENGTH, canonical, fingerprint, pin
-from anabranch._engine.quiescence import checked_patience
+from anabranch._engine.quiescence import PATIENCE, checked_patience
 from anabranch._engine.recorder import Recorder
 from anabranch._engine.scope import Scope
 from anabranch._engine.strands import current_scope
@@ -68,6 +70,7 @@ __all__ = [
     "EXIT_AS_ERROR",
     "LENGTH",
     "MARKER",
+    "PATIENCE",
     "REFUSED",
     "STEP_THREADS",
     "Answer",
@@ -88,6 +91,7 @@ __all__ = [
     "Sink",
     "Stopped",
     "Waiting",
+    "Watch",
     "all_of",
     "as_error",
     "canonical",
@@ -98,11 +102,15 @@ __all__ = [
     "current_scope",
     "discard",
     "error_instead",
+    "exceeds",
     "fingerprint",
+    "hold_sleeps",
     "idempotency_key",
+    "is_asleep",
     "is_async",
     "none_of",
     "perform",
     "pin",
+    "size",
     "wakes_at",
 ]

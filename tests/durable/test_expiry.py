@@ -9,11 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
-from anabranch._durable import expiry
-from anabranch._durable.call_states import CallState
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallRecord, CallStore
+from anabranch._durable import CallRecord, CallState, CallStore, Durability, Reaper, expiry
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.mcp import Installation, ServerOptions

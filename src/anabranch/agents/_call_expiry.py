@@ -10,10 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from anabranch._durable.call_states import OPEN
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.service import CallService
-from anabranch._durable.store import CallRecord
+from anabranch._durable import OPEN, CallRecord, CallService, Reaper
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.errors import UnknownCallError
 from anabranch.tool import Runtime, Tool

@@ -14,9 +14,7 @@ from typing import Any, Literal
 from ag_ui.core import Interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from anabranch._durable.call_states import UNDONE
-from anabranch._durable.states import is_compensated
-from anabranch._durable.store import CallRecord
+from anabranch._durable import UNDONE, CallRecord, is_compensated
 from anabranch._engine import wakes_at
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem

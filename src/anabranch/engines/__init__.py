@@ -9,8 +9,7 @@ result.
     _in_process.py     tasks of this process
     _dbos.py           queues in Postgres, by DBOS (extra ``dbos``)
     _dbos_worker.py    a worker of DBOS in this process
-    _advisory_locks.py locks for living workers and for periodic jobs
-    _living_workers.py which workers are alive
+    _job_locks.py      locks for periodic jobs, over DBOS's database
 """
 
 from __future__ import annotations

@@ -7,30 +7,30 @@ version listen to it. DBOS limits only single queues, so limits are those of one
 version. With limits, a wake from the queue of a version moves to that queue, and back if a worker
 with another version takes it.
 
-DBOS recovers the work of a dead machine only with a service of its vendor. Here each worker holds
-an advisory lock under its name. A worker that finds another's lock free, in several looks, takes
-over that worker's wakes.
+DBOS recovers the work of a dead machine only with a service of its vendor. Here each worker appears
+among the living processes of the database, as the processes of a store do. One worker looks
+for the wakes of dead ones, and queues those again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import NoReturn, TypeVar, cast
 from urllib.parse import quote, urlencode
 
+import psycopg
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
 from anabranch._aio import Clock, SystemClock, pause, run_shielded
 from anabranch._durable import Advance, Backlog, Wake, WorkLimits
 from anabranch.engines._advances import Advances, run_job
-from anabranch.engines._advisory_locks import AdvisoryLocks
 from anabranch.engines._dbos_worker import (
     APPLICATION,
     WORKFLOW,
@@ -39,9 +39,9 @@ from anabranch.engines._dbos_worker import (
     queue_of,
     register_queues,
 )
-from anabranch.engines._living_workers import LivingWorkers
+from anabranch.engines._job_locks import JobLocks
 from anabranch.errors import StoreError
-from anabranch.stores import read_url, translated
+from anabranch.stores import ClosableProcesses, open_processes, read_url, translated
 
 logger: logging.Logger = logging.getLogger("anabranch.engines")
 
@@ -55,6 +55,13 @@ RETRY = 1.0
 
 RETAINED, PRUNED_AT_ONCE = 3600.0, 1000
 """Seconds for which finished wakes stay in DBOS's tables, and the number deleted together."""
+
+PROBED = (
+    "-ctcp_keepalives_idle=5",
+    "-ctcp_keepalives_interval=2",
+    "-ctcp_keepalives_count=3",
+)
+"""Seconds of silence before the server probes a connection, seconds between probes, and their number."""
 
 WAITING, RUNNING = ["ENQUEUED", "DELAYED"], ["PENDING"]
 """DBOS's states of a waiting workflow, and of a running one."""
@@ -77,11 +84,12 @@ class DBOSEngine:
         target = read_url(url)
         if target.kind != "postgresql":
             raise StoreError(f"DBOS needs a Postgres that its workers share, not {target.label}.")
+        self._target = target
         self._url = unwaited(target.url)
         self._label = target.label
         self._schema = schema
         self._clock = clock or SystemClock()
-        self._locks = AdvisoryLocks(self._url)
+        self._locks = JobLocks(self._url)
         self._advances = Advances(self._clock)
         self._client: DBOSClient | None = None
         self._opening = asyncio.Lock()
@@ -116,23 +124,20 @@ class DBOSEngine:
             StoreError: if the database cannot be reached, or this process has a worker already.
         """
         client = await self._connected()
-        worker = f"{APPLICATION}-{secrets.token_hex(8)}"
         queues = await self._asking(register_queues(client, tools, limits))
-        living = LivingWorkers(self._locks, worker)
-        if not await living.enter():
-            raise StoreError(f"No lock could be taken in {self._label}.")
+        processes = open_processes(self._target, self._connection, self._numbers)
         taking = DBOSWorker(
             lambda wake: self._advance(wake, advance),
             lambda wake, is_counted: self._moved(wake, tools, limits, is_counted=is_counted),
             limits.concurrency,
         )
         try:
-            async with taking.listening(self._url, self._schema, worker, queues):
-                while True:
-                    await run_job("the work of dead workers", lambda: self._take_up(worker, living))
-                    await pause(self._clock, TAKE_UP_EVERY)
+            await processes.enter()
+            async with taking.listening(self._url, self._schema, processes.name, queues):
+                take_up = partial(self._take_up, processes)
+                await self.every("the work of dead workers", TAKE_UP_EVERY, take_up)
         finally:
-            await self._locks.unlock(worker)
+            await run_shielded(asyncio.to_thread(processes.close))
 
     async def every(
         self, name: str, seconds: float, job: Callable[[], Awaitable[object]]
@@ -201,27 +206,23 @@ class DBOSEngine:
                 logger.warning("call %r was not woken: %s; trying again", wake.call, error)
             await pause(self._clock, RETRY)
 
-    async def _take_up(self, worker: str, living: LivingWorkers) -> None:
+    async def _take_up(self, processes: ClosableProcesses) -> None:
         """Queue the running wakes of dead workers again, and delete old finished wakes."""
         client = await self._connected()
-        if not await living.enter():
-            return
         begun = await self._asking(
             client.list_workflows_async(
                 name=WORKFLOW, status=RUNNING, load_input=False, load_output=False
             )
         )
-        of_others: defaultdict[str, defaultdict[str | None, list[str]]]
-        of_others = defaultdict(lambda: defaultdict(list))
+        running: defaultdict[str, defaultdict[str | None, list[str]]]
+        running = defaultdict(lambda: defaultdict(list))
         for each in begun:
-            if each.executor_id and each.executor_id != worker:
-                of_others[each.executor_id][each.queue_name].append(each.workflow_id)
-        living.look_at(of_others)
-        for other, by_queue in of_others.items():
-            async with living.is_dead(other) as is_dead:
-                for queue, ids in by_queue.items() if is_dead else ():
-                    await self._asking(client.resume_workflows_async(ids, queue_name=queue))
-                    logger.warning("%d wakes of a worker that has died come again", len(ids))
+            if each.executor_id:
+                running[each.executor_id][each.queue_name].append(each.workflow_id)
+        for other in await processes.dead(running):
+            for queue, ids in running[other].items():
+                await self._asking(client.resume_workflows_async(ids, queue_name=queue))
+                logger.warning("%d wakes of a worker that has died come again", len(ids))
         await self._prune(client)
 
     async def _prune(self, client: DBOSClient) -> None:
@@ -259,6 +260,16 @@ class DBOSEngine:
             retry_connection_errors=False,
         )
 
+    def _connection(self) -> psycopg.Connection[tuple[object, ...]]:
+        return psycopg.Connection.connect(self._url, autocommit=True)
+
+    async def _numbers(self, query: str) -> list[int]:
+        def found() -> list[int]:
+            with self._connection() as connection:
+                return [int(str(number)) for number, *_ in connection.execute(query.encode())]
+
+        return await self._asking(asyncio.to_thread(found))
+
     async def _asking(self, request: Awaitable[T]) -> T:
         with translated(self._label, "engine's database"):
             return await request
@@ -278,10 +289,11 @@ def unwaited(url: sa.URL) -> str:
     """Return a store URL in libpq's form, for connections whose commits do not wait for the disk.
 
     After a crash of the server, a wake may come late, or a finished wake may come again. An engine
-    may do both, and no result changes.
+    may do both, and no result changes. The server probes these connections: it releases the locks of
+    a machine that has disappeared after about ten seconds.
     """
     query = url.normalized_query
-    options = (*query.get("options", ()), "-csynchronous_commit=off")
+    options = (*query.get("options", ()), "-csynchronous_commit=off", *PROBED)
     texts = urlencode({**query, "options": " ".join(options)}, doseq=True, quote_via=quote)
     plain = url.set(drivername="postgresql", query={})
     return f"{plain.render_as_string(hide_password=False)}?{texts}"

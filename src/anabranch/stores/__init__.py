@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from anabranch.stores._database import Database
     from anabranch.stores._database_faults import translated as translated
     from anabranch.stores._engines import read_url as read_url
+    from anabranch.stores._processes import ClosableProcesses as ClosableProcesses
+    from anabranch.stores._processes import open_processes as open_processes
     from anabranch.tree import TreeStore
 else:
     __getattr__ = lazy_names(
@@ -74,6 +76,7 @@ else:
             "anabranch.tree": "TreeStore",
             "._database_faults": "translated",
             "._engines": "read_url",
+            "._processes": "ClosableProcesses open_processes",
         },
     )
 

@@ -175,8 +175,8 @@ class Database:
         _, options = self.dialect.create_connect_args(self._target.url)
         return psycopg.Connection.connect(**options, autocommit=True)
 
-    async def _numbers(self, statement: sa.TextClause) -> Sequence[int]:
-        return await self.read(lambda connection: connection.scalars(statement).all())
+    async def _numbers(self, query: str) -> Sequence[int]:
+        return await self.read(lambda connection: connection.scalars(sa.text(query)).all())
 
     async def _do(self, workers: Workers, work: Work[T], *, lasting: bool = True) -> T:
         try:

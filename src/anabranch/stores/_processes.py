@@ -24,8 +24,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import sqlalchemy as sa
-
 from anabranch._durable import Processes, UnknownProcesses
 from anabranch.errors import StoreError
 from anabranch.stores._database_faults import translated
@@ -51,14 +49,14 @@ LOCKED_AT_MOST = 1.0
 LOCKS = 0x616E6162
 """The first key of the advisory locks: any number, the same in every release."""
 
-LIVING = sa.text(
-    "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = :locks AND objsubid = 2"
-    " AND granted"
+LIVING = (
+    "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted"  # noqa: S608
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-).bindparams(locks=LOCKS)
+    f" AND classid = {LOCKS}"
+)
+"""Finds the numbers of the living processes."""
 
-
-Read: TypeAlias = Callable[[sa.TextClause], Awaitable[Collection[int]]]
+Read: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
 """Returns the first column of the rows that a query finds."""
 
 

@@ -1,7 +1,7 @@
-"""Advisory locks of Postgres: held while their process lives and reaches the database.
+"""Locks for periodic jobs: advisory locks of Postgres, so that one of several workers runs a job.
 
 A separate connection holds them. When it breaks, the locks are free, and the next use connects
-again, without locks. A machine that disappears loses its locks after about ten seconds.
+again, without locks.
 """
 
 from __future__ import annotations
@@ -14,21 +14,11 @@ import psycopg
 
 from anabranch.errors import StoreError
 
-KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 5, 2, 3
-"""Seconds of silence before a probe of the connection, seconds between probes, and their number."""
-
-PROBE = (
-    f"SET tcp_keepalives_idle = {KEEPALIVE_IDLE};"
-    f" SET tcp_keepalives_interval = {KEEPALIVE_INTERVAL};"
-    f" SET tcp_keepalives_count = {KEEPALIVE_COUNT}"
-).encode()
-"""Makes the server probe the connection: it releases the locks of a machine that has disappeared."""
-
 TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 
-class AdvisoryLocks:
+class JobLocks:
     """Named locks in one database. A name has one holder, also among the callers in this process.
 
     Args:
@@ -92,14 +82,8 @@ class AdvisoryLocks:
         try:
             if self._connection is None or self._connection.closed:
                 self._held.clear()
-                self._connection = await psycopg.AsyncConnection.connect(
-                    self._url,
-                    autocommit=True,
-                    keepalives_idle=KEEPALIVE_IDLE,
-                    keepalives_interval=KEEPALIVE_INTERVAL,
-                    keepalives_count=KEEPALIVE_COUNT,
-                )
-                await self._connection.execute(PROBE)
+                connect = psycopg.AsyncConnection.connect
+                self._connection = await connect(self._url, autocommit=True)
             row = await (await self._connection.execute(statement, values)).fetchone()
         except psycopg.Error as error:
             await self._disconnect()

@@ -81,8 +81,13 @@ def _has_replied(path: Path) -> bool:
     last = path.nodes[-1]
     if last.kind == "results":
         return is_by_user(path) and has_returned(path)
-    is_cut = last.data.get("stop_reason") in {"error", INTERRUPTED}
-    return last.kind == "assistant" and not last.tool_uses and not is_cut
+    return is_whole(last)
+
+
+def is_whole(node: Node) -> bool:
+    """Return whether a node is a model's reply, neither failed nor stopped, that calls no tool."""
+    is_cut = node.data.get("stop_reason") in {"error", INTERRUPTED}
+    return node.kind == "assistant" and not node.tool_uses and not is_cut
 
 
 def is_by_user(path: Path) -> bool:

@@ -20,9 +20,8 @@ from anabranch.chat._terminal.typed_input import (
     read_answer,
     typed_paths,
 )
-from anabranch.chat._turns import UserCall, results_at_end
+from anabranch.chat._turns import UserCall, is_whole, results_at_end
 from anabranch.messages import Block, FileBlock, TextBlock
-from anabranch.models import INTERRUPTED
 from anabranch.tree import MOST_BYTES, STOPPED, Node, file_block, state_of
 
 TOO_LATE = "The time for an answer is over: the tool continues without one."
@@ -132,7 +131,7 @@ async def _broadcast(session: SessionState, text: str) -> Outputs:
 async def _combine_leaves(session: SessionState, how: str | None = None) -> Outputs:
     """Combine the leaves below the cursor into one message here, without an answer."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
-    leaves = [node for node in leaves if _is_whole_answer(node)]
+    leaves = [node for node in leaves if is_whole(node) and node.text.strip()]
     if len(leaves) < 2:  # noqa: PLR2004 - one text is one already
         raise SessionError(
             f"/combine_leaves needs at least two answered branches below, found {len(leaves)}."
@@ -147,12 +146,6 @@ async def _combine_leaves(session: SessionState, how: str | None = None) -> Outp
     made = await combine(session.agent, leaves, name)
     message = await _put(session, f"(combined from {len(leaves)} branches): {made.text}")
     return [Output("message", made.text, message.id), Output("system", made.note)]
-
-
-def _is_whole_answer(node: Node) -> bool:
-    """Return whether the node is a model's complete answer, neither failed nor stopped."""
-    whole = node.data.get("stop_reason") not in {INTERRUPTED, "error"}
-    return node.kind == "assistant" and whole and bool(node.text.strip())
 
 
 def _reply(node: Node) -> Output:

@@ -12,8 +12,7 @@ from prompt_toolkit.output import DummyOutput
 
 from anabranch._terminal import Console, Respondent
 from anabranch.agents import Question
-from anabranch.chat._terminal.chat_answerer import ChatAnswerer
-from anabranch.chat._terminal.input_lines import ScriptedLines, TypedLines
+from anabranch.chat._terminal.input_lines import ChatAnswerer, ScriptedLines, TypedLines
 from anabranch.messages import ElicitReply, ElicitRequest, SampleRequest, user
 from tests.patience import PATIENCE
 

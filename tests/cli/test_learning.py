@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from anabranch.cli._chat_models import WithoutModel
 from anabranch.cli._chat_parts import ChatParts
 from anabranch.cli._memory import learning
-from anabranch.cli._web_models import WithoutModel
 from anabranch.engines import InProcessEngine
 from anabranch.memory import MemoryStore, QueuedBranch, ReasoningBank
 from anabranch.messages import SampleReply, SampleRequest

@@ -1,13 +1,15 @@
-"""The models of ``anabranch web`` without a configured one: one plays the demo, one refuses."""
+"""The models of chats: the catalogue, and those without a configured one, to play the demo or to refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NoReturn
 
 from anabranch import Capabilities
+from anabranch._terminal import NO_MODEL, Respondent
+from anabranch.agents import Model
 from anabranch.messages import SampleReply, SampleRequest
-from anabranch.models import ModelError, SampleStream, ScriptedModel
+from anabranch.models import ModelError, SampleStream, ScriptedModel, known_models, open_model
 
 _PLAY = {
     "text": "There is no model behind this page, so let us play a card game.",
@@ -39,23 +41,56 @@ def _scripted(request: SampleRequest) -> ScriptedModel:
 
 
 class WithoutModel:
-    """Refuses every request, and says how to configure a model."""
+    """Refuses turns. The user at the terminal, if there is one, answers the samples of tools.
 
-    capabilities: Capabilities = Capabilities(sampling=False, sampling_tools=False)
+    Args:
+        respondent: asks the user at the terminal.
+    """
+
+    def __init__(self, respondent: Respondent | None = None) -> None:
+        self._respondent = respondent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The kinds of samples that the user at the terminal can answer."""
+        if self._respondent is None:
+            return Capabilities(sampling=False, sampling_tools=False)
+        return self._respondent.capabilities
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Refuse."""
-        del request
-        _refuse()
+        """Ask the user at the terminal to reply in the model's place, or refuse."""
+        if self._respondent is None:
+            raise self._refusal
+        return await self._respondent.sample(request)
 
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
-        """Refuse."""
+        """Refuse.
+
+        Raises:
+            ModelError: always.
+        """
         del request
-        _refuse()
+        raise self._refusal
+
+    @property
+    def _refusal(self) -> ModelError:
+        how = f"No model is configured: {NO_MODEL}"
+        if self._respondent is not None:
+            how += ", or /switch to one; /auto then answers your message"
+        return ModelError(f"{how}. Tools run without a model: /TOOL name=value.")
 
 
-def _refuse() -> NoReturn:
-    raise ModelError(
-        "No model is configured. Start with --model NAME (or ANABRANCH_MODEL); tools run without:"
-        " /TOOL name=value."
-    )
+class ChatModels:
+    """The catalogue of all models for the option ``--model``."""
+
+    def open(self, name: str) -> Model:
+        """Return the model with that name, with its provider's prompt cache enabled.
+
+        Raises:
+            ModelError: if the model cannot be opened.
+        """
+        return open_model(name, cache=True)
+
+    def names(self) -> Sequence[str]:
+        """Return the names known to the adapter; none without the extra ``models``."""
+        return known_models()

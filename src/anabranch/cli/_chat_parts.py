@@ -17,12 +17,12 @@ from anabranch.agents import Model as AgentModel
 from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
+from anabranch.cli._chat_models import DemoModel, WithoutModel
 from anabranch.cli._demo_tool import Outcome, PickCard, pick_card
 from anabranch.cli._memory import learning, open_bank, open_branches
 from anabranch.cli._option_values import headers_of, store_url, variables_of
 from anabranch.cli._stores import open_engine
 from anabranch.cli._targets import Found, is_server, load
-from anabranch.cli._web_models import DemoModel, WithoutModel
 from anabranch.engines import Engine
 from anabranch.errors import StoreError, ToolError
 from anabranch.mcp import Connectable

@@ -24,9 +24,9 @@ from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.agents import TurnLimits, ignore_event
 from anabranch.agents._turn_limits import of_tools
 from anabranch.chat import Plugin, Session, SessionDependencies
-from anabranch.chat._terminal.chat_answerer import ChatAnswerer, ChatModels, NoModel
 from anabranch.chat._terminal.chat_screen import ChatScreen
 from anabranch.chat._terminal.input_lines import (
+    ChatAnswerer,
     InputLines,
     ScriptedLines,
     TypedLines,
@@ -35,6 +35,7 @@ from anabranch.chat._terminal.input_lines import (
 )
 from anabranch.chat._terminal.line_loop import run_lines
 from anabranch.chat._terminal.replies import LiveReplies, Replies
+from anabranch.cli._chat_models import ChatModels, WithoutModel
 from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
 from anabranch.cli._options import MODEL, STORE
 from anabranch.cli._output import print_text
@@ -138,7 +139,7 @@ async def chat(
         CommandError: if the session cannot start, a line of a script fails, or the user leaves.
     """
     respondent = Respondent(console)
-    model = opened_model(options.model) or NoModel(respondent)
+    model = opened_model(options.model) or WithoutModel(respondent)
     parts = parts_around(
         tools,
         model,

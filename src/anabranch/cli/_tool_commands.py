@@ -190,10 +190,10 @@ def dev_command(
     from anabranch._terminal import Console, log_to_stderr
     from anabranch.agents import BranchSelf
     from anabranch.chat import make_chat_app
+    from anabranch.cli._chat_models import WithoutModel
     from anabranch.cli._endpoint import Endpoint
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._reloading import ReloadedTools
-    from anabranch.cli._web_models import WithoutModel
     from anabranch.errors import StoreError
     from anabranch.models import ModelError, open_model
     from anabranch.stores import open_stores

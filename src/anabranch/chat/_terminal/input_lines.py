@@ -1,23 +1,31 @@
-"""The sources of a chat's lines: a user at the terminal, a script, or a pipe."""
+"""The sources of a chat's lines, and of the answers to its questions: a user, a script, or a pipe."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TextIO
 
+import anyio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch._terminal import LeftError, UsageError
+from anabranch._asking import Absent, AnswerError
+from anabranch._terminal import Console, LeftError, Respondent, UsageError
 from anabranch._text import printable, printable_line
+from anabranch.agents import Question
+from anabranch.chat._terminal.session_output import SessionError
+from anabranch.chat._terminal.typed_input import read_answer
+from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 
 ANSWER = "/answer"
 
@@ -174,3 +182,64 @@ def _line_breaks() -> KeyBindings:
         event.current_buffer.insert_text("\n")
 
     return bindings
+
+
+class ChatAnswerer(Absent):
+    """Answers the questions of tools.
+
+    Args:
+        console: shows the questions.
+        respondent: shows the forms.
+        lines: the source of the chat's lines; the next line of a script may be the answer.
+        place_of: returns the name of a question's branch by the question's id, if it has one.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        respondent: Respondent,
+        lines: InputLines,
+        place_of: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
+        self._console = console
+        self._place_of = place_of
+        self._respondent = respondent
+        self._lines = lines
+        self._lock = anyio.Lock()
+        able = respondent.capabilities
+        scripted = isinstance(lines, ScriptedLines)
+        self.capabilities = replace(able, sampling=able.sampling and not scripted)
+
+    async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
+        """Ask the user in the model's place, if a user is at the terminal."""
+        return await self._respondent.sample(request, step_id=step_id)
+
+    async def elicit(self, question: Question, /, *, step_id: str) -> ElicitReply:
+        """Show ``question`` and its branch, and return the answer."""
+        if self._place_of is not None and (place := await self._place_of(step_id)):
+            question = question.model_copy(update={"message": f"[{place}] {question.message}"})
+        if isinstance(self._lines, ScriptedLines):
+            async with self._lock:
+                return await self._from_script(self._lines, question)
+        try:
+            return await self._respondent.elicit(question)
+        except AnswerError as error:
+            self._console.say(f"The question is cancelled: {error}.")
+            return ElicitReply(action="cancel")
+
+    async def _from_script(self, lines: ScriptedLines, question: Question) -> ElicitReply:
+        self._console.say(f"? {question.message}")
+        typed = await lines.answer()
+        if typed is None:
+            self._console.say(
+                "Declined: there is no terminal to ask at, and the next line is not /answer."
+            )
+            return ElicitReply(action="decline")
+        try:
+            reply = read_answer(question, typed)
+        except SessionError as error:
+            self._console.say(f"Declined: {error}")
+            return ElicitReply(action="decline")
+        given = "" if reply.content is None else f" {json.dumps(reply.content)}"
+        self._console.say(f"> {reply.action}{given}")
+        return reply

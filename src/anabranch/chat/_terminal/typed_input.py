@@ -95,7 +95,6 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     Raises:
         SessionError: if the text cannot be read.
         InvalidArgumentsError: if the arguments do not fit the parameters of an anabranch tool.
-        InvalidArgumentsError: the arguments do not fit the parameters of an anabranch tool.
     """
     # branch_self reads a user's lists and words in the same way as a model's.
     schema = tool.spec.input_schema

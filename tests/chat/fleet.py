@@ -139,7 +139,7 @@ class Fleet:
         """Give up what killed processes had a right to, as time would."""
         with psycopg.connect(self.url, autocommit=True) as store:
             store.execute("UPDATE anabranch_call SET leased_until = 1 WHERE owner IS NOT NULL")
-            store.execute("UPDATE anabranch_run SET leased_until = 1 WHERE owner IS NOT NULL")
+            store.execute("UPDATE anabranch_run SET due = 1 WHERE owner IS NOT NULL")
 
     def effects(self) -> list[str]:
         """What was done, in its order."""

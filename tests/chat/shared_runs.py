@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 
 from anabranch.messages import SampleReply
-from anabranch.stores import open_tree_store
+from anabranch.stores import RunEvents, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.chat.web import (
     browsing,
@@ -24,6 +25,15 @@ async def process(url: str, **options: Any) -> AsyncGenerator[httpx2.AsyncClient
     store = open_tree_store(url)
     async with browsing(store=store, closes_store=True, **options) as client:
         yield client
+
+
+async def die(events: RunEvents, run_id: str, attempt: int = 0) -> None:
+    """Have a worker take the run of a thread, and die."""
+    turn = await events.turn("t1")
+    assert turn is not None
+    assert turn.id == run_id
+    dead = replace(turn.taken("dead", 1.0), attempt=attempt)
+    assert await events.move("t1", turn, dead)
 
 
 async def accepted(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:

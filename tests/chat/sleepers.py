@@ -15,7 +15,7 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.stores import open_run_events, open_stores
+from anabranch.stores import TurnRecord, open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard
@@ -98,10 +98,10 @@ class Machines:
         assert found is not None
         return found
 
-    async def held(self) -> str | None:
-        """Who has the thread: a run, or what is to be done at a time."""
+    async def held(self) -> TurnRecord | None:
+        """What the thread has: a turn, or what is to be done at a time."""
         events = open_run_events(self.url)
-        found = await events.holder("t1", 0.0)
+        found = await events.turn("t1")
         await events.close()
         return found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 from anabranch.stores import NewEvents, RunEvents, open_run_events
 from anabranch.testing import ManualClock
+from tests.suites.turn_samples import running
 
 
 class Watched:
@@ -81,11 +82,22 @@ async def lease_on(
         kind="thread",
         on_lost=lambda: lost.append(name),
     )
-    assert await lease.take_by(lambda until: events.lease(name, lease.owner, 0.0, until))
+    number = await events.last(name)
+    await lease.take_by(
+        lambda until: events.begin(
+            name, running(f"r{number}", lease.owner, until), b'{"name":"run"}', at=0.0
+        )
+    )
     await lease.give_up()
     if is_over:
         clock.advance(16.0)
     return lease
+
+
+async def pass_on(events: Any, name: str) -> bool:
+    """Give a turn to another worker, as after the death of its own."""
+    turn = await events.turn(name)
+    return bool(await events.move(name, turn, replace(turn, owner="other")))
 
 
 async def test_all_threads_are_stored_together(watched: Any) -> None:
@@ -173,7 +185,7 @@ async def test_each_event_is_stored_under_the_lease_with_which_it_was_reported(
     await one.flush()
     assert lost == ["a"]
     stored = [encoded(each) for each in (piece("said"), notice("here"), notice("of no one"))]
-    assert await one.read(0) == stored
+    assert await one.read(2) == stored
     await watched.close()
 
 
@@ -189,10 +201,10 @@ async def test_an_event_is_not_stored_when_its_lease_passes_on_during_the_write(
     two.add([notice("beside")])
     flushed = asyncio.ensure_future(one.flush())
     await watched.entered.wait()
-    assert await watched.take_over("a", lease.owner, "other", math.inf, clock.now() + 99.0)
+    assert await pass_on(watched, "a")
     watched.open.set()
     await flushed
-    assert [await log.last() for log in (one, two)] == [0, 1]
+    assert [await log.last() for log in (one, two)] == [1, 1]
     await watched.close()
 
 
@@ -208,9 +220,9 @@ async def test_the_end_of_a_run_is_stored_with_the_events_before_it_and_releases
     two.add([notice("beside")])
     await one.flush()
     assert watched.batches == [{"a": 2, "b": 1}, {"a": 1}]
-    assert await watched.holder("a", 0.0) is None
+    assert await watched.turn("a") is None
     names = [json.loads(each)["name"] for each in await one.read(0)]
-    assert names == ["begun", "end", "next"]
+    assert names == ["run", "begun", "end", "next"]
     assert lost == []
     await watched.close()
 
@@ -222,14 +234,14 @@ async def test_a_batch_whose_answer_was_lost_is_stored_once_beside_an_end_that_c
     clock = ManualClock()
     one, two, _ = logs(watched, clock)
     run = await lease_on(watched, "a", clock, [])
-    assert await watched.take_over("a", run.owner, "other", math.inf, clock.now() + 99.0)
+    assert await pass_on(watched, "a")
     one.add([notice("end")], lease=run, release=True)
     two.add([notice("said")])
     flushed = asyncio.ensure_future(two.flush())
     while not flushed.done():
         await asyncio.sleep(0)
         clock.advance(0.1)
-    assert [await log.last() for log in (one, two)] == [0, 1]
+    assert [await log.last() for log in (one, two)] == [1, 1]
     await watched.close()
 
 
@@ -243,5 +255,5 @@ async def test_an_end_whose_answer_was_lost_is_stored_once() -> None:
     while not flushed.done():
         await asyncio.sleep(0)
         clock.advance(0.1)
-    assert await one.last() == 1
+    assert await one.last() == 2
     await watched.close()

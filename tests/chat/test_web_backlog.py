@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx2
@@ -12,11 +13,12 @@ from anabranch.chat import make_chat_app
 from anabranch.chat._web.open_work import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
 from anabranch.engines import InProcessEngine
-from anabranch.stores import RunEvents, open_run_events
+from anabranch.stores import RunEvents, TurnRecord, TurnState, open_run_events
 from tests.agents.memory import MemoryTrees
 from tests.chat.shared_runs import Held, process, until_said
 from tests.chat.web import message, model, on_both_databases, resume, run
 from tests.durable.stores import Modelled
+from tests.suites.turn_samples import put_turn, running
 
 
 class Now:
@@ -85,11 +87,11 @@ async def test_another_answer_to_an_answered_question_is_new_work(url: str) -> N
         steps = (await client.get(path)).json()["steps"]
         [asked] = [each["id"] for each in steps if each["kind"] == "elicit"]
         events = open_run_events(url)
-        assert await events.lease("other", "r/0", 0.0, 4e9)
+        await put_turn(events, "other", READY)
         other = {"step_id": asked, "action": "accept", "content": {"row": 4}}
         refused = await client.post(f"{path}/answers", json=other)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, f"{COME_BACK}")
-        await events.release("other", "r/0")
+        await events.move("other", READY, None)
         await events.close()
 
 
@@ -101,6 +103,9 @@ async def test_a_run_that_waits_in_its_own_process_counts(url: str) -> None:
         assert [await begun(client, number) for number in (2, 3)] == [202, 429]
 
 
+READY = replace(running("r"), state=TurnState.READY, owner="")
+
+
 class Stored:
     """Events of a store in which some runs wait, and one is worked on."""
 
@@ -108,11 +113,11 @@ class Stored:
         self.waiting = waiting
         self.read = 0
 
-    async def overdue(self, now: float, limit: int) -> list[tuple[str, str, float]]:
+    async def overdue(self, now: float, limit: int) -> list[tuple[str, TurnRecord]]:
         assert now == math.inf
         self.read += 1
-        waiting = [(f"t{number}", f"r{number}/0", 1.0) for number in range(self.waiting)]
-        others = [("busy", "r/0.worker", 1.0), ("for other code", "r/0~1.2~", 1.0)]
+        waiting = [(f"t{number}", READY) for number in range(self.waiting)]
+        others = [("busy", running("r")), ("for other code", replace(READY, version="1.2"))]
         return [*others, *waiting][:limit]
 
 

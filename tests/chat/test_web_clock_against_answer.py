@@ -186,5 +186,5 @@ async def _nothing_is_left(race: Race) -> None:
     assert await one.agent.cut_off("t1") is None
     stored = open_run_events(one.agent.store)
     assert await open_work(stored, race.clock.now(), 10) == []
-    assert await stored.holder("t1", 0.0) is None
+    assert await stored.turn("t1") is None
     await stored.close()

@@ -12,20 +12,19 @@ from typing import Any, cast
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._durable import RenewedLease
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.open_run import OpenRun
-from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
+from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.upkeep import APART, Revival
 from anabranch.errors import StoreError
-from anabranch.stores import RunEvents, open_run_events, open_stores
+from anabranch.stores import RunEvents, TurnRecord, TurnState, open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import named
+from tests.suites.turn_samples import put_turn, running
 
 RENEWED_EVERY = SECONDS / 3
 STEP = 0.0005
@@ -163,34 +162,35 @@ async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> Non
 # -- leases, by whatever clock -------------------------------------------------------------------
 
 
+def called(now: float) -> TurnRecord:
+    return TurnRecord("r", TurnState.READY, now + WAITS, attempt=1)
+
+
 async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
     events, now, renewed = open_run_events("memory:"), 1_000.0, 0.0
     revival = Revival(events)
+    await put_turn(events, "t", running("r", "behind"))
     for _ in range(20):
         until = now - APART / 2 + SECONDS
-        assert await events.lease("t", "r/0.behind", now, until)
+        assert await events.renew("t", "behind", until)
         assert await revival.revive(now, 9) == []
         renewed, now = now, now + RENEWED_EVERY
     assert (
         await revival.revive(renewed + SECONDS - 0.1, 9) == []
     )  # by its clock, it has it until then
-    assert await revival.revive(renewed + SECONDS, 9) == [("t", OpenRun("r", 1))]
+    assert await revival.revive(renewed + SECONDS, 9) == [("t", called(renewed + SECONDS))]
     await events.close()
 
 
 async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> None:
     events, until = open_run_events("memory:"), 1_000.0 + SECONDS
     revival = Revival(events)
-    assert await events.lease("t", "r/0.dead", 1_000.0, until)
-    assert await events.lease("long", "r/0.dead", 0.0, until - APART - 2 * SECONDS)
-    assert await revival.revive(until - SECONDS, 9) == [("long", OpenRun("r", 1))]
+    await put_turn(events, "t", running("r", "dead", until))
+    await put_turn(events, "long", running("r", "dead", until - APART - 2 * SECONDS))
+    assert await revival.revive(until - SECONDS, 9) == [("long", called(until - SECONDS))]
     assert await revival.revive(until - 1, 9) == []
-    assert await revival.revive(until, 9) == [("t", OpenRun("r", 1))]
+    assert await revival.revive(until, 9) == [("t", called(until))]
     await events.close()
-
-
-async def taking(events: RunEvents, lease: RenewedLease, until: float) -> bool:
-    return await events.lease("t", lease.owner, 0.0, until)
 
 
 async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
@@ -198,14 +198,16 @@ async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
     clock, events = ManualClock(), open_run_events("memory:")
     log = ThreadLog(LogWriter(events, clock), "t")
     right = ThreadLease(events, log, "t", clock)
-    lease = RenewedLease(events, "t", clock, worker="r/0", seconds=SECONDS, kind="thread")
-    assert await lease.take_by(partial(taking, events, lease))
+    lease, _ = await right.begin("r", b"{}", lambda: None) or (None, 0.0)
+    assert lease is not None
     clock.advance(2 * SECONDS)
     log.add(named("late"), lease=lease)
     await right.end(lease, [b"{}"], 1e12)
-    assert await events.holder("t", 0.0) == lease.owner
-    assert await right.hand_over(lease, [], is_called=True) == OpenRun("r", 1)
-    assert await events.holder("t", 0.0) == "r/1"
+    held = await right.held()
+    assert held is not None
+    assert held.owner == lease.owner
+    assert await right.hand_over(lease, [], is_called=True) == await right.held()
+    assert await right.held() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
     await events.close()
 
 

@@ -16,6 +16,7 @@ from anabranch.messages import SampleReply, SampleRequest
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import faults, fork, heard, results_in
+from tests.chat.shared_runs import die
 from tests.chat.web import browsing, events_in, message, reserve, resume, run, types_of
 
 PAINT = {
@@ -302,7 +303,7 @@ async def test_every_step_may_be_taken_by_another_process(url: str) -> None:
         headers = {"Accept": "application/json"}
         assert (await front.client.post("/agui", json=body, headers=headers)).status_code == 202
     events = open_run_events(url)
-    assert await events.take_over("t1", "r1/0", "r1/0.dead", 1e12, 1.0)  # its worker has died
+    await die(events, "r1")
     await events.close()
     async with process(url) as worker:
         assert "TOOL_CALL_END" in types_of(await until_ended(worker.client))

@@ -200,7 +200,7 @@ async def said_in(process: Process) -> Any:
     assert await process.conversations.agent.cut_off("t1") is None
     stored = open_run_events(process.trees)
     assert await open_work(stored, process.clock.now(), 9) == []
-    assert await stored.holder("t1", 0.0) is None
+    assert await stored.turn("t1") is None
     return without_ids(shape(tree))
 
 

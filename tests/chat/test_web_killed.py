@@ -49,7 +49,7 @@ class Web:
         """Give up what the killed process had a right to, as time would."""
         with closing(sqlite3.connect(self.folder / "chat.db")) as store, store:
             store.execute("UPDATE anabranch_call SET leased_until = 0 WHERE owner IS NOT NULL")
-            store.execute("UPDATE anabranch_run SET leased_until = 0 WHERE owner IS NOT NULL")
+            store.execute("UPDATE anabranch_run SET due = 0 WHERE owner IS NOT NULL")
 
     def effects(self) -> dict[str, list[str]]:
         """What was done, and under which keys."""

@@ -14,7 +14,6 @@ from anabranch import Accepted, BranchContext, tool
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.conversation import RUNS, Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_log import RUN_ENDS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.messages import ElicitReply
@@ -62,7 +61,7 @@ class Rounds:
 
     async def work(self, run: str) -> str:
         """Take a run to its end; return the question with which it ends."""
-        await self.conversations.advance(Wake("t", OpenRun(run).name, RUNS))
+        await self.conversations.advance(Wake("t", run, RUNS))
         await self.conversation.log.flush()
         async with aclosing(self.conversation.log.follow(self.seen)) as following:
             async for first, events, _ in following:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from anabranch.chat._web.thread_lease import WAITS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
-from anabranch.stores import open_run_events, open_stores, open_tree_store
+from anabranch.stores import TurnState, open_run_events, open_stores, open_tree_store
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from anabranch.tree import Thread
 from tests.chat import web
+from tests.suites.turn_samples import put_turn, running
 from tests.telemetry import Collected
 
 
@@ -122,12 +123,11 @@ async def test_a_run_that_waits_for_a_version_is_called_for_by_one_wake(url: str
     """And nothing of its thread is cancelled: a worker of that version may have begun with it."""
     async with at_desk(url) as desk:
         await desk.begin("t1")
-        owner = await desk.events.holder("t1", 0.0)
-        assert owner is not None
-        now = desk.clock.now()
-        assert await desk.events.take_over("t1", owner, "r1/0~other~", math.inf, now)
+        turn = await desk.events.turn("t1")
+        assert turn is not None
+        assert await desk.events.move("t1", turn, replace(turn, version="other"))
         [first], [again] = await desk.look(), await desk.look()
-        assert (first.turn, first.version) == ("r1/0~other~", "other")
+        assert (first.call, first.version) == ("t1", "other")
         assert again == first
         assert desk.engine.cancelled == []
 
@@ -135,8 +135,10 @@ async def test_a_run_that_waits_for_a_version_is_called_for_by_one_wake(url: str
 async def test_the_backlog_is_measured(collected: Collected) -> None:
     trees = open_tree_store("memory:")
     events = open_run_events(trees)
-    for thread, owner in {"t1": "r1/0", "t2": "r2/3", "t3": "r3/0.worker"}.items():
-        assert await events.lease(thread, owner, 0.0, 1.0)
+    works = running("r", "worker")
+    waits = replace(works, state=TurnState.READY, owner="")
+    for thread, turn in {"t1": waits, "t2": replace(waits, attempt=3), "t3": works}.items():
+        await put_turn(events, thread, turn)
     await Conversations(trees, web.model()).upkeep.report_backlog()
     assert collected.metric("backlog.waiting") == {"": 2}
     assert collected.metric("backlog.running") == {"": 1}

@@ -14,7 +14,6 @@ from anabranch._aio import SystemClock, pause
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.log_writer import encoded
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import HEAD, Message, message_in, started
 from anabranch.chat._web.run_work import GIVEN_UP, MOST_ATTEMPTS
 from anabranch.engines import InProcessEngine
@@ -22,8 +21,9 @@ from anabranch.stores import open_run_events, open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
-from tests.chat.shared_runs import Held, accepted, ended, process, until_said
+from tests.chat.shared_runs import Held, accepted, die, ended, process, until_said
 from tests.chat.web import message, reserve, run, types_of
+from tests.suites.turn_samples import put_turn, running
 
 
 def model() -> MockModel:
@@ -44,8 +44,7 @@ def said(events: list[dict[str, Any]]) -> str:
 async def died(url: str, run_id: str, attempt: int = 0) -> AsyncGenerator[Any]:
     """The events of a thread whose worker has died over a run that waited for it."""
     events = open_run_events(url)
-    dead = f"{run_id}/{attempt}.dead"
-    assert await events.take_over("t1", f"{run_id}/0", dead, 1e12, 1.0)
+    await die(events, run_id, attempt)
     yield events
     await events.close()
 
@@ -124,30 +123,12 @@ async def test_a_run_that_was_never_stored_makes_room(url: str) -> None:
     async with process(url, engine=engine, concurrency=None) as front:
         await front.post("/threads", json={"id": "t1"})
         events = open_run_events(url)
-        assert await events.lease("t1", "r1/0.dead", 0.0, 1.0)
+        await put_turn(events, "t1", running("r1", "dead", 1.0))
         async with process(url, engine=engine, replies=model()) as worker:
-            while await events.holder("t1", 0.0):
+            while await events.turn("t1"):
                 await pause(SystemClock(), 0.05)  # the worker needs the processor
             assert said(await run(worker, message("hello"))) == "You said hello."
         await events.close()
-
-
-@pytest.mark.parametrize(
-    ("owner", "run"),
-    [
-        ("r1/0", OpenRun("r1")),
-        ("a/b.c/2", OpenRun("a/b.c", 2)),
-        ("a/b.c/2.token", OpenRun("a/b.c", 2, "token")),
-        ("r1/0~1.2-a~", OpenRun("r1", version="1.2-a")),
-        ("r1/0@1000.5@", OpenRun("r1", until=1000.5)),
-        ("a@1@/0~1~@1e+22@", OpenRun("a@1@", version="1", until=1e22)),
-        ("r1.token", OpenRun("r1", 0, "token")),
-        ("a/b.token", OpenRun("a/b", 0, "token")),
-    ],
-    ids=["waits", "slashes", "worked-on", "pinned", "timed", "both", "older", "older-slash"],
-)
-def test_an_owner_names_its_run(owner: str, run: OpenRun) -> None:
-    assert OpenRun.of(owner) == run
 
 
 @pytest.mark.parametrize("at", [HEAD, None, "node_1"], ids=["head", "root", "node"])

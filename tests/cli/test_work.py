@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,17 @@ import pytest
 
 from anabranch.cli import main
 from anabranch.cli._options import STORE
-from anabranch.stores import CallEvent, CallRecord, open_run_events, open_store, open_stores
+from anabranch.stores import (
+    CallEvent,
+    CallRecord,
+    TurnRecord,
+    TurnState,
+    open_run_events,
+    open_store,
+    open_stores,
+)
 from anabranch.tree import Thread, local_time
+from tests.suites.turn_samples import put_turn, running
 
 FAR = 4e9
 """A time that does not come."""
@@ -24,13 +34,17 @@ BEGUN = b'{"type":"RUN_STARTED","threadId":"t","runId":"r"}'
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store with a run that waits, one that is in progress, and one whose process has died."""
     named = f"sqlite:///{tmp_path}/chat.db"
-    owners = {"waits": ("r1/0", 3.0), "runs": ("r2/1.worker", FAR), "died": ("r3/0.worker", 2.0)}
+    turns = {
+        "waits": replace(running("r1", until=3.0), state=TurnState.READY, owner=""),
+        "runs": replace(running("r2", until=FAR), attempt=1),
+        "died": running("r3", until=2.0),
+    }
 
     async def fill() -> None:
         events = open_run_events(named)
-        for thread, (owner, until) in owners.items():
-            assert await events.lease(thread, owner, 0.0, until)
-            await events.append(thread, [BEGUN], at=FAR, key=owner.partition("/")[0])
+        for thread, turn in turns.items():
+            await events.append(thread, [BEGUN], at=FAR, key=turn.id)
+            await put_turn(events, thread, turn)
         await events.close()
 
     asyncio.run(fill())
@@ -45,11 +59,15 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(out) if out else None
 
 
-def holder(url: str, thread: str) -> str | None:
-    async def look() -> str | None:
+def turn_of(url: str, thread: str, **changes: Any) -> TurnRecord | None:
+    """Return the turn of a thread, after a change of its columns."""
+
+    async def look() -> TurnRecord | None:
         events = open_run_events(url)
         try:
-            return await events.holder(thread, 0.0)
+            if changes and (turn := await events.turn(thread)):
+                assert await events.move(thread, turn, replace(turn, **changes))
+            return await events.turn(thread)
         finally:
             await events.close()
 
@@ -71,23 +89,21 @@ def test_open_work_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_worker_is_called_for_waiting_and_cut_off_runs(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for thread, owner in {"waits": "r1/0", "died": "r3/1"}.items():
+    for thread, attempt in {"waits": 0, "died": 1}.items():
         assert printed(capsys, "retry", thread) is None
-        assert holder(url, thread) == owner
+        turn = turn_of(url, thread)
+        assert turn is not None
+        assert (turn.state, turn.attempt, turn.owner) == (TurnState.READY, attempt, "")
+    before = turn_of(url, "runs")
     assert main(["work", "retry", "runs"]) == 1
-    assert holder(url, "runs") == "r2/1.worker"
+    assert turn_of(url, "runs") == before
     assert "waits for a worker" in capsys.readouterr().err
 
 
 def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def pin() -> None:
-        events = open_run_events(url)
-        assert await events.take_over("waits", "r1/0", "r1/0~1.2~", FAR, FAR)
-        await events.close()
-
-    asyncio.run(pin())
+    turn_of(url, "waits", version="1.2")
     shown = printed(capsys, "show", "waits")
     assert (shown["run"], shown["state"], shown["version"]) == ("r1", "waiting", "1.2")
     with monkeypatch.context() as terminal:
@@ -95,18 +111,15 @@ def test_a_run_that_waits_for_a_version_is_called_for_whatever_the_version(
         assert main(["work", "list"]) == 0
     assert "waiting  r1  waits for a worker of version 1.2" in capsys.readouterr().out
     assert printed(capsys, "retry", "waits") is None
-    assert holder(url, "waits") == "r1/0"
+    turn = turn_of(url, "waits")
+    assert turn is not None
+    assert (turn.state, turn.version) == (TurnState.READY, "")
 
 
 def test_a_run_that_sleeps_says_until_when(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def sleep() -> None:
-        events = open_run_events(url)
-        assert await events.take_over("waits", "r1/0", f"r1/0@{FAR!r}@", FAR, FAR)
-        await events.close()
-
-    asyncio.run(sleep())
+    asleep = turn_of(url, "waits", state=TurnState.WAITING, wakes_at=FAR)
     shown = printed(capsys, "show", "waits")
     assert (shown["run"], shown["state"], shown["until"]) == ("r1", "asleep", FAR)
     with monkeypatch.context() as terminal:
@@ -117,12 +130,12 @@ def test_a_run_that_sleeps_says_until_when(
     err = capsys.readouterr().err
     assert f"is asleep until {local_time(FAR)}, and continues then" in err
     assert "anabranch work cancel waits" in err
-    assert holder(url, "waits") == f"r1/0@{FAR!r}@"
+    assert turn_of(url, "waits") == asleep
 
 
 def test_a_waiting_run_is_stopped(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "cancel", "waits") is None
-    assert holder(url, "waits") is None
+    assert turn_of(url, "waits") is None
 
 
 # -- calls ---------------------------------------------------------------------------------------
@@ -207,8 +220,9 @@ def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         events = open_run_events(trees)
         for number, name in enumerate(["thread_abcdef1", "thread_abcdef2"]):
             await trees.create_thread(Thread(name, float(number)))
-            assert await events.lease(name, "r1/0", 0.0, 3.0)
+            turn = replace(running("r1", until=3.0), state=TurnState.READY, owner="")
             await events.append(name, [BEGUN], at=FAR, key="r1")
+            await put_turn(events, name, turn)
         for name in ("call_xyz1", "call_xyz2"):
             await calls.begin(CallRecord(name, "book", "{}", 0.0, 5.0))
         await trees.close()

@@ -1,30 +1,13 @@
 """The table of states: docs/design.md has it as it is, and every way through it comes to an end."""
 
-from pathlib import Path
+from anabranch._durable import NAMED, OPEN, TRANSITIONS, UNDONE, CallState
+from tests.durable.state_tables import documented
 
-from anabranch._durable.call_states import NAMED, OPEN, TRANSITIONS, UNDONE, CallEvent, CallState
-
-PAGE = Path(__file__).parents[2] / "docs" / "design.md"
 COLUMNS = (CallState.READY, CallState.RUNNING, CallState.WAITING, CallState.UNDOING)
 
 
-def documented() -> dict[CallEvent, dict[CallState, CallState]]:
-    """The table of the page."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    start = lines.index("| event | `ready` | `running` | `waiting` | `undoing` |") + 2
-    table: dict[CallEvent, dict[CallState, CallState]] = {}
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        event, *places = (each.strip().strip("`") for each in line.strip("|").split("|"))
-        table[CallEvent(event)] = {
-            state: CallState(then) for state, then in zip(COLUMNS, places, strict=True) if then
-        }
-    return table
-
-
 def test_the_page_has_the_table() -> None:
-    assert documented() == TRANSITIONS
+    assert documented("event", COLUMNS) == TRANSITIONS
 
 
 def test_an_end_is_left_by_no_event() -> None:

@@ -11,7 +11,7 @@ from tests.suites import call_model_checks as call_model
 from tests.suites import call_store_checks as call_store
 from tests.suites import memory_store_checks as memory_store
 from tests.suites import run_event_checks as run_events
-from tests.suites import run_lease_checks as run_leases
+from tests.suites import run_turn_checks as run_turns
 from tests.suites import shared_call_store_checks as call_sharing
 from tests.suites import shared_run_event_checks as event_sharing
 from tests.suites import shared_tree_store_checks as tree_sharing
@@ -20,7 +20,7 @@ from tests.suites.call_samples import CallStoreCheck, OpenCallStore
 from tests.suites.call_store_checks import CALL_STORE_CHECKS
 from tests.suites.memory_store_checks import MEMORY_STORE_CHECKS, MemoryStoreCheck, OpenMemoryStore
 from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck
-from tests.suites.run_lease_checks import RUN_EVENT_CHECKS
+from tests.suites.run_turn_checks import RUN_EVENT_CHECKS
 from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
 from tests.suites.shared_run_event_checks import SHARED_RUN_EVENT_CHECKS
 from tests.suites.shared_tree_store_checks import SHARED_TREE_STORE_CHECKS
@@ -42,7 +42,7 @@ SUITES: Sequence[tuple[ModuleType, Sequence[Check]]] = [
     (tree_sharing, SHARED_TREE_STORE_CHECKS),
     (memory_store, MEMORY_STORE_CHECKS),
     (run_events, RUN_EVENT_CHECKS),
-    (run_leases, RUN_EVENT_CHECKS),
+    (run_turns, RUN_EVENT_CHECKS),
     (event_sharing, SHARED_RUN_EVENT_CHECKS),
 ]
 

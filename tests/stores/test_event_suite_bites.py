@@ -9,18 +9,21 @@ from typing import Any, TypeAlias, cast
 import pytest
 
 from anabranch.stores import (
+    BegunTurn,
     EventBatch,
     EventId,
     MissedEventsError,
     NewEvents,
     RunEvents,
-    TakenRun,
+    TakenTurn,
+    TurnRecord,
+    TurnState,
     open_run_events,
 )
 from tests.suites import run_event_checks as suite
-from tests.suites import run_lease_checks as leases
+from tests.suites import run_turn_checks as turns
 from tests.suites.run_event_checks import RunEventCheck
-from tests.suites.run_lease_checks import RUN_EVENT_CHECKS
+from tests.suites.run_turn_checks import RUN_EVENT_CHECKS
 
 At: TypeAlias = int | EventId
 
@@ -185,20 +188,91 @@ class PrunesWithoutLimit(Saboteur):
         return await self.good.prune(before, limit + 1000)
 
 
-class LeasesToEveryOwner(Saboteur):
-    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        await self.good.lease(run, owner, now, until)
-        return True
+class BeginsOverATurn(Saboteur):
+    async def begin(self, run: str, *values: Any, at: float) -> BegunTurn | None:
+        if (turn := await self.good.turn(run)) and turn.due < at:
+            await self.good.move(run, turn, None)
+        return await self.good.begin(run, *values, at=at)
 
 
-class BelievesAnyClock(Saboteur):
-    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        return await self.good.lease(run, owner, now, max(until, 1e6))
+class BeginsAgain(Saboteur):
+    async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> Any:
+        first = replace(turn, id=f"{turn.id} {at}")
+        begun = await self.good.begin(run, first, event, at=at)
+        await self.good.move(run, first, turn)
+        return begun
+
+
+class ForgetsTheTimeWithoutATurn(Saboteur):
+    async def begin(self, *values: Any, **options: Any) -> BegunTurn | None:
+        begun = await self.good.begin(*values, **options)
+        return begun and replace(begun, wakes_at=0.0)
+
+
+class MovesWhateverIsThere(Saboteur):
+    """A record that differs in one column alone is taken for the one that is there."""
+
+    column = ""
+
+    async def move(self, run: str, turn: TurnRecord, *values: Any, **options: Any) -> bool:
+        if found := await self.good.turn(run):
+            turn = replace(turn, **{self.column: getattr(found, self.column)})
+        return await self.good.move(run, turn, *values, **options)
+
+
+def moves_whatever(column: str) -> type[MovesWhateverIsThere]:
+    return type(f"MovesWhatever_{column}", (MovesWhateverIsThere,), {"column": column})
+
+
+class Forgets(Saboteur):
+    """A column is not stored when a turn moves."""
+
+    column = ""
+
+    async def move(self, run: str, turn: TurnRecord, to: Any, **options: Any) -> bool:
+        if to is not None:
+            to = replace(to, **{self.column: getattr(turn, self.column)})
+        return await self.good.move(run, turn, to, **options)
+
+
+def forgets(column: str) -> type[Forgets]:
+    return type(f"Forgets_{column}", (Forgets,), {"column": column})
+
+
+class MovesBeforeItsTime(Saboteur):
+    async def move(self, run: str, *values: Any, **_: Any) -> bool:
+        return await self.good.move(run, *values)
+
+
+class ForgetsWhereALongRunHasBegun(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        taken = await self.good.take(run, *values, **options)
+        is_long = taken is not None and taken.last > 40_000
+        return replace(taken, begun=None) if taken and is_long else taken
+
+
+class TakesForAnyVersion(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        turn = await self.good.turn(run)
+        if turn and turn.state is TurnState.READY:
+            options["version"] = None
+        return await self.good.take(run, *values, **options)
+
+
+class TakesAtAnyTime(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        return await self.good.take(run, *values, **{**options, "now": 1e9})
+
+
+class RenewsForAnyOwner(Saboteur):
+    async def renew(self, run: str, owner: str, until: float) -> bool:
+        turn = await self.good.turn(run)
+        return await self.good.renew(run, turn.owner if turn else owner, until)
 
 
 class ReleasesForAnyOwner(Saboteur):
     async def release(self, run: str, owner: str) -> None:
-        for name in ("a", "b"):
+        for name in (owner, "a", "b"):
             await self.good.release(run, name)
 
 
@@ -208,21 +282,9 @@ class ReleasesNothingWithEvents(Saboteur):
         return await self.good.append(run, events, **options)
 
 
-class PassesNothingOn(Saboteur):
+class PutsNothingInPlaceOfATurn(Saboteur):
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         await self.good.append_all([replace(each, successor=None) for each in new], at=at)
-
-
-class BeginsAgain(Saboteur):
-    async def begin(self, run: str, *values: Any, **options: Any) -> int | None:
-        return await self.good.begin(run, *values, **{**options, "key": str(values)})
-
-
-class ForgetsWhereALongRunHasBegun(Saboteur):
-    async def take(self, run: str, *options: Any) -> TakenRun | None:
-        taken = await self.good.take(run, *options)
-        is_long = taken is not None and taken.last > 40_000
-        return replace(taken, begun=None) if taken and is_long else taken
 
 
 class ShortensOpenRuns(Follower):
@@ -235,8 +297,8 @@ class ShortensOpenRuns(Follower):
 
 class LetsAnyoneReportTheEnd(Saboteur):
     async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
-        is_held = await self.good.holder(run, 0.0) == options.get("release")
-        options["release"] = options.get("release") if is_held else None
+        turn, owner = await self.good.turn(run), options.get("release")
+        options["release"] = owner if turn and turn.owner == owner else None
         return await self.good.append(run, events, **options)
 
 
@@ -245,19 +307,8 @@ class AddsUnderAnyLease(Saboteur):
         await self.good.append_all([replace(each, lease=None) for each in new], at=at)
 
 
-class TakesOverFromAnyOwner(Saboteur):
-    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
-        holder = await self.good.holder(run, 0.0) or owner
-        return await self.good.take_over(run, holder, other, now, until)
-
-
-class TakesFromAnyOwner(Saboteur):
-    async def take(self, run: str, owner: str, *options: Any) -> TakenRun | None:
-        return await self.good.take(run, await self.good.holder(run, 0.0) or owner, *options)
-
-
-class FindsWhatIsHeld(Saboteur):
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
+class FindsWhatIsNotDue(Saboteur):
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
         return await self.good.overdue(now + 100, limit)
 
 
@@ -265,6 +316,8 @@ class WorksWhenClosed(Saboteur):
     async def close(self) -> None:
         pass
 
+
+COLUMNS = ("id", "state", "owner", "attempt", "version", "wakes_at")
 
 SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (NumbersFromZero, suite.numbers_count_from_one_without_gaps),
@@ -283,19 +336,23 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (ForgetsTheMarkOfWhatIsDeleted, suite.pruning_deletes_events_of_old_runs),
     (FindsTheLast, suite.a_key_finds_the_first_of_its_events),
     (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
-    (LeasesToEveryOwner, leases.a_lease_has_one_holder),
-    (BelievesAnyClock, leases.a_lease_has_one_holder),
-    (ReleasesForAnyOwner, leases.a_lease_has_one_holder),
-    (TakesOverFromAnyOwner, leases.a_lease_passes_from_its_owner_to_another),
-    (TakesFromAnyOwner, leases.who_takes_a_lease_learns_where_the_events_are),
-    (FindsWhatIsHeld, leases.leases_that_have_run_out_are_found),
-    (ReleasesNothingWithEvents, leases.the_last_events_release_the_lease),
-    (PassesNothingOn, leases.the_last_events_pass_the_lease_on),
-    (BeginsAgain, leases.a_run_begins_once),
-    (ForgetsWhereALongRunHasBegun, leases.an_open_run_stays_whole),
-    (ShortensOpenRuns, leases.an_open_run_stays_whole),
-    (LetsAnyoneReportTheEnd, leases.only_who_holds_the_lease_reports_the_end),
-    (AddsUnderAnyLease, leases.only_who_holds_the_lease_adds_events_under_it),
+    (BeginsOverATurn, turns.a_turn_begins_once),
+    (BeginsAgain, turns.a_turn_begins_once),
+    (ForgetsTheTimeWithoutATurn, turns.a_turn_begins_once),
+    (MovesBeforeItsTime, turns.a_turn_moves_from_what_was_read),
+    *((moves_whatever(each), turns.a_turn_moves_from_what_was_read) for each in COLUMNS),
+    *((forgets(each), turns.a_turn_moves_from_what_was_read) for each in (*COLUMNS, "due")),
+    (TakesForAnyVersion, turns.a_worker_takes_what_waits_for_it),
+    (TakesAtAnyTime, turns.a_worker_takes_what_waits_for_it),
+    (ForgetsWhereALongRunHasBegun, turns.a_taken_turn_has_its_events),
+    (ShortensOpenRuns, turns.a_taken_turn_has_its_events),
+    (RenewsForAnyOwner, turns.a_lease_is_its_owners),
+    (ReleasesForAnyOwner, turns.a_lease_is_its_owners),
+    (ReleasesNothingWithEvents, turns.the_last_events_end_the_turn),
+    (PutsNothingInPlaceOfATurn, turns.the_last_events_end_the_turn),
+    (LetsAnyoneReportTheEnd, turns.the_last_events_end_the_turn),
+    (AddsUnderAnyLease, turns.only_who_holds_the_lease_adds_events_under_it),
+    (FindsWhatIsNotDue, turns.turns_that_are_due_are_found),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from anabranch.stores import (
     EventId,
     MissedEventsError,
+    TurnRecord,
+    TurnState,
     _event_tails,
     open_run_events,
     open_tree_store,
@@ -27,6 +29,7 @@ from tests.postgres import Server
 from tests.stores.lost_events import lose_events
 from tests.suites.expectations import opened
 from tests.suites.run_event_checks import read_from
+from tests.suites.turn_samples import running
 
 NEVER = 1e9
 
@@ -59,7 +62,7 @@ async def test_of_two_that_shorten_a_run_the_later_brings_nothing_back(url: str)
 async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
         await store.append("r", [b"before"] * 15, at=1.0)
-        await store.begin("r", "a", 9.0, b"begun", at=1.0, key="k")
+        await store.begin("r", running("t"), b"begun", at=1.0)
         for _ in range(60):
             await store.append("r", [b"x"], at=1.0)
         assert await read_from(store, "r", 0, 76)
@@ -73,15 +76,13 @@ async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
 async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(
     url: str,
 ) -> None:
-    """A lease may pass from run to run, and never be released."""
+    """A record without a turn may be there between any two turns."""
     async with opened(lambda: Events(Database(read_url(url)), held=10)) as store:
-        owner = None
         for number in range(10):
-            await store.begin(
-                "r", f"of {number}", 9.0, b"begun", at=1.0, key=f"k{number}", instead=owner
-            )
+            turn = running(f"t{number}")
+            await store.begin("r", turn, b"begun", at=1.0)
             await store.append("r", [b"x"] * 7, at=1.0)
-            owner = f"of {number}"
+            await store.move("r", turn, TurnRecord("", TurnState.IDLE, 9.0, wakes_at=9.0))
 
         with pytest.raises(MissedEventsError):
             await read_from(store, "r", 48, 1)

@@ -1,4 +1,4 @@
-"""The suite of stores of run events; ``_run_lease_checks.py`` has the leases.
+"""The suite of stores of run events; ``run_turn_checks.py`` has the turns.
 
 As with calls, a check opens an empty store, raises ``AssertionError`` with the broken promise, and
 reads no clock.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeAlias
 
 import anyio
 
 from anabranch.stores import EventId, MissedEventsError, NewEvents, RunEvents
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
+from tests.suites.turn_samples import put_turn, running
 
 OpenRunEvents: TypeAlias = Callable[[], RunEvents]
 """Opens a store of run events."""
@@ -165,8 +167,8 @@ async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> Non
     """Each has its own numbers, key and lease; all or none are appended to."""
     async with opened(open_store) as store:
         await store.append("b", some("x"), at=1.0)
-        yes(await store.lease("a", "owner", 1.0, 9.0), "it was free")
-        yes(await store.lease("b", "owner", 1.0, 9.0), "it was free")
+        turn = running("t", "owner")
+        await put_turn(store, "b", turn)
         new = [
             NewEvents("b", some("y"), key="k", release="owner"),
             NewEvents("a", some("1", "2"), key="k"),
@@ -174,11 +176,10 @@ async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> Non
         ]
         await store.append_all(new, at=2.0)
         expect(await read_from(store, "a", 0, 2), [(1, b"1"), (2, b"2")], "a new run")
-        expect(await read_from(store, "b", 0, 2), [(1, b"x"), (2, b"y")], "its numbers go on")
-        expect([await store.last(run) for run in "abc"], [2, 2, 1], "the numbers of the last")
-        expect([await store.find(run, "k") for run in "abc"], [1, 2, None], "each has its key")
-        holders = [await store.holder(run, 3.0) for run in "abc"]
-        expect(holders, ["owner", None, None], "and its lease")
+        expect(await read_from(store, "b", 1, 2), [(2, b"."), (3, b"y")], "its numbers go on")
+        expect([await store.last(run) for run in "abc"], [2, 3, 1], "the numbers of the last")
+        expect([await store.find(run, "k") for run in "abc"], [1, 3, None], "each has its key")
+        expect([await store.turn(run) for run in "abc"], [None] * 3, "and its turn")
         many = [NewEvents(f"r{number}", some(*"abc")) for number in range(150)]
         for _ in range(2):
             await store.append_all(many, at=3.0)
@@ -197,8 +198,9 @@ async def any_event_is_stored(open_store: OpenRunEvents) -> None:
             found = await read_from(store, name, 0, 4)
             yes([event for _, event in found] == data, f"the events of {name!r} are stored")
             expect(await store.find(name, f"key {text}"), 1, "it is found under its key")
-            yes(await store.lease(name, name, 0.0, 9.0), "any owner may hold it")
-            expect(await store.holder(name, 1.0), name, "and holds it")
+            turn = replace(running(name, name), version=name)
+            await put_turn(store, name, turn)
+            expect(await store.turn(name), turn, "any turn, owner and version")
 
 
 async def a_key_finds_the_first_of_its_events(open_store: OpenRunEvents) -> None:
@@ -234,7 +236,7 @@ async def an_id_proves_which_event_it_was(open_store: OpenRunEvents) -> None:
             await store.append("r", [event], at=1.0)
         await store.append("s", some("x"), at=1.0)
         await store.append_all([NewEvents("s", some("b")), NewEvents("other", some("b"))], at=1.0)
-        expect(await store.begin("s", "o", 9.0, b"c", at=1.0, key="k"), 3, "it was free")
+        yes(await store.begin("s", running("t"), b"c", at=1.0) is not None, "a turn has the third")
         ids, others = await _ids_in(store, "r", 4), await _ids_in(store, "s", 3)
         yes(all(mark > 0 for _, mark in ids + others), "a mark is positive")
         expect(await _ids_in(store, "r", 4), ids, "each reader is given the same ids")
@@ -258,8 +260,7 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
         await store.append("old", some("a", "b", "c", "d", "e"), at=1.0, key="k")
         last = await store.id_of("old")
         await store.append("new", some("a"), at=9.0)
-        await store.append("leased", some("a"), at=1.0)
-        yes(await store.lease("leased", "owner", 1.0, 2.0), "it was free")
+        await put_turn(store, "open", running("t", "owner"))
         expect(await store.prune(1.0, 10), 0, "what is from that time stays")
         expect(await store.prune(9.0, 2), 2, "at most so many")
         expect(await read_from(store, "old", 2, 3), [(3, b"c"), (4, b"d"), (5, b"e")], "the rest")
@@ -275,9 +276,9 @@ async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
             await read_from(store, "old", 5, 1), [(6, b"f")], "a reader who has seen all goes on"
         )
         expect(await read_from(store, "new", 0, 1), [(1, b"a")], "the other run is as it was")
-        expect(await read_from(store, "leased", 0, 1), [(1, b"a")], "so is one that is leased")
-        await store.release("leased", "owner")
-        expect(await store.prune(9.0, 10), 1, "until it is released")
+        expect(await read_from(store, "open", 0, 1), [(1, b".")], "so is one with a turn")
+        await store.release("open", "owner")
+        expect(await store.prune(9.0, 10), 1, "until it has ended")
 
 
 async def a_cancelled_append_is_there_or_not(open_store: OpenRunEvents) -> None:

@@ -12,14 +12,15 @@ import anyio
 
 from anabranch.stores import RunEvents
 from tests.suites.child_processes import Child, in_processes, in_threads, killed_in_mid_work
-from tests.suites.expectations import expect, no, opened, yes
+from tests.suites.expectations import expect, opened, yes
 from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck, read_from, some
+from tests.suites.turn_samples import running
 
 _EVENTS = 30
 
 
 async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> None:
-    """A reader of one waits for what the other appends; numbers, keys and leases are the same."""
+    """A reader of one waits for what the other appends; numbers, keys and turns are the same."""
     async with opened(open_store) as one, opened(open_store) as two:
         async with anyio.create_task_group() as group:
             group.start_soon(_expect_events, two, 10)
@@ -31,11 +32,11 @@ async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> N
         expect(await read_from(one, "r", 9, 2), [(10, b"9"), (11, b"x")], "so are events")
         at = await one.id_of("r", 10)
         expect(await two.id_of("r", 10), at, "and their ids")
-        yes(await one.lease("r", "one", 1.0, 9.0), "the first lease")
-        no(await two.lease("r", "two", 1.0, 9.0), "holds for the other")
-        expect(await two.holder("r", 2.0), "one", "who sees its holder")
+        yes(await one.begin("r", running("t", "one"), b".", at=1.0) is not None, "a turn begins")
+        expect(await two.begin("r", running("u", "two"), b".", at=1.0), None, "for all stores")
+        expect(await two.turn("r"), running("t", "one"), "who sees it")
     async with opened(open_store) as store:
-        expect(await store.last("r"), 11, "all survives the stores")
+        expect(await store.last("r"), 12, "all survives the stores")
         expect(await read_from(store, "r", at, 1), [(11, b"x")], "as do ids")
 
 

@@ -8,7 +8,8 @@ code runs only in a ``Call`` of the engine, and databases are in ``stores/``.
     call_states.py the states of a call, and the table of the events that move it
     engine.py      the ports of engines and of processes
     store.py       the port of calls: records, and the promises of every store
-    run_events.py  the port of run events: numbered events for readers in any process
+    turn_states.py the states of a chat's unfinished turn, and the table of its events
+    run_events.py  the port of run events: numbered events for readers in any process, and of turns
     job.py         one request, the policy of a store, and the running calls of this process
     entries.py     entries and answers of a round as text, and merged into a journal again
     lease.py       the right to run a call, and its renewal
@@ -70,12 +71,13 @@ if TYPE_CHECKING:
     from anabranch._durable.reading import MAX_STATE, store_errors_mapped
     from anabranch._durable.rehearsal import Rehearsed, rehearse
     from anabranch._durable.run_events import (
+        BegunTurn,
         EventBatch,
         EventId,
         MissedEventsError,
         NewEvents,
         RunEvents,
-        TakenRun,
+        TakenTurn,
     )
     from anabranch._durable.service import CallService
     from anabranch._durable.states import digest, is_compensated, latest_journal, latest_number
@@ -86,6 +88,14 @@ if TYPE_CHECKING:
         LeaseRecord,
         OpenedRound,
         RoundRecord,
+    )
+    from anabranch._durable.turn_states import (
+        TURN_TRANSITIONS,
+        TurnEvent,
+        TurnRecord,
+        TurnState,
+        alarm,
+        begun,
     )
     from anabranch._durable.undoing import Unfinished, undo_again, unfinished
 else:
@@ -100,10 +110,11 @@ else:
             ".lease": "Lease RenewedLease",
             ".reading": "MAX_STATE store_errors_mapped",
             ".rehearsal": "Rehearsed rehearse",
-            ".run_events": "EventBatch EventId MissedEventsError NewEvents RunEvents TakenRun",
+            ".run_events": "BegunTurn EventBatch EventId MissedEventsError NewEvents RunEvents TakenTurn",
             ".service": "CallService",
             ".states": "digest is_compensated latest_journal latest_number",
             ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",
+            ".turn_states": "TURN_TRANSITIONS TurnEvent TurnRecord TurnState alarm begun",
             ".undoing": "Unfinished undo_again unfinished",
         },
     )
@@ -119,10 +130,12 @@ __all__ = [
     "RETAIN",
     "TAKES_ANSWERS",
     "TRANSITIONS",
+    "TURN_TRANSITIONS",
     "UNDONE",
     "Advance",
     "AnswerRecord",
     "Backlog",
+    "BegunTurn",
     "CallEvent",
     "CallRecord",
     "CallService",
@@ -145,11 +158,16 @@ __all__ = [
     "RenewedLease",
     "RoundRecord",
     "RunEvents",
-    "TakenRun",
+    "TakenTurn",
+    "TurnEvent",
+    "TurnRecord",
+    "TurnState",
     "Unfinished",
     "UnknownProcesses",
     "Wake",
     "WorkLimits",
+    "alarm",
+    "begun",
     "digest",
     "dump_answers",
     "dump_entry",

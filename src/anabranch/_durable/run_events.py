@@ -1,7 +1,8 @@
 """The port of run events: the numbered, stored events of a run, for readers in any process.
 
-The writer decides what a run is: the web application has one for each conversation. ``stores/`` has
-the implementations, ``tests/suites`` the checks that each must pass.
+The writer decides what a run is: the web application has one for each conversation. The store also
+has the unfinished turn of each run (``turn_states.py``). ``stores/`` has the implementations,
+``tests/suites`` the checks that each must pass.
 
 Events are stored before any reader sees them, and survive a crash of the process. Appending does
 not wait for the disk: a crash of the machine or the database server may lose the last events, and
@@ -11,11 +12,13 @@ both learns whether the stored event is the one that it has read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from anabranch._durable.engine import Processes
+from anabranch._durable.turn_states import TurnRecord
 from anabranch.errors import StoreError
 
 
@@ -67,10 +70,9 @@ class NewEvents:
         run: the run.
         events: at least one event.
         key: the name of the first event, for :meth:`RunEvents.find`.
-        release: the owner whose lease on the run is released together with the append. If it no
-            longer holds the lease, the events are not added: the present holder reports how the run
-            ends.
-        successor: the next owner of the lease, and its end; by default, the lease is free.
+        release: the owner whose turn ends together with the append. If it no longer holds the
+            lease, the events are not added: the present holder reports how the turn ends.
+        successor: the record that replaces the turn; by default, none does.
         lease: the owner who holds the lease on the run, and keeps it. If another owner holds the
             lease, or none does, the events are not added.
     """
@@ -79,19 +81,34 @@ class NewEvents:
     events: Sequence[bytes]
     key: str = ""
     release: str | None = None
-    successor: tuple[str, float] | None = None
+    successor: TurnRecord | None = None
     lease: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TakenRun:
-    """The range of a run's events, at the time when its lease was taken.
+class BegunTurn:
+    """The beginning of a turn.
 
     Attributes:
-        begun: the number of the first event that was appended under the key, if it is stored.
+        number: the number of its first event.
+        wakes_at: the time of the record without a turn that it replaces, 0 if there was none.
+    """
+
+    number: int
+    wakes_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TakenTurn:
+    """A turn that a worker has taken, with the range of its events at that time.
+
+    Attributes:
+        turn: the turn, under the worker's lease.
+        begun: the number of the turn's first event, if it is stored.
         last: the number of the last event.
     """
 
+    turn: TurnRecord
     begun: int | None
     last: int
 
@@ -101,8 +118,8 @@ class RunEvents(Protocol):
 
     Numbers count from 1 in each run, without gaps, in the order of appending. No number is used
     twice, except after a crash. A run needs no creation: a run without events has the number 0. A
-    store may delete the oldest events of a long run; but before the lease is released, it deletes
-    none from the last :meth:`begin` on.
+    store may delete the oldest events of a long run; but before its turn has ended, it deletes none
+    from the last :meth:`begin` on.
 
     A crash of the machine, or of a server, may remove the last events of a run, but never an event
     without those after it. Only their numbers are used again. If two events have the same number,
@@ -141,21 +158,12 @@ class RunEvents(Protocol):
         ...
 
     async def begin(
-        self,
-        run: str,
-        owner: str,
-        until: float,
-        event: bytes,
-        *,
-        at: float,
-        key: str,
-        instead: str | None = None,
-    ) -> int | None:
-        """Take the lease and add an event under a key, atomically; return the event's number.
+        self, run: str, turn: TurnRecord, event: bytes, *, at: float
+    ) -> BegunTurn | None:
+        """Begin a turn, and add an event under the turn's id as its key, atomically.
 
-        Return ``None``, without any change, if the key already has an event, or if an owner other
-        than ``instead`` has not released the lease, however long ago it ran out. ``None`` is also
-        possible if another client adds events meanwhile.
+        Return ``None``, without any change, if the key already has an event, or if the run has an
+        unfinished turn. ``None`` is also possible if another client changes the run meanwhile.
         """
         ...
 
@@ -184,11 +192,33 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        """Take, or renew, the right to run; like a lease on a call, but the run need not exist.
+    async def take(
+        self, run: str, owner: str, until: float, *, now: float, version: str | None
+    ) -> TakenTurn | None:
+        """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
-        At the time 0, a lease that was not released is not free, however long ago it ran out.
+        Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
+        ``waiting`` for a time until ``now``. Without a ``version``, only a ``ready`` turn is taken,
+        for whichever version. Return ``None`` if there is no such turn.
         """
+        ...
+
+    async def move(
+        self, run: str, turn: TurnRecord, to: TurnRecord | None, *, now: float = math.inf
+    ) -> bool:
+        """Replace the record of a turn, or delete it.
+
+        Return false, without any change, if the run no longer has ``turn``, or the turn is due
+        after ``now``. The time ``due`` of ``turn`` itself does not count.
+        """
+        ...
+
+    async def turn(self, run: str) -> TurnRecord | None:
+        """Return the unfinished turn of a run, or the time of a later look, or ``None``."""
+        ...
+
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
+        """Return the runs whose turn is due at ``now``, with the turn, the most overdue first."""
         ...
 
     async def renew(self, run: str, owner: str, until: float, /) -> bool:
@@ -198,42 +228,14 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
-        """Pass the lease of ``owner`` on to another, if it has run out at ``now``.
-
-        Return false if it has not, or if ``owner`` no longer has it. At an infinite time every
-        lease has run out.
-        """
-        ...
-
-    async def take(
-        self, run: str, owner: str, other: str, until: float, key: str
-    ) -> TakenRun | None:
-        """Pass the lease of ``owner`` on to another; return the range of the run's events, atomically.
-
-        Return ``None`` if ``owner`` no longer has the lease.
-        """
-        ...
-
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
-        """Return the runs with an unreleased lease that has run out at ``now``, the most overdue first.
-
-        Each run comes with the owner of the lease, and the time at which it ran out.
-        """
-        ...
-
     async def release(self, run: str, owner: str) -> None:
-        """Release the lease; do nothing if ``owner`` does not hold it."""
-        ...
-
-    async def holder(self, run: str, now: float) -> str | None:
-        """Return the holder of the lease at ``now``, or ``None`` if free; at 0, as for :meth:`lease`."""
+        """End the turn of ``owner`` without an event; do nothing if it does not hold the lease."""
         ...
 
     async def prune(self, before: float, limit: int) -> int:
         """Delete events of runs without an append since ``before``; return the number of deleted events.
 
-        Events of a run with an unreleased lease stay, since some worker continues it. One call
+        Events of a run with an unfinished turn stay, since some worker continues it. One call
         deletes at most ``limit`` events, the oldest of a run first. A run's numbers continue.
         """
         ...

@@ -138,7 +138,7 @@ async def _whole(stores: Stores, name: str) -> str:
         AmbiguousCallError: if the ids of several calls begin with ``name``.
         StoreError: if the store fails.
     """
-    if await stores.events.holder(name, 0.0) is not None:
+    if await stores.events.turn(name) is not None:
         return name
     if (thread := await find_thread(stores.trees, name)) is not None:
         return thread

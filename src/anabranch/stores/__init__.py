@@ -40,12 +40,13 @@ from anabranch._durable.call_states import (
 from anabranch._durable.engine import Processes
 from anabranch._durable.engine import UnknownProcesses as UnknownProcesses
 from anabranch._durable.run_events import (
+    BegunTurn,
     EventBatch,
     EventId,
     MissedEventsError,
     NewEvents,
     RunEvents,
-    TakenRun,
+    TakenTurn,
 )
 from anabranch._durable.store import (
     AnswerRecord,
@@ -55,6 +56,7 @@ from anabranch._durable.store import (
     OpenedRound,
     RoundRecord,
 )
+from anabranch._durable.turn_states import TurnRecord, TurnState
 from anabranch._lazy import lazy_names
 from anabranch.errors import StoreError, UnknownCallError, needs_extra
 
@@ -82,6 +84,7 @@ else:
 
 __all__ = [
     "AnswerRecord",
+    "BegunTurn",
     "CallEvent",
     "CallRecord",
     "CallState",
@@ -96,7 +99,9 @@ __all__ = [
     "RoundRecord",
     "RunEvents",
     "StoreError",
-    "TakenRun",
+    "TakenTurn",
+    "TurnRecord",
+    "TurnState",
     "UnknownCallError",
     "is_lasting",
     "open_branch_store",

@@ -1,15 +1,18 @@
 """The tables of run events, and the SQL that reads and writes them.
 
-A run's row has the numbers of its first and last stored event, and the mark of the last. The row
-outlives the events, so that no number is used twice. Processes read the row to learn of new events.
+A run's row has the numbers of its first and last stored event, the mark of the last, and the columns
+of its unfinished turn, which are null without one. The row outlives the events, so that no number is
+used twice. Processes read the row to learn of new events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
+from anabranch._durable import TURN_TRANSITIONS, TurnEvent, TurnState
 from anabranch.stores._sql import (
     Opaque,
     RowsStatement,
@@ -22,7 +25,7 @@ from anabranch.stores._sql import (
 CHANNEL = "anabranch_run_events"
 """The Postgres channel of announcements: MD5 of the run, a colon, number of its last event."""
 
-_HAS_OWNER = sa.text("owner IS NOT NULL")
+_HAS_TURN = sa.text("state IS NOT NULL")
 RUN = sa.Table(
     "anabranch_run",
     metadata,
@@ -30,10 +33,15 @@ RUN = sa.Table(
     sa.Column[int]("first", sa.BigInteger, nullable=False),
     sa.Column[int]("last", sa.BigInteger, nullable=False),
     sa.Column[float]("at", sa.Double(), nullable=False),
-    sa.Column[str]("owner", Opaque),
-    sa.Column[float]("leased_until", sa.Double()),
     sa.Column[int]("mark", sa.BigInteger, nullable=False, server_default="0"),
-    partial_index("anabranch_run_leased", "leased_until", where=_HAS_OWNER),
+    sa.Column[str]("turn", Opaque),
+    sa.Column[str]("state", sa.Text),
+    sa.Column[float]("due", sa.Double()),
+    sa.Column[str]("owner", Opaque),
+    sa.Column[int]("attempt", sa.Integer),
+    sa.Column[str]("version", Opaque),
+    sa.Column[float]("wakes_at", sa.Double()),
+    partial_index("anabranch_run_due", "due", where=_HAS_TURN),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -57,12 +65,12 @@ HEAD = Statement(sa.select(RUN.c.last, RUN.c.mark, _MARK).where(_THIS))
 """The number and the mark of a run's last event, and the mark of the event ``after``."""
 _FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
 FIND = Statement(_FIND)
-HOLDER = Statement(
-    sa.select(RUN.c.owner).where(
-        _THIS, RUN.c.owner.is_not(None), RUN.c.leased_until > sa.bindparam("now")
-    )
-)
-HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, RUN.c.owner == sa.bindparam("old_owner")))
+TURN_COLUMNS: tuple[str, ...] = ("turn", "state", "due", "owner", "attempt", "version", "wakes_at")
+"""The columns of a turn, in the order of the record's attributes."""
+_TURN = [RUN.c[name] for name in TURN_COLUMNS]
+_IS_OWNED = RUN.c.owner == sa.bindparam("old_owner")
+TURN = Statement(sa.select(*_TURN).where(_THIS, RUN.c.state.is_not(None)))
+HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, _IS_OWNED))
 _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 
@@ -79,33 +87,56 @@ def _unwaited(
     return Statement(make)
 
 
-SHORTEN = _unwaited(
-    sa.update(RUN)
-    .where(_THIS, RUN.c.leased_until > sa.bindparam("until"))
-    .values(leased_until=sa.bindparam("until"))
-)
-RELEASE = _unwaited(
-    sa.update(RUN)
-    .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
-    .values(owner=sa.null(), leased_until=sa.null())
-)
-TAKE_OVER = _unwaited(
+_NEXT: dict[str, sa.BindParameter[Any]] = {
+    name: sa.bindparam(f"new_{name}") for name in TURN_COLUMNS
+}
+RENEW = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(due=sa.bindparam("until")))
+END = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NEXT))
+"""Replaces the turn of an owner."""
+MOVE = _unwaited(
     sa.update(RUN)
     .where(
-        _THIS, RUN.c.owner == sa.bindparam("old_owner"), RUN.c.leased_until <= sa.bindparam("now")
+        _THIS,
+        *(RUN.c[name] == sa.bindparam(f"old_{name}") for name in TURN_COLUMNS if name != "due"),
+        RUN.c.due <= sa.bindparam("now"),
     )
-    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+    .values(_NEXT)
 )
-TAKE = _unwaited(
-    sa.update(RUN)
-    .where(_THIS, RUN.c.owner == sa.bindparam("old_owner"))
-    .values(owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
-    .returning(_FIND.scalar_subquery(), RUN.c.last)
+"""Replaces a turn that nobody has changed meanwhile."""
+
+
+_TO_RUN, _IDLE = TURN_TRANSITIONS[TurnEvent.TAKE], TurnState.IDLE
+_IS_READY = RUN.c.state == sa.literal_column(f"'{TurnState.READY}'")
+_WAKES = sa.and_(
+    RUN.c.state == sa.literal_column(f"'{TurnState.WAITING}'"),
+    RUN.c.wakes_at <= sa.bindparam("now"),
 )
+_FITS = RUN.c.version.in_([sa.bindparam("any_version"), sa.bindparam("this_version")])
+
+
+def _taking(condition: sa.ColumnElement[bool]) -> Statement:
+    """Return the statement that takes the lease on a turn under a condition."""
+    begun = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == RUN.c.turn)
+    return _unwaited(
+        sa.update(RUN)
+        .where(_THIS, condition)
+        .values(
+            state=sa.literal_column(f"'{_TO_RUN[TurnState.READY]}'"),
+            due=sa.bindparam("until"),
+            owner=sa.bindparam("new_owner"),
+            version=sa.bindparam("any_version"),
+        )
+        .returning(*_TURN, begun.scalar_subquery(), RUN.c.last)
+    )
+
+
+TAKE = _taking(sa.or_(sa.and_(_IS_READY, _FITS), _WAKES))
+TAKE_ANY = _taking(_IS_READY)
+"""Takes a turn that is ready for whichever version."""
 OVERDUE = Statement(
-    sa.select(RUN.c.run, RUN.c.owner, RUN.c.leased_until)
-    .where(RUN.c.owner.is_not(None), RUN.c.leased_until <= sa.bindparam("now"))
-    .order_by(RUN.c.leased_until)
+    sa.select(RUN.c.run, *_TURN)
+    .where(_HAS_TURN, RUN.c.due <= sa.bindparam("now"))
+    .order_by(RUN.c.due)
     .limit(sa.bindparam("most"))
 )
 DELETE = Statement(sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until")))
@@ -114,17 +145,17 @@ SET_FIRST = Statement(
     .where(
         _THIS,
         RUN.c.first < sa.bindparam("until"),
-        sa.or_(RUN.c.owner.is_(None), sa.bindparam("until") <= sa.bindparam("begun")),
+        sa.or_(RUN.c.state.is_(None), sa.bindparam("until") <= sa.bindparam("begun")),
     )
     .values(first=sa.bindparam("until"))
 )
 """Moves the first number up, never down: of two concurrent writers, the later may have the lower one.
 
-A run with a lease keeps its events from the number with which it began.
+A run with a turn keeps its events from the number with which the turn began.
 """
 OLD_RUNS = Statement(
     sa.select(RUN.c.run, RUN.c.first, RUN.c.last)
-    .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.owner.is_(None))
+    .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.state.is_(None))
     .order_by(RUN.c.at, RUN.c.run)
     .limit(sa.bindparam("most"))
     .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores it
@@ -168,7 +199,8 @@ def _counting(dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     """Return the statement that reserves event numbers in ``count`` runs.
 
     A row of values is name, events, time, and mark. The statement returns the numbers of the first and
-    last event of each run, and the owner of its lease: SQLite may evaluate ``owner IS NULL`` wrongly in the row that an upsert returns. On Postgres,
+    last event of each run, and the state of its turn: SQLite may evaluate ``state IS NULL`` wrongly in
+    the row that an upsert returns. On Postgres,
     :data:`APPEND_POSTGRES` includes this.
     """
     insert = insert_of(dialect)(RUN).values(
@@ -187,7 +219,7 @@ def _counting(dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     made: sa.ClauseElement = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
         set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at, RUN.c.mark: new.mark},
-    ).returning(RUN.c.run, RUN.c.first, RUN.c.last, RUN.c.owner)
+    ).returning(RUN.c.run, RUN.c.first, RUN.c.last, RUN.c.state)
     return made
 
 
@@ -199,39 +231,36 @@ def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     )
 
 
-def _leasing(dialect: sa.Dialect) -> sa.Insert:
-    """Return the statement that takes or renews a free lease of a run, which may be new."""
+def _beginning(dialect: sa.Dialect) -> sa.Insert:
+    """Return the statement that begins a turn in a run without one, which may be new."""
     insert = insert_of(dialect)(RUN).values(
-        run=sa.bindparam("this"),
-        first=1,
-        last=0,
-        at=sa.bindparam("now"),
-        owner=sa.bindparam("new_owner"),
-        leased_until=sa.bindparam("until"),
-    )
-    free = sa.or_(
-        RUN.c.owner.is_(None),
-        RUN.c.owner == sa.bindparam("new_owner"),
-        RUN.c.leased_until <= sa.bindparam("now"),
+        run=sa.bindparam("this"), first=1, last=0, at=sa.bindparam("at"), **_NEXT
     )
     made: sa.Insert = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
-        set_={RUN.c.owner: sa.bindparam("new_owner"), RUN.c.leased_until: sa.bindparam("until")},
-        where=free,
+        set_={RUN.c[name]: value for name, value in _NEXT.items()},
+        where=sa.or_(RUN.c.state.is_(None), RUN.c.state == sa.literal_column(f"'{_IDLE}'")),
     )
     return made
 
 
 COUNT, ADD = RowsStatement(_counting), RowsStatement(_adding)
-LEASE = _unwaited(_leasing)
+BEGIN = _unwaited(_beginning)
+_SET_TURN = ", ".join(TURN_COLUMNS)
+_TURN_OR_NEXT = ", ".join(
+    f"CASE WHEN releases IS NULL THEN anabranch_run.{name} ELSE new.{name} END"
+    for name in TURN_COLUMNS
+)
 APPEND_POSTGRES = Statement(
-    sa.text("""
+    sa.text(f"""
     WITH new AS (
         SELECT * FROM unnest(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
-            CAST(:holders AS bytea[]), CAST(:old_owners AS bytea[]),
-            CAST(:new_owners AS bytea[]), CAST(:untils AS double precision[])
-        ) WITH ORDINALITY AS new (run, count, name, holder, old_owner, new_owner, until, place)
+            CAST(:holders AS bytea[]), CAST(:releases AS bytea[]),
+            CAST(:turn AS bytea[]), CAST(:state AS text[]), CAST(:due AS double precision[]),
+            CAST(:owner AS bytea[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
+            CAST(:wakes_at AS double precision[])
+        ) WITH ORDINALITY AS new (run, count, name, holder, releases, {_SET_TURN}, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at)
         SELECT run, 1, count, :mark, :now FROM new
@@ -240,14 +269,10 @@ APPEND_POSTGRES = Statement(
         ORDER BY run
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last,
             mark = excluded.mark, at = excluded.at,
-            (owner, leased_until) = (
-                SELECT CASE WHEN old_owner IS NULL THEN anabranch_run.owner ELSE new_owner END,
-                    CASE WHEN old_owner IS NULL THEN anabranch_run.leased_until ELSE until END
-                FROM new WHERE new.run = anabranch_run.run
-            )
+            ({_SET_TURN}) = (SELECT {_TURN_OR_NEXT} FROM new WHERE new.run = anabranch_run.run)
         WHERE (SELECT holder FROM new WHERE new.run = anabranch_run.run) IS NULL
             OR (SELECT holder FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
-        RETURNING run, first, last, owner, mark
+        RETURNING run, first, last, state, mark
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data, mark)
         SELECT run, last - count + item.number,
@@ -256,10 +281,10 @@ APPEND_POSTGRES = Statement(
             CAST(:places AS bigint[]), CAST(:numbers AS bigint[]), CAST(:events AS bytea[])
         ) AS item (place, number, data) JOIN new USING (place) JOIN head USING (run)
     )
-    SELECT place, first, last, owner, set_config('synchronous_commit', 'off', true),
+    SELECT place, first, last, head.state, set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head JOIN new USING (run) ORDER BY place
-""")
+""")  # noqa: S608 - the names of columns
 )
 """Appends in one statement, which is its own transaction, and whose commit does not wait.
 
@@ -268,31 +293,36 @@ row says whether the ``holder`` has the lease.
 """
 
 BEGIN_POSTGRES = Statement(
-    sa.text("""
+    sa.text(f"""
     WITH known AS (
-        SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
+        SELECT last, wakes_at FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
-        INSERT INTO anabranch_run (run, first, last, mark, at, owner, leased_until)
-        SELECT CAST(:this AS bytea), 1, 1, :mark, :now, CAST(:new_owner AS bytea), :until
+        INSERT INTO anabranch_run (run, first, last, mark, at, {_SET_TURN})
+        SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:new_turn AS bytea), :new_state, :new_due,
+            CAST(:new_owner AS bytea), :new_attempt, CAST(:new_version AS bytea), :new_wakes_at
         WHERE NOT EXISTS (
-            SELECT 1 FROM anabranch_event WHERE run = CAST(:this AS bytea) AND key = :name
+            SELECT 1 FROM anabranch_event
+            WHERE run = CAST(:this AS bytea) AND key = CAST(:new_turn AS bytea)
         )
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, mark = excluded.mark,
-            at = excluded.at, owner = excluded.owner, leased_until = excluded.leased_until
+            at = excluded.at,
+            {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)}
         WHERE anabranch_run.last = (SELECT last FROM known)
-            AND (anabranch_run.owner IS NULL OR anabranch_run.owner = CAST(:old_owner AS bytea))
+            AND (anabranch_run.state IS NULL OR anabranch_run.state = '{_IDLE}')
+            AND anabranch_run.wakes_at IS NOT DISTINCT FROM (SELECT wakes_at FROM known)
         RETURNING run, first, last, mark
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data, mark)
-        SELECT run, last, CAST(:name AS bytea), CAST(:event AS bytea), mark FROM head
+        SELECT run, last, CAST(:new_turn AS bytea), CAST(:event AS bytea), mark FROM head
     )
-    SELECT first, last, set_config('synchronous_commit', 'off', true),
+    SELECT first, last, (SELECT wakes_at FROM known),
+        set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head
-""")
+""")  # noqa: S608 - the names of columns
 )
-"""Takes a lease and adds an event in one statement, as :data:`APPEND_POSTGRES` adds events.
+"""Begins a turn and adds an event in one statement, as :data:`APPEND_POSTGRES` adds events.
 
-The statement's snapshot tells whether the key has an event. The snapshot is still right if the run's
-last number has not changed when the row is locked.
+The statement's snapshot tells whether the key has an event, and the time without a turn. The snapshot
+is still right if the run's last number and that time have not changed when the row is locked.
 """

@@ -15,13 +15,16 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from anabranch._durable.engine import Processes
-from anabranch._durable.run_events import (
+from anabranch._durable import (
+    BegunTurn,
     EventBatch,
     EventId,
     MissedEventsError,
     NewEvents,
-    TakenRun,
+    Processes,
+    TakenTurn,
+    TurnRecord,
+    TurnState,
 )
 from anabranch.errors import StoreError
 from anabranch.stores import _event_tables as sql
@@ -33,7 +36,7 @@ from anabranch.stores._threads import Work
 T = TypeVar("T")
 
 HELD = 20_000
-"""Minimum events stored of a run; up to twice as many may be, and more while the run has a lease."""
+"""Minimum events stored of a run; up to twice as many may be, and more while the run has a turn."""
 
 PAGE_EVENTS, PAGE_BYTES = 500, 64 * 1024
 """Maximum events and bytes in one read; a single larger event is allowed."""
@@ -89,17 +92,17 @@ class Events:
             heads = await self._database.write(
                 lambda connection: self._add(connection, new, at, mark), lasting=False
             )
-        for place, first, last, owner, *_ in heads:
+        for place, first, last, state, *_ in heads:
             each = new[int(place) - 1]
             self._tails.publish(each.run, last - len(each.events) + 1, each.events, mark)
-            if owner is None:
+            if state is None:
                 await self._hold_latest(each.run, first, last)
         return [int(last) for _, _, last, *_ in heads]
 
     def _add(
         self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
     ) -> Sequence[Row]:
-        """Add events; return place, first number, last number and owner for each run that took events."""
+        """Add events; return place, first and last number, and state for each run that took events."""
         places = {
             to_bytes(each.run): place
             for place, each in enumerate(new, 1)
@@ -126,54 +129,40 @@ class Events:
         return new.lease is None or bool(sql.HOLDS.rows(connection, values))
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
-        """Release a lease, or pass it to another owner; return whether the lease was held."""
-        values: dict[str, Any] = {
-            "this": to_bytes(new.run),
-            "old_owner": optional_bytes(new.release),
-        }
-        if new.successor is None:
-            return sql.RELEASE.count(connection, values) > 0
-        owner, until = new.successor
-        values |= {"new_owner": to_bytes(owner), "now": math.inf, "until": until}
-        return sql.TAKE_OVER.count(connection, values) > 0
+        """End a turn, or replace its record; return whether its owner held the lease."""
+        values = {"this": to_bytes(new.run), "old_owner": optional_bytes(new.release)}
+        return sql.END.count(connection, values | _columns(new.successor, "new_")) > 0
 
     async def begin(
-        self,
-        run: str,
-        owner: str,
-        until: float,
-        event: bytes,
-        *,
-        at: float,
-        key: str,
-        instead: str | None = None,
-    ) -> int | None:
-        values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "now": at, "until": until}
-        mark = _new_mark()
-        values |= {"name": to_bytes(key), "old_owner": optional_bytes(instead), "mark": mark}
+        self, run: str, turn: TurnRecord, event: bytes, *, at: float
+    ) -> BegunTurn | None:
+        mark, this = _new_mark(), to_bytes(run)
+        values = {"this": this, "at": at, "mark": mark, **_columns(turn, "new_")}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
-            if sql.FIND.rows(connection, values)[0][0] is not None:
+            found = sql.FIND.rows(connection, {"this": this, "name": values["new_turn"]})
+            if found[0][0] is not None:
                 return []
-            if instead is not None:
-                sql.RELEASE.count(connection, values)
-            if not sql.LEASE.count(connection, {**values, "now": 0.0}):
+            before = sql.TURN.rows(connection, {"this": this})
+            if not sql.BEGIN.count(connection, values):
                 return []
-            added = self._add(connection, [NewEvents(run, [event], key)], at, mark)
-            return [(first, last) for _, first, last, _ in added]
+            added = self._add(connection, [NewEvents(run, [event], turn.id)], at, mark)
+            wakes_at = before[0][-1] if before else None
+            return [(first, last, wakes_at) for _, first, last, _ in added]
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
             return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
 
         is_postgresql = self._database.is_postgresql
-        for first, last, *_ in await self._change(on_postgresql if is_postgresql else on_sqlite):
+        begun = await self._change(on_postgresql if is_postgresql else on_sqlite)
+        for first, last, wakes_at, *_ in begun:
             self._tails.publish(run, last, [event], mark)
             await self._hold_latest(run, first, last, begun=last)
-            return int(last)
+            return BegunTurn(int(last), wakes_at or 0.0)
         return None
 
     async def _hold_latest(self, run: str, first: int, last: int, begun: int = 0) -> None:
-        """Delete the oldest events of a long run; an open run keeps those from number ``begun`` on."""
+        """Delete the oldest events of a long run; a run with a turn keeps those from number ``begun`` on."""
         if last - first >= 2 * self._held:
             with suppress(StoreError):  # the events are stored; the next append shortens the run
                 await self._shorten_to(to_bytes(run), last - self._held + 1, begun)
@@ -187,7 +176,7 @@ class Events:
     def _drop(self, connection: sa.Connection, this: bytes, until: int, begun: int = 0) -> int:
         """Delete the events before number ``until``; return the number of deleted events.
 
-        An open run keeps its events from number ``begun`` on.
+        A run with a turn keeps its events from number ``begun`` on.
         """
         values = {"this": this, "until": until, "begun": begun}
         is_moved = sql.SET_FIRST.count(connection, values) > 0
@@ -221,45 +210,43 @@ class Events:
         found = [each for _, _, _, _, *each in rows if each[0] is not None]
         return Page([data for _, data, _ in found], [mark for _, _, mark in found], last, before)
 
-    async def lease(self, run: str, owner: str, now: float, until: float) -> bool:
-        this = to_bytes(run)
-        values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
+    async def take(
+        self, run: str, owner: str, until: float, *, now: float, version: str | None
+    ) -> TakenTurn | None:
+        values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "until": until, "now": now}
+        values |= {"any_version": b"", "this_version": optional_bytes(version)}
+        take = sql.TAKE_ANY if version is None else sql.TAKE
+        for row in await self._change(lambda connection: take.rows(connection, values)):
+            columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]
+            return TakenTurn(_turn_of(columns), begun, last)
+        return None
 
-        def work(connection: sa.Connection) -> bool:
-            if sql.LEASE.count(connection, values):
-                return True
-            sql.SHORTEN.count(connection, {"this": this, "until": until})
-            return False
+    async def move(
+        self, run: str, turn: TurnRecord, to: TurnRecord | None, *, now: float = math.inf
+    ) -> bool:
+        values = {
+            "this": to_bytes(run),
+            "now": now,
+            **_columns(turn, "old_"),
+            **_columns(to, "new_"),
+        }
+        return await self._change(lambda connection: sql.MOVE.count(connection, values)) > 0
 
-        return await self._change(work)
+    async def turn(self, run: str) -> TurnRecord | None:
+        found = await self._rows(sql.TURN, this=to_bytes(run))
+        return _turn_of(found[0]) if found else None
 
-    async def release(self, run: str, owner: str) -> None:
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
-        await self._change(lambda connection: sql.RELEASE.count(connection, values))
-
-    async def holder(self, run: str, now: float) -> str | None:
-        found = await self._rows(sql.HOLDER, this=to_bytes(run), now=now)
-        return to_text(found[0][0]) if found else None
+    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
+        found = await self._rows(sql.OVERDUE, now=now, most=limit)
+        return [(to_text(run), _turn_of(columns)) for run, *columns in found]
 
     async def renew(self, run: str, owner: str, until: float) -> bool:
-        return await self.take_over(run, owner, owner, math.inf, until)
-
-    async def take_over(self, run: str, owner: str, other: str, now: float, until: float) -> bool:
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "now": now}
-        values |= {"new_owner": to_bytes(other), "until": until}
-        return await self._change(lambda connection: sql.TAKE_OVER.count(connection, values)) > 0
-
-    async def take(
-        self, run: str, owner: str, other: str, until: float, key: str
-    ) -> TakenRun | None:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "until": until}
-        values |= {"new_owner": to_bytes(other), "name": to_bytes(key)}
-        found = await self._change(lambda connection: sql.TAKE.rows(connection, values))
-        return next((TakenRun(begun, last) for begun, last, *_ in found), None)
+        return await self._change(lambda connection: sql.RENEW.count(connection, values)) > 0
 
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, str, float]]:
-        found = await self._rows(sql.OVERDUE, now=now, most=limit)
-        return [(to_text(run), to_text(owner), until) for run, owner, until in found]
+    async def release(self, run: str, owner: str) -> None:
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), **_columns(None, "new_")}
+        await self._change(lambda connection: sql.END.count(connection, values))
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:
@@ -289,6 +276,30 @@ class Events:
         return await self._database.read(lambda connection: statement.rows(connection, values))
 
 
+def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:
+    """Return the columns of a turn as parameters; without a turn they are empty."""
+    if turn is None:
+        return dict.fromkeys(f"{prefix}{name}" for name in sql.TURN_COLUMNS)
+    values = (
+        to_bytes(turn.id),
+        str(turn.state),
+        turn.due,
+        to_bytes(turn.owner),
+        turn.attempt,
+        to_bytes(turn.version),
+        turn.wakes_at,
+    )
+    names = (f"{prefix}{name}" for name in sql.TURN_COLUMNS)
+    return dict(zip(names, values, strict=True))
+
+
+def _turn_of(columns: Row) -> TurnRecord:
+    turn, state, due, owner, attempt, version, wakes_at = columns
+    return TurnRecord(
+        to_text(turn), TurnState(state), due, to_text(owner), attempt, to_text(version), wakes_at
+    )
+
+
 def _new_mark() -> int:
     """Draw a random mark, so that an event stored again after a crash has another mark."""
     return secrets.randbits(48) or 1
@@ -301,6 +312,7 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         for place, each in enumerate(new, 1)
         for number, data in enumerate(each.events, 1)
     ]
+    turns = [_columns(each.successor, "") for each in new]
     return {
         "now": at,
         "mark": mark,
@@ -308,9 +320,8 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],
         "holders": [optional_bytes(each.release or each.lease) for each in new],
-        "old_owners": [optional_bytes(each.release) for each in new],
-        "new_owners": [optional_bytes(each.successor and each.successor[0]) for each in new],
-        "untils": [each.successor and each.successor[1] for each in new],
+        "releases": [optional_bytes(each.release) for each in new],
+        **{name: [each[name] for each in turns] for name in sql.TURN_COLUMNS},
         "places": [place for place, _, _ in items],
         "numbers": [number for _, number, _ in items],
         "events": [data for _, _, data in items],

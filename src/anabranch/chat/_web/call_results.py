@@ -13,8 +13,7 @@ from itertools import takewhile
 from ag_ui.core import Message, ToolMessage
 from starlette.exceptions import HTTPException
 
-from anabranch.agents import Agent, FrontEndResult, PathEnd, end_of
-from anabranch.agents._batch_line import result_at
+from anabranch.agents import Agent, FrontEndResult, PathEnd, end_of, result_at
 from anabranch.agents._tool_questions import is_in_front_end, stored_with
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.messages import text_of

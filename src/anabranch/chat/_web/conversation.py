@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from anabranch._aio import run_shielded
-from anabranch._durable.run_events import EventId
+from anabranch._durable import EventId, TurnRecord, alarm
 from anabranch._telemetry import trace_here
 from anabranch.agents import (
     Agent,
@@ -26,7 +26,6 @@ from anabranch.agents import (
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, started
 from anabranch.chat._web.run_work import RunWork
@@ -98,7 +97,7 @@ class Conversation:
         the tree does not have all events of the run yet.
         """
         run = await self._right.open_run()
-        begun = None if run is None else await self.log.begun(run.run_id)
+        begun = None if run is None else await self.log.begun(run.id)
         return await self.log.id_of(begun)
 
     @property
@@ -150,7 +149,7 @@ class Conversation:
                     await self._add_results(turn, results)
                 return after
             finally:
-                await run_shielded(self._call_worker(turn, run_id))
+                await run_shielded(self._call_worker(turn))
 
     async def retry(self, node_id: str, run_id: str) -> None:
         """Retry a turn that ended at a node without a reply, from its last whole step.
@@ -170,7 +169,7 @@ class Conversation:
                     await turn.succeed(is_empty=True)
                     raise
             finally:
-                await run_shielded(self._call_worker(turn, run_id))
+                await run_shielded(self._call_worker(turn))
 
     async def _add_results(self, turn: LiveTurn, results: Mapping[str, FrontEndResult]) -> None:
         """Store results of tools before the message, unless the tools have others meanwhile."""
@@ -218,9 +217,9 @@ class Conversation:
             except QuestionExpiredError:  # likewise: its tool continues there
                 raise AnswerRefusedError("expired", TOO_LATE) from None
             finally:
-                await run_shielded(self._call_worker(turn, run_id))
+                await run_shielded(self._call_worker(turn))
             if turn.run is None:
-                await self._runs.look_later(run_id)
+                await self._runs.look_later()
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
@@ -244,7 +243,7 @@ class Conversation:
                 await turn.succeed(is_empty=True)
                 raise
             finally:
-                await run_shielded(self._call_worker(turn, run_id))
+                await run_shielded(self._call_worker(turn))
 
     async def finish_empty(self, run_id: str) -> int:
         """Report a run without work; return the number of the event before it."""
@@ -253,7 +252,7 @@ class Conversation:
             after = await turn.begin(started(self.log.shown_id, run_id))
             await turn.succeed(is_empty=True)
         finally:
-            await run_shielded(self._call_worker(turn, run_id))
+            await run_shielded(self._call_worker(turn))
         return after
 
     async def stop(self) -> bool:
@@ -264,29 +263,30 @@ class Conversation:
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await end_of(self._agent, self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
-            await self._wake(OpenRun("", until=self._agent.dependencies.clock.now()))
+            await self._wake(alarm(self._agent.dependencies.clock.now()))
         return is_stopped
 
-    async def _call_worker(self, turn: LiveTurn, run_id: str) -> None:
+    async def _call_worker(self, turn: LiveTurn) -> None:
         """Let a worker take the run, if it has started; after a failure, upkeep calls one later."""
         if self._works_here and turn.is_new:
             turn.report_held()
-            self._new = turn
-        elif await turn.hand_over(is_called=True) is None:
-            return
-        await self._wake(OpenRun(run_id))
+            self._new, waits = turn, turn.run
+        else:
+            waits = await turn.hand_over(is_called=True)
+        if waits is not None:
+            await self._wake(waits)
 
-    async def _wake(self, run: OpenRun) -> None:
+    async def _wake(self, run: TurnRecord) -> None:
         """Call a worker for a waiting run, at the run's time if it has one."""
         # The run may have waited for this version before, under the same name, whose wake is done.
         at = self._agent.dependencies.clock.now() if run.version else 0.0
         wake = Wake(
             self.thread_id,
-            run.name,
+            run.wake,
             RUNS,
             run.version,
             share=self._share,
-            not_before=run.until or at,
+            not_before=run.wakes_at or at,
             trace=trace_here(),
         )
         try:
@@ -307,16 +307,14 @@ class Conversation:
 
     # -- what a worker does ------------------------------------------------------------------
 
-    async def advance(self, turn: str) -> None:
+    async def advance(self, wake: Wake) -> None:
         """Work on the waiting run, if there is one, to its end or its next wait.
-
-        ``turn`` is the wake's turn: the run for which the engine called a worker.
 
         Raises:
             StoreError: if the store fails.
         """
         new, self._new = self._new, None
-        await self._runs.advance(new, OpenRun.of(turn))
+        await self._runs.advance(new, wake)
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

@@ -17,8 +17,7 @@ from typing import Any, NoReturn, TypeGuard
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable.job import Durability
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallStore, Durability
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -217,7 +216,7 @@ class Conversations:
                 )
                 return
             conversation = self._in(thread)
-        await conversation.advance(wake.turn)
+        await conversation.advance(wake)
 
     @asynccontextmanager
     async def running(

@@ -24,16 +24,14 @@ from ag_ui.core import (
 from pydantic import BaseModel
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import TakenRun
+from anabranch._durable import TurnRecord
 from anabranch.agents import Event, FrontEnd, NodeAdded, ToolSuspended
 from anabranch.agents._agent_dependencies import Suspension
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
 from anabranch.chat._web.missed_events import BATCH, missed_events
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
-from anabranch.chat._web.thread_lease import ThreadLease
+from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.turn_times import TurnTimes
 from anabranch.errors import StoreError
@@ -67,7 +65,7 @@ class LiveTurn:
     """
 
     def __init__(self, log: ThreadLog, right: ThreadLease) -> None:
-        self.run: OpenRun | None = None
+        self.run: TurnRecord | None = None
         self.task: asyncio.Task[None] | None = None
         self.message: Message | None = None
         self.front_end: FrontEnd = FrontEnd()
@@ -78,8 +76,7 @@ class LiveTurn:
         self._log = log
         self._right = right
         self._mapping = EventMapping()
-        self._lease: RenewedLease | None = None
-        self._taken: TakenRun | None = None
+        self._lease: TurnLease | None = None
         self._is_lost = False
         self._stopping: asyncio.Task[None] | None = None
         self._begun: tuple[int, list[bytes]] | None = None
@@ -110,22 +107,22 @@ class LiveTurn:
         begun = await self._right.begin(started.run_id, event, self._on_lost)
         if begun is None:
             return await self._log.begun(started.run_id) or 0
-        self._lease, number, self.times.alarm = begun
-        self.run, self._begun = OpenRun.of(self._lease.owner), (number - 1, [event])
-        return number - 1
+        self._lease, self.times.alarm = begun
+        self.run, self._begun = self._lease.turn, (self._lease.last - 1, [event])
+        return self._lease.last - 1
 
-    async def take(self, run: OpenRun, *, to_end: bool = False) -> bool:
-        """Take a run of the thread, if the run waits for a worker such as this process.
+    async def take(self, *, to_end: bool = False) -> bool:
+        """Take the thread's run, if the run waits for a worker such as this process.
 
-        With ``to_end``, take it from any wait, in order to end it.
+        With ``to_end``, take it from the wait for any version, in order to end it.
 
         Raises:
             StoreError: if the store fails.
         """
-        taken = await self._right.take(run, self._on_lost, to_end=to_end)
-        if taken is not None:
-            self.run, (self._lease, self._taken) = run, taken
-        return taken is not None
+        self._lease = await self._right.take(self._on_lost, to_end=to_end)
+        if self._lease is not None:
+            self.run = self._lease.turn
+        return self._lease is not None
 
     async def read(self) -> list[bytes]:
         """Return the events of the run so far, and end the messages that a dead process left open.
@@ -138,13 +135,13 @@ class LiveTurn:
             self._read_input(events[0])
             self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
             return events
-        if self._taken is None or self._taken.begun is None:
+        if (lease := self._lease) is None or lease.begun is None:
             return []
-        self._after = self._taken.begun - 1
+        self._after = lease.begun - 1
         self._stopping = asyncio.create_task(self._stop_when_asked(self._after))
-        events = await self._log.read(self._after, self._taken.last)
+        events = await self._log.read(self._after, lease.last)
         self._read_input(events[0])
-        self._log.add(ends_of_all_open(events), lease=self._lease)
+        self._log.add(ends_of_all_open(events), lease=lease)
         self._mapping.go_on_after(events)
         return events
 
@@ -232,7 +229,7 @@ class LiveTurn:
     @property
     def has_slept(self) -> bool:
         """Whether a call of the turn slept at the time of :meth:`take` or later, and may still sleep."""
-        return self.times.has_slept or (self.run is not None and self.run.until > 0)
+        return self.times.has_slept or (self.run is not None and self.run.wakes_at > 0)
 
     async def ask(self, interrupts: list[Interrupt], until: float = 0.0) -> None:
         """Report that the run waits for the answers to these questions, which the store already has.
@@ -262,7 +259,7 @@ class LiveTurn:
 
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0
-    ) -> OpenRun | None:
+    ) -> TurnRecord | None:
         """Let the run wait for a worker; return it, ``None`` if it has ended or never started.
 
         ``is_called`` means that the caller calls a worker next; otherwise upkeep looks for one. With a
@@ -280,7 +277,7 @@ class LiveTurn:
         except StoreError as error:
             name = self._log.thread_id
             logger.warning("thread %r: a run waits until its lease expires: %s", name, error)
-            return OpenRun.of(lease.owner)
+            return lease.turn
 
     async def drop(self) -> None:
         """Release the thread without a report."""
@@ -299,9 +296,7 @@ class LiveTurn:
     ) -> None:
         if self.run is None:
             return
-        ended = RunFinishedEvent(
-            thread_id=self._log.shown_id, run_id=self.run.run_id, outcome=outcome
-        )
+        ended = RunFinishedEvent(thread_id=self._log.shown_id, run_id=self.run.id, outcome=outcome)
         await self._end(*self._mapping.end(suspended=goes_on), ended, until=until)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
@@ -320,7 +315,7 @@ class LiveTurn:
             else:
                 self._log.add(last, lease=lease, release=True)
 
-    async def _leave(self) -> RenewedLease | None:
+    async def _leave(self) -> TurnLease | None:
         """Stop waiting for a stop; return the lease, once."""
         lease, self._lease = self._lease, None
         if lease is not None and self._stopping is not None:
@@ -331,7 +326,7 @@ class LiveTurn:
 async def stop_run(
     log: ThreadLog,
     right: ThreadLease,
-    call: Callable[[OpenRun], Awaitable[object]],
+    call: Callable[[TurnRecord], Awaitable[object]],
     store_end: Callable[[LiveTurn], Awaitable[object]] | None = None,
 ) -> bool:
     """Stop the unfinished run and wait for its end; return whether there was one.
@@ -342,10 +337,10 @@ async def stop_run(
     Raises:
         StoreError: if the store fails.
     """
-    if (run := await right.open_run()) is None:
+    if await right.open_run() is None:
         return False
     turn = LiveTurn(log, right)
-    if await turn.take(run, to_end=True):  # no worker has taken it yet
+    if await turn.take(to_end=True):  # no worker has taken it yet
         try:
             await turn.read()
             if store_end is not None:

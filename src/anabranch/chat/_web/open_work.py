@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from anabranch._aio import Clock
-from anabranch._durable.run_events import RunEvents
+from anabranch._durable import RunEvents, TurnRecord, TurnState
 from anabranch.chat._web.live_turn import stop_run
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.thread_lease import ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 
@@ -95,10 +94,9 @@ class Backlog:
         Raises:
             StoreError: if the store fails.
         """
-        found = await self._events.overdue(math.inf, most)
-        runs = [OpenRun.of(owner) for _, owner, _ in found]
-        taken = sum(bool(run.worker) for run in runs)
-        waiting = sum(not (run.worker or run.version or run.until) for run in runs)
+        runs = [turn for _, turn in await self._events.overdue(math.inf, most)]
+        taken = sum(run.state is TurnState.RUNNING for run in runs)
+        waiting = sum(run.state is TurnState.READY and not run.version for run in runs)
         here = self._here()  # the store lists them as this process's
         return waiting + here, taken - here
 
@@ -139,18 +137,23 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     Raises:
         StoreError: if the store fails.
     """
-    leases = await events.overdue(math.inf, ALL)
-    runs = [(name, OpenRun.of(owner)) for name, owner, _ in leases]
+    turns = await events.overdue(math.inf, ALL)
     found: list[OpenWork] = []
-    for name, run in [each for each in runs if not each[1].is_alarm][:limit]:
-        state: WorkState = "waiting"
-        if run.worker:
-            state = "running" if await events.holder(name, now) else "cut off"
-        elif run.until > now:
-            state = "asleep"
-        last = await events.last(name)
-        found.append(OpenWork(name, run.run_id, state, run.attempt, last, run.version, run.until))
+    for name, turn in [each for each in turns if each[1].is_open][:limit]:
+        last, until = await events.last(name), turn.wakes_at
+        state = _state_of(turn, now)
+        found.append(OpenWork(name, turn.id, state, turn.attempt, last, turn.version, until))
     return found
+
+
+def _state_of(turn: TurnRecord, now: float) -> WorkState:
+    if turn.state is TurnState.RUNNING:
+        return "running" if turn.due > now else "cut off"
+    return "asleep" if _sleeps(turn, now) else "waiting"
+
+
+def _sleeps(turn: TurnRecord, now: float) -> bool:
+    return turn.state is TurnState.WAITING and turn.wakes_at > now
 
 
 async def retry(events: RunEvents, thread: str, now: float) -> bool:
@@ -162,15 +165,12 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
     Raises:
         StoreError: if the store fails.
     """
-    owner = await events.holder(thread, 0.0)
-    if owner is None:
+    turn = await events.turn(thread)
+    if turn is None or not turn.is_open or _sleeps(turn, now):
         return False
-    run = OpenRun.of(owner)
-    at = now if run.worker else math.inf
-    waits = replace(run.next, version="")
-    if waits.name == owner and await asleep_until(events, thread, now):
-        return False
-    return await events.take_over(thread, owner, waits.name, at, now)
+    called = replace(turn.called(now), version="")
+    at = now if turn.state is TurnState.RUNNING else math.inf
+    return await events.move(thread, turn, called, now=at)
 
 
 async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
@@ -179,8 +179,8 @@ async def asleep_until(events: RunEvents, thread: str, now: float) -> float:
     Raises:
         StoreError: if the store fails.
     """
-    run = OpenRun.of(await events.holder(thread, 0.0) or "")
-    return 0.0 if run.until <= now or run.worker or run.is_alarm else run.until
+    turn = await events.turn(thread)
+    return turn.wakes_at if turn is not None and _sleeps(turn, now) else 0.0
 
 
 async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
@@ -192,11 +192,11 @@ async def cancel(events: RunEvents, thread: str, clock: Clock) -> bool:
     log = ThreadLog(LogWriter(events, clock), thread)
     right = ThreadLease(events, log, thread, clock)
     run = await right.open_run()
-    if run is not None and not run.until:
+    if run is not None and run.state is not TurnState.WAITING:
         await retry(events, thread, clock.now())  # a run that was cut off waits from now on
     return await stop_run(log, right, _is_looked_for)
 
 
-async def _is_looked_for(run: OpenRun) -> None:
+async def _is_looked_for(run: TurnRecord) -> None:
     """Call no worker, because this process has no engine."""
     del run

@@ -15,10 +15,10 @@ from contextlib import suppress
 from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
+from anabranch._durable import TurnRecord, TurnState, Wake, alarm
 from anabranch.agents import Agent, end_of
 from anabranch.chat._turns import ASIDE, end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
 from anabranch.chat._web.thread_lease import SECONDS, STOP, BusyError, ThreadLease
@@ -54,7 +54,7 @@ class RunWork:
         questions: Questions,
         log: ThreadLog,
         right: ThreadLease,
-        wake: Callable[[OpenRun], Awaitable[None]],
+        wake: Callable[[TurnRecord], Awaitable[None]],
     ) -> None:
         self._agent = agent
         self._questions = questions
@@ -69,20 +69,20 @@ class RunWork:
         """Whether this process works on no run of the thread."""
         return self._turn is None
 
-    async def advance(self, new: LiveTurn | None, waiting: OpenRun) -> None:
+    async def advance(self, new: LiveTurn | None, wake: Wake) -> None:
         """Run the waiting run to its end, then continue with answers that arrived meanwhile.
 
         If no run waits, nothing happens: the run has ended, or another process works on it.
 
         Args:
             new: the turn of a run that started here, and that no worker has taken yet.
-            waiting: the run that probably waits, for which the engine called a worker.
+            wake: the wake with which the engine called this worker.
 
         Raises:
             StoreError: if the store fails.
         """
-        if (turn := await self._expected(new, waiting)) is None and waiting.until:
-            await self._look_again(waiting)
+        if (turn := await self._expected(new)) is None and wake.not_before:
+            await self._look_again(wake)
         asleep = Asleep()
         while turn := turn or await self._next_turn(asleep):
             turn.task = asyncio.create_task(self._run(turn))
@@ -105,26 +105,25 @@ class RunWork:
         current_turn.set(turn)
         await self._store_end(turn, None)
 
-    async def look_later(self, run_id: str) -> None:
+    async def look_later(self) -> None:
         """Let a worker look at the thread later, even though the run in progress takes answers up.
 
         The process of that run may die after its last look, and then no run is left to take them.
         """
-        later = self._agent.dependencies.clock.now() + SECONDS
-        await self._wake(OpenRun(run_id, until=later))
+        await self._wake(alarm(self._agent.dependencies.clock.now() + SECONDS))
 
-    async def _look_again(self, waiting: OpenRun) -> None:
-        """Look again if the thread has an alarm, while the run in progress still holds it."""
+    async def _look_again(self, wake: Wake) -> None:
+        """Look again after the run in progress, unless the wake was for that run."""
         held = await self._right.held()
-        if held is not None and held.worker and held.run_id != waiting.run_id:
-            await self.look_later(waiting.run_id)
+        if held is not None and held.state is TurnState.RUNNING and held.wake != wake.turn:
+            await self.look_later()
 
-    async def _expected(self, new: LiveTurn | None, waiting: OpenRun) -> LiveTurn | None:
-        """Return the turn that started here, or the turn of the run with the called worker."""
+    async def _expected(self, new: LiveTurn | None) -> LiveTurn | None:
+        """Return the turn that started here, or the one that waits for a worker."""
         if new is not None and new.is_new:
             return new
         turn = LiveTurn(self._log, self._right)
-        return turn if await turn.take(waiting) else None
+        return turn if await turn.take() else None
 
     async def _next_turn(self, asleep: Asleep) -> LiveTurn | None:
         """Return a turn that this process must work on.
@@ -133,23 +132,23 @@ class RunWork:
         cannot continue.
         """
         turn, held = LiveTurn(self._log, self._right), await self._right.held()
-        if held is not None and not held.is_alarm:
-            return turn if await turn.take(held) else None
+        if held is not None and held.is_open:
+            return turn if await turn.take() else None
         now = self._agent.dependencies.clock.now()
-        alarm = held if held is not None and held.until <= now else None
+        due = held if held is not None and held.wakes_at <= now else None
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_go_on:
-            if alarm is not None:
-                await self._move(alarm, math.inf if end is None else end.until)
+            if due is not None:
+                await self._move(due, math.inf if end is None else end.until)
             return None
-        why = "resumed" if alarm is None else f"at_{alarm.until!r}"
+        why = "resumed" if due is None else f"at_{due.wakes_at!r}"
         with suppress(BusyError):
             await turn.begin(started(self._log.shown_id, f"run_{end.around.last.id}_{why}"))
-        turn.is_resumed = alarm is None
+        turn.is_resumed = due is None
         return None if turn.run is None else turn
 
-    async def _move(self, alarm: OpenRun, until: float) -> None:
-        if (later := await self._right.move_alarm(alarm, until)) is not None:
+    async def _move(self, due: TurnRecord, until: float) -> None:
+        if (later := await self._right.move_alarm(due, until)) is not None:
             await self._wake(later)
 
     async def _run(self, turn: LiveTurn) -> None:
@@ -185,11 +184,11 @@ class RunWork:
             await self._stop(turn)
         else:
             report = turn.show_missed if turn.is_taken_over else None
-            agent = self._agent.of_run(run.run_id, turn.front_end)
+            agent = self._agent.of_run(run.id, turn.front_end)
             work = TurnWork(agent, self._thread_id, report)
-            last = await work.run(run.run_id, turn.message, is_new=turn.is_new)
+            last = await work.run(run.id, turn.message, is_new=turn.is_new)
             if turn.is_taken_over and await self._goes_on_below(last):
-                last = await work.run(run.run_id, None)
+                last = await work.run(run.id, None)
             await self._end(turn, work, last)
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
@@ -227,7 +226,7 @@ class RunWork:
         if is_open:
             await turn.ask(asked, 0.0 if until == math.inf else until)
             if until < math.inf:
-                await self._wake(OpenRun("", until=until))
+                await self._wake(alarm(until))
         elif until < math.inf:
             await self._wait(turn, until=until)
         else:
@@ -282,6 +281,6 @@ class RunWork:
         """Whether the tree has the message of a turn, or the turn has none; add a missing one."""
         if turn.run is None or turn.message is None:
             return True
-        run_id = turn.run.run_id
+        run_id = turn.run.id
         work = TurnWork(self._agent.of_run(run_id), self._thread_id)
         return await work.keep(run_id, turn.message)

@@ -1,11 +1,10 @@
 """The right to run in a thread: one run at a time has it, from its start to its end.
 
-The right is a lease that outlives processes: no other run starts before the run ends, even if its process
-died. A run that waits for a worker holds the lease under the run's own name (``open_run.py``), and a
-process that works on the run holds it under the process's name. A thread without a run, but with a tool
-that must continue at a time, has an alarm: a lease without a run. Upkeep finds the alarm at that time,
-and the next run takes it over. Any process can ask the run to stop by an event of the thread, because
-events reach every process.
+The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). It outlives
+processes: no other run starts before the turn ends, even if its process died. A thread without a run,
+but with a tool that must continue at a time, has an alarm: a record without a turn. Upkeep finds the
+alarm at that time, and the next run replaces it. Any process can ask the run to stop by an event of
+the thread, because events reach every process.
 """
 
 from __future__ import annotations
@@ -19,9 +18,16 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch._aio import Clock, pause
-from anabranch._durable.lease import RenewedLease
-from anabranch._durable.run_events import NewEvents, RunEvents, TakenRun
-from anabranch.chat._web.open_run import OpenRun
+from anabranch._durable import (
+    BegunTurn,
+    NewEvents,
+    RenewedLease,
+    RunEvents,
+    TurnRecord,
+    TurnState,
+    alarm,
+    begun,
+)
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.errors import StoreError
 
@@ -42,9 +48,6 @@ AGAIN = 1.0
 STOP = b'{"type":"CUSTOM","name":"anabranch.stop","value":null}'
 """The event that asks for a stop."""
 
-ALWAYS = 0.0
-"""A time at which every unreleased lease is still valid."""
-
 
 class BusyError(Exception):
     """A run is in progress in the thread."""
@@ -53,11 +56,38 @@ class BusyError(Exception):
         super().__init__("A turn is running in this conversation. Wait for it, or stop it.")
 
 
+class TurnLease(RenewedLease):
+    """The lease on one turn.
+
+    Args:
+        events: stores the turn.
+        thread_id: its thread.
+        clock: the time.
+        on_lost: called if another process takes the turn over from this suspended process.
+
+    Attributes:
+        turn: the turn under this lease.
+        begun: the number of the turn's first event, if it is stored.
+        last: the number of the thread's last event when the lease was taken.
+    """
+
+    turn: TurnRecord
+
+    def __init__(
+        self, events: RunEvents, thread_id: str, clock: Clock, on_lost: Callable[[], object]
+    ) -> None:
+        super().__init__(
+            events, thread_id, clock, worker="", seconds=SECONDS, kind="thread", on_lost=on_lost
+        )
+        self.begun: int | None = None
+        self.last = 0
+
+
 class ThreadLease:
     """The right to run in one thread, and its holder.
 
     Args:
-        events: stores the lease.
+        events: stores the turn.
         log: the thread's events.
         thread_id: the thread.
         clock: the time.
@@ -73,18 +103,17 @@ class ThreadLease:
         self._clock = clock
         self._version = version
 
-    async def open_run(self) -> OpenRun | None:
-        """Return the unfinished run, with or without a worker."""
+    async def open_run(self) -> TurnRecord | None:
+        """Return the unfinished turn, with or without a worker."""
         held = await self.held()
-        return None if held is None or held.is_alarm else held
+        return held if held is not None and held.is_open else None
 
-    async def held(self) -> OpenRun | None:
-        """Return the holder of the lease: an unfinished run, or the alarm of an idle thread."""
-        await self._log.flush()  # the last event of a run releases the lease
-        owner = await self._events.holder(self._thread_id, ALWAYS)
-        return None if owner is None else OpenRun.of(owner)
+    async def held(self) -> TurnRecord | None:
+        """Return the unfinished turn, or the alarm."""
+        await self._log.flush()  # the last event of a run ends its turn
+        return await self._events.turn(self._thread_id)
 
-    async def end(self, lease: RenewedLease, events: Sequence[bytes], until: float) -> None:
+    async def end(self, lease: TurnLease, events: Sequence[bytes], until: float) -> None:
         """End the run with these ``events`` and set the thread's alarm, in one step.
 
         If earlier events could not be stored, another process has to end the run.
@@ -93,32 +122,23 @@ class ThreadLease:
             StoreError: if the store fails; a worker then looks at the run again.
         """
         await self._log.flush()
-        if lease.is_lost:
-            return
-        alarm = OpenRun("", until=until).name
-        last = NewEvents(self._thread_id, events, "", lease.owner, (alarm, until))
-        await self._events.append_all([last], at=self._clock.now())
+        if not lease.is_lost:
+            await self._replace(lease, alarm(until), events)
 
-    async def move_alarm(self, alarm: OpenRun, until: float) -> OpenRun | None:
+    async def move_alarm(self, held: TurnRecord, until: float) -> TurnRecord | None:
         """Move the alarm of an idle thread to another time, or remove it.
 
         Returns the moved alarm, ``None`` if there is none any more.
         """
-        later = OpenRun("", until=until)
-        if until == math.inf:
-            await self._events.release(self._thread_id, alarm.name)
-            return None
-        take_over = self._events.take_over
-        is_set = await take_over(self._thread_id, alarm.name, later.name, math.inf, until)
-        return later if is_set else None
+        later = None if until == math.inf else alarm(until)
+        return later if await self._events.move(self._thread_id, held, later) else None
 
     async def begin(
         self, run_id: str, event: bytes, on_lost: Callable[[], object]
-    ) -> tuple[RenewedLease, int, float] | None:
+    ) -> tuple[TurnLease, float] | None:
         """Take the right for a new run; ``None`` if any process has already started the run.
 
-        Returns the right with the number of the run's first event, and with the time of the alarm
-        that it replaces, 0 if there was none.
+        Returns the right with the time of the alarm that it replaces, 0 if there was none.
 
         Args:
             run_id: the run.
@@ -129,33 +149,34 @@ class ThreadLease:
             BusyError: if another run is unfinished.
             StoreError: if the store fails.
         """
-        alarm: OpenRun | None = None
+        lease = self._lease(on_lost)
         while True:
             await self._log.flush()
-            lease, now = self._lease(OpenRun(run_id), on_lost), self._clock.now()
-            begin = partial(self._events.begin, self._thread_id, lease.owner, event=event, at=now)
-            ask = partial(begin, key=run_id, instead=None if alarm is None else alarm.name)
-            if number := await lease.take_by(ask):
-                return lease, number, 0.0 if alarm is None else alarm.until
+            if new := await lease.take_by(partial(self._begun, lease, run_id, event)):
+                return lease, new.wakes_at
             if await self._log.begun(run_id) is not None:
                 return None
-            found = await self.held()
-            if found is None or found.is_alarm:
-                alarm = found
-                continue
-            if found.run_id != run_id:
+            found = await self.open_run()
+            if found is not None and found.id != run_id:
                 raise BusyError
-            await pause(self._clock, SOON)  # another process is about to start this same run
+            if found is not None:  # another process is about to start this same run
+                await pause(self._clock, SOON)
+
+    async def _begun(
+        self, lease: TurnLease, run_id: str, event: bytes, until: float
+    ) -> BegunTurn | None:
+        turn = begun(run_id, lease.owner, until)
+        new = await self._events.begin(self._thread_id, turn, event, at=self._clock.now())
+        if new is not None:
+            lease.turn, lease.begun, lease.last = turn, new.number, new.number
+        return new
 
     async def take(
-        self, run: OpenRun, on_lost: Callable[[], object], *, to_end: bool = False
-    ) -> tuple[RenewedLease, TakenRun] | None:
-        """Take the right for a waiting run; ``None`` if the run does not wait, or is another one.
-
-        Returns the right with the position of the run's events.
+        self, on_lost: Callable[[], object], *, to_end: bool = False
+    ) -> TurnLease | None:
+        """Take the right for the waiting run; ``None`` if no run waits for this process.
 
         Args:
-            run: the run as found, or as expected.
             on_lost: called if another process takes the right over from this suspended process.
             to_end: take the run only to end it, whichever version it waits for. A run that waits
                 for a time still needs a worker, which ends its calls.
@@ -163,73 +184,70 @@ class ThreadLease:
         Raises:
             StoreError: if the store fails.
         """
-        if run.worker or run.is_alarm:
-            return None
-        if run.until if to_end else run.version not in {"", self._version}:
-            return None
-        lease = self._lease(replace(run, version="", until=0.0), on_lost)
-        take = partial(self._events.take, self._thread_id, run.name, lease.owner, key=run.run_id)
+        lease = self._lease(on_lost)
+        version = None if to_end else self._version
         await self._log.flush()
-        taken = await lease.take_by(take)
-        return None if taken is None else (lease, taken)
+        is_taken = await lease.take_by(partial(self._taken, lease, version))
+        return lease if is_taken else None
 
-    def _lease(self, run: OpenRun, on_lost: Callable[[], object]) -> RenewedLease:
-        return RenewedLease(
-            self._events,
-            self._thread_id,
-            self._clock,
-            worker=run.name,
-            seconds=SECONDS,
-            kind="thread",
-            on_lost=on_lost,
+    async def _taken(self, lease: TurnLease, version: str | None, until: float) -> bool:
+        taken = await self._events.take(
+            self._thread_id, lease.owner, until, now=self._clock.now(), version=version
         )
+        if taken is not None:
+            lease.turn, lease.begun, lease.last = taken.turn, taken.begun, taken.last
+        return taken is not None
+
+    def _lease(self, on_lost: Callable[[], object]) -> TurnLease:
+        return TurnLease(self._events, self._thread_id, self._clock, on_lost)
 
     async def hand_over(
         self,
-        lease: RenewedLease,
+        lease: TurnLease,
         events: Sequence[bytes],
         *,
         is_called: bool,
         version: str = "",
         until: float = 0.0,
-    ) -> OpenRun:
+    ) -> TurnRecord:
         """Let the run wait for a worker, which upkeep calls immediately unless one ``is_called``.
 
         The store adds the last ``events`` of this process in the same step. With a ``version``, the
         run waits for a worker of that version. With ``until``, it waits for that time: upkeep calls a
-        worker then, or sooner. The count of dead processes starts again, because this one did its
-        work. Returns the run as it waits.
+        worker then, or sooner. Returns the turn as it waits.
         """
         await self._log.flush()
         await lease.give_up()
-        run, now = OpenRun.of(lease.owner), self._clock.now()
+        turn, now = lease.turn, self._clock.now()
         if lease.is_lost:  # the next worker has to report the rest
-            waits, sought = run.next, now
+            waits = turn.called(now)
         elif until:
-            waits, sought = OpenRun(run.run_id, until=until), until
-        elif is_called:
-            waits, sought = replace(run, worker=""), now + WAITS
+            waits = turn.asleep(until)
         else:
-            waits, sought = run.next, now
+            waits = turn.left(now + WAITS) if is_called else turn.called(now)
         waits = replace(waits, version=version)
-        if events:
-            last = NewEvents(self._thread_id, events, "", lease.owner, (waits.name, sought))
-            await self._events.append_all([last], at=now)
-        else:
-            await self._events.take_over(self._thread_id, lease.owner, waits.name, math.inf, sought)
+        await self._replace(lease, waits, events)
         return waits
 
-    async def rouse(self) -> OpenRun | None:
+    async def _replace(
+        self, lease: TurnLease, turn: TurnRecord | None, events: Sequence[bytes]
+    ) -> None:
+        """Replace the turn of a lease, and add events, unless another process has the turn."""
+        if events:
+            last = NewEvents(self._thread_id, events, "", lease.owner, turn)
+            await self._events.append_all([last], at=self._clock.now())
+        else:
+            await self._events.move(self._thread_id, lease.turn, turn)
+
+    async def rouse(self) -> TurnRecord | None:
         """Let upkeep look for a worker now if the run waits for a time; return the run, or ``None``."""
         run = await self.open_run()
-        if run is None or not run.until:
+        if run is None or run.state is not TurnState.WAITING:
             return None
-        take_over, now = self._events.take_over, self._clock.now()
-        sought = replace(run, until=min(run.until, now))
-        is_sought = await take_over(self._thread_id, run.name, sought.name, math.inf, now)
-        return replace(sought, until=now) if is_sought else None
+        sought = run.called(self._clock.now())
+        return sought if await self._events.move(self._thread_id, run, sought) else None
 
-    async def ask_to_stop(self, call: Callable[[OpenRun], Awaitable[object]]) -> None:
+    async def ask_to_stop(self, call: Callable[[TurnRecord], Awaitable[object]]) -> None:
         """Ask the unfinished run to stop, and wait; ``call`` calls a worker for it."""
         asked = await self._log.put(STOP)
         if (run := await self.rouse()) is not None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from anabranch.agents import Agent, end_of
-from anabranch.agents._path_end import PathEnd
+from anabranch.agents import Agent, PathEnd, end_of
 from anabranch.chat._turns import ASIDE, UserCall, has_returned, is_by_user, results_at_end
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from anabranch._durable.engine import process_of
-from anabranch._durable.run_events import RunEvents
+from anabranch._durable import RunEvents, TurnRecord, TurnState, process_of
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
 from anabranch.chat._web.conversation import RUNS
-from anabranch.chat._web.open_run import OpenRun
 from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
 from anabranch.engines import Engine, Wake, run_job
@@ -37,9 +35,9 @@ class Revival:
 
     def __init__(self, events: RunEvents) -> None:
         self._events = events
-        self._seen: dict[tuple[str, str, float], float] = {}
+        self._seen: dict[tuple[str, TurnRecord], float] = {}
 
-    async def revive(self, now: float, limit: int) -> Sequence[tuple[str, OpenRun]]:
+    async def revive(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
         """Let runs of dead processes wait for a worker; return them, each with its thread.
 
         The result includes runs that have waited long. Of several processes, one gets each run.
@@ -47,21 +45,22 @@ class Revival:
         Raises:
             StoreError: if the store fails.
         """
-        found: list[tuple[str, OpenRun]] = []
+        found: list[tuple[str, TurnRecord]] = []
         before, self._seen = self._seen, {}
-        leases = await self._events.overdue(now + SECONDS, limit)
-        at_work = {process_of(owner) for _, owner, _ in leases} - {""}
+        turns = await self._events.overdue(now + SECONDS, limit)
+        at_work = {process_of(turn.owner) for _, turn in turns} - {""}
         dead = await self._events.processes.dead(at_work)
-        for held in leases:
-            thread_id, owner, until = held
-            run = OpenRun.of(owner)
-            may_be_valid = until > now or (run.worker and until > now - APART)
-            if may_be_valid and process_of(owner) not in dead:
+        for held in turns:
+            thread_id, turn = held
+            is_running = turn.state is TurnState.RUNNING
+            may_be_valid = turn.due > now or (is_running and turn.due > now - APART)
+            if may_be_valid and process_of(turn.owner) not in dead:
                 first = self._seen[held] = before.get(held, now)
-                if until > now or now - first < SECONDS:
+                if turn.due > now or now - first < SECONDS:
                     continue
-            if await self._events.take_over(thread_id, owner, run.next.name, until, now + WAITS):
-                found.append((thread_id, run.next))
+            called = turn.called(now + WAITS)
+            if await self._events.move(thread_id, turn, called, now=turn.due):
+                found.append((thread_id, called))
         return found
 
 
@@ -135,7 +134,7 @@ class Upkeep:
             with _added_to(failed):
                 thread = await self._agent.store.thread(call)
                 share = "" if thread is None else thread.owner or ""
-                wake = Wake(call, run.name, RUNS, run.version, share, not_before=at)
+                wake = Wake(call, run.wake, RUNS, run.version, share, not_before=at)
                 await self._engine.wake(wake)
         _raise_if_any(failed)
 

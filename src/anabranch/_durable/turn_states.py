@@ -1,0 +1,126 @@
+"""The states of a conversation's unfinished turn, and the table of the events between them.
+
+A store has at most one such turn for each run of events, as columns next to the numbers of the
+events. A worker has a lease on the turn while it is ``running``. The methods of
+:class:`TurnRecord` are the events: each returns the next record, or raises if the table has no such
+event in the state. A store replaces a record only if it still is the one from which the next record
+was made.
+
+    state      on                                                   to
+    none       a message or an answer begins a turn                 running
+    idle       the same                                             running
+    ready      a worker with the turn's version takes the lease     running
+    waiting    its time has come, and a worker takes the lease      running
+    running    its worker leaves, or is dead                        ready
+    running    its tools sleep                                      waiting
+    running    it ends; a worker must look at the thread later      none; idle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class TurnState(StrEnum):
+    """The state of an unfinished turn.
+
+    ``ready``: a worker may take it. ``waiting``: until its time. ``idle`` stands for no turn: a
+    worker looks at the thread at that time.
+    """
+
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    IDLE = "idle"
+
+
+class TurnEvent(StrEnum):
+    """The events that move a turn, named as in the table."""
+
+    BEGIN = "begin"
+    TAKE = "take"
+    LEAVE = "leave"
+    SLEEP = "sleep"
+    CALL = "call"
+    """Some process calls a worker, because the turn's worker is dead or none has come."""
+    END = "end"
+
+
+_READY, _RUNNING, _WAITING, _IDLE = TurnState
+
+TURN_TRANSITIONS: Mapping[TurnEvent, Mapping[TurnState, TurnState]] = {
+    TurnEvent.BEGIN: {_IDLE: _RUNNING},
+    TurnEvent.TAKE: {_READY: _RUNNING, _WAITING: _RUNNING},
+    TurnEvent.LEAVE: {_RUNNING: _READY},
+    TurnEvent.SLEEP: {_RUNNING: _WAITING},
+    TurnEvent.CALL: {_READY: _READY, _RUNNING: _READY, _WAITING: _WAITING, _IDLE: _IDLE},
+    TurnEvent.END: {_RUNNING: _IDLE},
+}
+"""The next state for each event and state; an event is an error in any other state."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """An unfinished turn in a store.
+
+    Attributes:
+        id: the turn; empty for none.
+        state: the state of the turn.
+        due: the time from which upkeep calls a worker: the end of the lease while the turn is
+            ``running``.
+        owner: the owner of the lease; empty without one.
+        attempt: the number of its workers that died or left.
+        version: the version of the tools' code that its next worker must have; empty for any.
+        wakes_at: the time until which the turn waits, or has waited; 0 if it waits only for a
+            worker.
+    """
+
+    id: str
+    state: TurnState
+    due: float
+    owner: str = ""
+    attempt: int = 0
+    version: str = ""
+    wakes_at: float = 0.0
+
+    @property
+    def wake(self) -> str:
+        """The name of the wake that calls a worker for the turn in this state; nobody parses it."""
+        return f"{self.id}/{self.attempt}~{self.version}@{self.wakes_at!r}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a turn, and not only a time."""
+        return self.state is not TurnState.IDLE
+
+    def taken(self, owner: str, until: float) -> TurnRecord:
+        """Return the turn under the lease of ``owner``, which ends at ``until``."""
+        return replace(self._on(TurnEvent.TAKE), owner=owner, due=until, version="")
+
+    def left(self, due: float) -> TurnRecord:
+        """Return the turn that its worker leaves to a called worker."""
+        return replace(self._on(TurnEvent.LEAVE), due=due, wakes_at=0.0)
+
+    def asleep(self, until: float) -> TurnRecord:
+        """Return the turn that waits for a time; its worker did the work, so the count starts again."""
+        return replace(self._on(TurnEvent.SLEEP), due=until, wakes_at=until, attempt=0)
+
+    def called(self, due: float) -> TurnRecord:
+        """Return the turn for which upkeep looks again at ``due``; a worker that had it is counted."""
+        attempt, wakes_at = self.attempt + bool(self.owner), min(self.wakes_at, due)
+        return replace(self._on(TurnEvent.CALL), due=due, wakes_at=wakes_at, attempt=attempt)
+
+    def _on(self, event: TurnEvent) -> TurnRecord:
+        return replace(self, state=TURN_TRANSITIONS[event][self.state], owner="")
+
+
+def alarm(at: float) -> TurnRecord:
+    """Return the record without a turn of a thread at which a worker looks at a time."""
+    return TurnRecord("", TurnState.IDLE, at, wakes_at=at)
+
+
+def begun(turn_id: str, owner: str, until: float) -> TurnRecord:
+    """Return a new turn under the lease of ``owner``, which ends at ``until``."""
+    return TurnRecord(turn_id, TURN_TRANSITIONS[TurnEvent.BEGIN][TurnState.IDLE], until, owner)

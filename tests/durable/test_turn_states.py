@@ -1,0 +1,54 @@
+"""The table of the states of a turn, and the records that its events make."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch._durable import TURN_TRANSITIONS, TurnEvent, TurnRecord, TurnState, alarm, begun
+from tests.durable.state_tables import documented
+
+COLUMNS = tuple(TurnState)
+WORKED = TurnRecord("t", TurnState.RUNNING, 9.0, "w", attempt=2, wakes_at=5.0)
+MADE = {
+    TurnEvent.TAKE: lambda turn: turn.taken("w", 20.0),
+    TurnEvent.LEAVE: lambda turn: turn.left(20.0),
+    TurnEvent.SLEEP: lambda turn: turn.asleep(20.0),
+    TurnEvent.CALL: lambda turn: turn.called(20.0),
+}
+
+
+def test_the_page_has_the_table_of_turns() -> None:
+    assert documented("turn", COLUMNS) == TURN_TRANSITIONS
+
+
+@pytest.mark.parametrize("state", TurnState)
+@pytest.mark.parametrize("event", MADE)
+def test_an_event_moves_a_turn_as_the_table_says(event: TurnEvent, state: TurnState) -> None:
+    turn = replace(WORKED, state=state)
+    if (after := TURN_TRANSITIONS[event].get(state)) is None:
+        with pytest.raises(KeyError):
+            MADE[event](turn)
+        return
+    made = MADE[event](turn)
+    assert (made.state, made.due) == (after, 20.0)
+    assert bool(made.owner) == (after is TurnState.RUNNING)
+
+
+def test_a_worker_that_left_its_turn_to_upkeep_counts() -> None:
+    ready = TurnRecord("t", TurnState.READY, 20.0, attempt=3, wakes_at=5.0)
+    assert WORKED.called(20.0) == ready
+    assert ready.called(30.0) == replace(ready, due=30.0)
+    assert WORKED.left(20.0) == replace(ready, attempt=2, wakes_at=0.0)
+    assert WORKED.asleep(20.0).attempt == 0
+
+
+def test_a_worker_is_called_for_a_sleeping_turn_before_its_time() -> None:
+    asleep = WORKED.asleep(20.0)
+    assert asleep.called(10.0) == replace(asleep, due=10.0, wakes_at=10.0)
+
+
+def test_a_turn_begins_where_there_is_none() -> None:
+    assert begun("t", "w", 9.0).state is TURN_TRANSITIONS[TurnEvent.BEGIN][alarm(1.0).state]
+    assert TURN_TRANSITIONS[TurnEvent.END][TurnState.RUNNING] is alarm(1.0).state

@@ -1,0 +1,192 @@
+"""Checks of stores of run events: the unfinished turns of runs, and the leases on them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from anabranch.stores import BegunTurn, NewEvents, TakenTurn, TurnRecord, TurnState
+from tests.suites.expectations import expect, no, opened, yes
+from tests.suites.run_event_checks import (
+    EVENT_CHECKS,
+    OpenRunEvents,
+    RunEventCheck,
+    read_from,
+    some,
+)
+from tests.suites.turn_samples import put_turn, running
+
+MANY = 50_000
+"""Events of one run: more than a store holds of those that have ended."""
+
+READY = replace(running("t"), state=TurnState.READY, owner="")
+ASLEEP = replace(READY, state=TurnState.WAITING, wakes_at=110.0, attempt=2)
+IDLE = TurnRecord("", TurnState.IDLE, 110.0, wakes_at=110.0)
+
+
+async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
+    """With its first event; in a run that has no turn, or only a time; all or nothing."""
+    async with opened(open_store) as store:
+        expect(await store.turn("r"), None, "there is none")
+        turn = running("k")
+        expect(await store.begin("r", turn, b"x", at=100.0), BegunTurn(1, 0.0), "its first event")
+        expect(await store.turn("r"), turn, "all columns")
+        again = await store.begin("r", running("other", "b"), b"y", at=999.0)
+        expect(again, None, "a turn ends by no time")
+        await store.append("r", some("z"), at=121.0, release="a")
+        expect(await store.turn("r"), None, "it has ended")
+        expect(await store.begin("r", turn, b"y", at=122.0), None, "the same turn again")
+        expect(await store.turn("r"), None, "then nothing is taken")
+        await put_turn(store, "r", IDLE)
+        last = await store.last("r")
+        new = running("new", "b")
+        expect(await store.begin("r", new, b"n", at=123.0), BegunTurn(last + 1, 110.0), "a time")
+        expect([await store.turn("r"), await store.find("r", "new")], [new, last + 1], "is over")
+        expect((await read_from(store, "r", 0, 2)), [(1, b"x"), (2, b"z")], "in order")
+        expect(await store.turn("s"), None, "another run has another turn")
+
+
+async def a_turn_moves_from_what_was_read(open_store: OpenRunEvents) -> None:
+    """Whichever column differs, another process has changed it; the time only if it is later."""
+    async with opened(open_store) as store:
+        no(await store.move("r", READY, ASLEEP), "there is no turn")
+        await put_turn(store, "r", ASLEEP)
+        for other in (
+            replace(ASLEEP, id="other"),
+            replace(ASLEEP, state=TurnState.READY),
+            replace(ASLEEP, owner="b"),
+            replace(ASLEEP, attempt=1),
+            replace(ASLEEP, version="1"),
+            replace(ASLEEP, wakes_at=111.0),
+        ):
+            no(await store.move("r", other, READY), f"it is not {other}")
+        no(await store.move("r", ASLEEP, READY, now=109.0), "it is not due")
+        expect(await store.turn("r"), ASLEEP, "nothing has changed")
+        sooner = replace(ASLEEP, due=90.0, wakes_at=95.0, version="é\0", attempt=9)
+        yes(await store.move("r", replace(ASLEEP, due=0.0), sooner), "any time")
+        expect(await store.turn("r"), sooner, "all columns")
+        yes(await store.move("r", sooner, None, now=90.0), "when it is due")
+        expect(await store.turn("r"), None, "it is gone")
+
+
+async def a_worker_takes_what_waits_for_it(open_store: OpenRunEvents) -> None:
+    """It learns of the turn, and where its events are; of several workers, one does."""
+    async with opened(open_store) as store:
+        for turn, version, now, is_taken in (
+            (READY, "", 0.0, True),
+            (READY, "1", 0.0, True),
+            (replace(READY, version="1"), "1", 0.0, True),
+            (replace(READY, version="1"), "2", 0.0, False),
+            (replace(READY, version="1"), None, 0.0, True),
+            (ASLEEP, "1", 109.0, False),
+            (ASLEEP, "1", 110.0, True),
+            (ASLEEP, None, 110.0, False),
+            (IDLE, "1", 999.0, False),
+            (running("t"), "1", 999.0, False),
+        ):
+            await put_turn(store, "r", turn)
+            before = await store.last("r")
+            taken = await store.take("r", "b", 150.0, now=now, version=version)
+            ours = replace(turn, state=TurnState.RUNNING, owner="b", due=150.0, version="")
+            wanted = TakenTurn(ours, None, before) if is_taken else None
+            expect(taken, wanted, f"{turn} by {version!r} at {now}")
+            expect(await store.turn("r"), ours if is_taken else turn, "so it is stored")
+            again = is_taken and await store.take("r", "c", 150.0, now=999.0, version="1")
+            no(bool(again), "once")
+
+
+async def a_taken_turn_has_its_events(open_store: OpenRunEvents) -> None:
+    """From its first one on, however many follow: who takes it over goes on after them."""
+    async with opened(open_store) as store:
+        await store.append("r", some("before"), at=99.0)
+        turn = running("k")
+        expect(await store.begin("r", turn, b"x", at=100.0), BegunTurn(2, 0.0), "its first event")
+        count, batch = 0, [b"."] * 1000
+        while count < MANY:
+            count += len(batch)
+            await store.append_all([NewEvents("r", batch)], at=101.0)
+        yes(await store.move("r", turn, replace(READY, id="k")), "its worker leaves")
+        taken = await store.take("r", "b", 120.0, now=110.0, version="")
+        expect(taken, TakenTurn(running("k", "b", 120.0), 2, 2 + count), "all its events")
+        expect(await read_from(store, "r", 1, 2), [(2, b"x"), (3, b".")], "which can be read")
+
+
+async def a_lease_is_its_owners(open_store: OpenRunEvents) -> None:
+    """Who renews it, also late, and releases it."""
+    async with opened(open_store) as store:
+        no(await store.renew("r", "a", 120.0), "there is none")
+        await put_turn(store, "r", running("t"))
+        no(await store.renew("r", "b", 120.0), "it is another's")
+        yes(await store.renew("r", "a", 120.0), "it is its own")
+        expect(await store.turn("r"), running("t", "a", 120.0), "until then")
+        await store.release("r", "b")
+        expect(await store.turn("r"), running("t", "a", 120.0), "it is another's")
+        await store.release("r", "a")
+        expect(await store.turn("r"), None, "it is released")
+
+
+async def the_last_events_end_the_turn(open_store: OpenRunEvents) -> None:
+    """As one, or put another record there; from no one but its owner. Other runs go on."""
+    async with opened(open_store) as store:
+        await put_turn(store, "r", running("t"))
+        await store.append("r", some("a"), at=101.0)
+        expect(await store.turn("r"), running("t"), "events alone end nothing")
+        expect(await store.append("r", some("x"), at=101.0, release="b"), 2, "another owner's end")
+        late = [NewEvents("r", some("x"), release="b"), NewEvents("s", some("y"), key="k")]
+        await store.append_all(late, at=103.0)
+        expect([await store.last(run) for run in "rs"], [2, 1], "the other run goes on")
+        ours = NewEvents("r", some("c"), release="a", successor=replace(ASLEEP, version="é"))
+        await store.append_all([ours, NewEvents("s", some("y"))], at=104.0)
+        expect(await store.turn("r"), replace(ASLEEP, version="é"), "all columns")
+        await store.append_all([ours], at=105.0)
+        expect(await read_from(store, "r", 2, 1), [(3, b"c")], "once")
+        expect(await store.last("r"), 3, "and nothing by who has not the lease")
+        await put_turn(store, "r", running("u"))
+        await store.append("r", some("d"), at=106.0, release="a")
+        expect(await store.turn("r"), None, "it has ended")
+        expect(await store.append("none", some("x"), at=106.0, release="a"), 0, "no turn at all")
+        expect(await store.turn("s"), None, "another run has a turn of its own")
+
+
+async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvents) -> None:
+    """Events of an owner before, or of a run without a turn, are not added; the turn stays."""
+    async with opened(open_store) as store:
+        await put_turn(store, "r", running("t"))
+        ours = NewEvents("r", some("x"), key="k", lease="a")
+        await store.append_all([ours, NewEvents("none", some("x"), lease="a")], at=120.0)
+        expect([await store.last(run) for run in ("r", "none")], [2, 0], "the owner's, though late")
+        expect(await store.turn("r"), running("t"), "the turn stays")
+        yes(await store.move("r", running("t"), running("t", "b")), "another has it")
+        await store.append_all([ours, NewEvents("s", some("y"))], at=121.0)
+        expect([await store.last(run) for run in "rs"], [2, 1], "another owner's; the other run's")
+        await store.release("r", "b")
+        await store.append_all([replace(ours, lease="b")], at=122.0)
+        expect(await store.last("r"), 2, "a lease that was released")
+
+
+async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
+    """The longest first, at most so many, and none that has ended; in whichever state."""
+    late, held = replace(ASLEEP, due=120.0), running("t", "a", 130.0)
+    turns = {"late": late, "early": READY, "held": held, "done": running("t", "a", 105.0)}
+    async with opened(open_store) as store:
+        for run, turn in turns.items():
+            await put_turn(store, run, turn)
+        await store.append("done", some("x"), at=104.0, release="a")
+        found = list(await store.overdue(120.0, 9))
+        expect(found, [("early", READY), ("late", late)], "those whose time is over")
+        expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
+        expect(len(await store.overdue(math.inf, 9)), 3, "all")
+
+
+RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
+    *EVENT_CHECKS,
+    a_turn_begins_once,
+    a_turn_moves_from_what_was_read,
+    a_worker_takes_what_waits_for_it,
+    a_taken_turn_has_its_events,
+    a_lease_is_its_owners,
+    the_last_events_end_the_turn,
+    only_who_holds_the_lease_adds_events_under_it,
+    turns_that_are_due_are_found,
+)
+"""Each needs the store opened once."""

@@ -255,7 +255,8 @@ class LiveTurn:
 
     async def fail(self, message: str) -> None:
         """Report the reason why the turn failed."""
-        await self._end(RunErrorEvent(message=message), until=self.times.earliest())
+        ended = RunErrorEvent(message=message)
+        await self._end(*self._mapping.end(), ended, until=self.times.earliest())
 
     async def hand_over(
         self, *, is_called: bool = False, version: str = "", until: float = 0.0

@@ -103,6 +103,7 @@ class RunWork:
     async def store_stop(self, turn: LiveTurn) -> None:
         """Store the stop of a run that no worker has taken, and the run's message."""
         current_turn.set(turn)
+        await self._show_stored(turn)
         await self._store_end(turn, None)
 
     async def look_later(self) -> None:
@@ -239,6 +240,16 @@ class RunWork:
             await turn.show_missed(path)
             await turn.show_missed_beside(path, await self._agent.store.tree(self._thread_id))
 
+    async def _show_stored(self, turn: LiveTurn) -> None:
+        """Report the nodes of a run that ends early, if another process stored them unreported."""
+        try:
+            end = await end_of(self._agent, self._thread_id) if turn.is_taken_over else None
+            if end is not None:
+                await self._show_missed(turn, end.around.last)
+        except AnabranchError as problem:
+            name = self._thread_id
+            logger.warning("thread %r: could not report stored nodes: %s", name, problem)
+
     async def _wait(self, turn: LiveTurn, *, version: str = "", until: float = 0.0) -> None:
         """Let a run wait for a worker of a version, or until a time."""
         run = await turn.hand_over(is_called=True, version=version, until=until)
@@ -250,6 +261,7 @@ class RunWork:
 
         Also end the tools that the stop kept from starting; otherwise another run would start them.
         """
+        await self._show_stored(turn)
         try:
             end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):
@@ -265,6 +277,7 @@ class RunWork:
 
     async def _fail(self, turn: LiveTurn, message: str) -> None:
         """Report the reason why a turn failed."""
+        await self._show_stored(turn)
         await self._store_end(turn, message)
         await turn.fail(message)
 

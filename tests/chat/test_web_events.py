@@ -13,7 +13,7 @@ import pytest
 from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch import BranchContext, tool
-from anabranch.agents import Notice, ToolNoticed, ToolStarted
+from anabranch.agents import Event, Notice, ToolNoticed, ToolStarted
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_mapping import EventMapping
 from anabranch.chat._web.event_stream import EventStream
@@ -148,7 +148,11 @@ def test_a_call_and_a_notice_are_reported_once_when_their_round_runs_again() -> 
 
     def reported(mapping: EventMapping, notices: list[Notice]) -> list[bytes]:
         begun = ToolStarted("node", use)
-        events = [begun, begun, *(ToolNoticed("node", use, notice) for notice in notices)]
+        events: list[Event] = [
+            begun,
+            begun,
+            *(ToolNoticed("node", use, notice) for notice in notices),
+        ]
         return [encoded(one) for event in events for one in mapping.map(event)]
 
     log = reported(EventMapping(), [said[0], said[0], foreign, foreign])

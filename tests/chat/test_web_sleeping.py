@@ -58,6 +58,40 @@ async def test_a_run_whose_tool_sleeps_is_handed_over_until_its_time(url: str) -
     assert DONE == ["milk", "woken"]
 
 
+@on_both_databases
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["woken", "stopped"])
+async def test_a_message_while_a_tool_sleeps_follows_when_the_tool_has_ended(
+    url: str, is_stopped: bool
+) -> None:
+    """In whichever process, and even if the one that ended the run dies at once."""
+    machines = Machines(url)
+    async with machines.process() as process:
+        conversation = await machines.begun(process, "remind")
+        head = await process.agent.head("t1")
+        for _ in range(2):
+            await conversation.say("poll", "r2", at=head, may_wait=True)
+        with pytest.raises(BusyError):
+            await conversation.say("work", "r3", may_wait=True)
+        assert await ends_of(conversation) == []
+    async with machines.process() as process:
+        conversation = await machines.open(process)
+        wake, stopping = machines.engine.wakes[-1], None
+        if is_stopped:
+            machines.engine.wakes.clear()
+            stopping = asyncio.ensure_future(conversation.stop())
+            wake = await machines.engine.next("t1")
+        else:
+            machines.clock.advance(WEEK)
+        await process.advance(wake)
+        first = "cancelled" if is_stopped else "success"
+        assert stopping is None or await stopping
+        assert await ends_of(conversation) == [first]
+        assert await machines.work() == [("r2", "asleep", 0, machines.clock.now() + 3600.0)]
+        path = (await process.agent.store.path(str(await process.agent.head("t1")))).nodes
+        assert [node.text for node in path if node.kind == "user"] == ["remind", "poll"]
+    assert ["milk", "not milk" if is_stopped else "woken", "first"] == DONE
+
+
 async def test_a_run_outlives_its_old_events(url: str) -> None:
     """A week after the last event of a thread its events are pruned, unless a run is open there."""
     machines = Machines(url)

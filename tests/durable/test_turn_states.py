@@ -40,7 +40,7 @@ def test_a_worker_that_left_its_turn_to_upkeep_counts() -> None:
     ready = TurnRecord("t", TurnState.READY, 20.0, attempt=3, wakes_at=5.0)
     assert WORKED.called(20.0) == ready
     assert ready.called(30.0) == replace(ready, due=30.0)
-    assert WORKED.left(20.0) == replace(ready, attempt=2, wakes_at=0.0)
+    assert WORKED.left(20.0) == replace(ready, attempt=2)
     assert WORKED.asleep(20.0).attempt == 0
 
 

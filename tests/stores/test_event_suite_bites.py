@@ -307,6 +307,38 @@ class AddsUnderAnyLease(Saboteur):
         await self.good.append_all([replace(each, lease=None) for each in new], at=at)
 
 
+class QueuesBehindAnyTurn(Saboteur):
+    async def queue(self, run: str, *values: Any) -> bool:
+        if turn := await self.good.turn(run):
+            waiting = replace(turn, state=TurnState.WAITING)
+            await self.good.move(run, turn, waiting)
+            await self.good.queue(run, *values)
+            await self.good.move(run, waiting, turn)
+        return turn is not None
+
+
+class QueuesSeveral(Saboteur):
+    async def queue(self, run: str, *values: Any) -> bool:
+        is_queued = await self.good.queue(run, *values)
+        return is_queued or await self.good.queued(run) is not None
+
+
+class BeginsBeforeTheQueue(Saboteur):
+    async def begin(self, run: str, *values: Any, **options: Any) -> BegunTurn | None:
+        turn = await self.good.turn(run)
+        if turn and await self.good.queued(run):
+            await self.good.move(run, turn, None)
+        return await self.good.begin(run, *values, **options)
+
+
+class QueuesForEver(Saboteur):
+    seen: Any = None
+
+    async def queued(self, run: str) -> Any:
+        self.seen = await self.good.queued(run) or self.seen
+        return self.seen
+
+
 class FindsWhatIsNotDue(Saboteur):
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
         return await self.good.overdue(now + 100, limit)
@@ -352,6 +384,10 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (PutsNothingInPlaceOfATurn, turns.the_last_events_end_the_turn),
     (LetsAnyoneReportTheEnd, turns.the_last_events_end_the_turn),
     (AddsUnderAnyLease, turns.only_who_holds_the_lease_adds_events_under_it),
+    (QueuesBehindAnyTurn, turns.a_turn_is_queued_behind_a_waiting_one),
+    (QueuesSeveral, turns.a_turn_is_queued_behind_a_waiting_one),
+    (BeginsBeforeTheQueue, turns.a_turn_is_queued_behind_a_waiting_one),
+    (QueuesForEver, turns.a_turn_is_queued_behind_a_waiting_one),
     (FindsWhatIsNotDue, turns.turns_that_are_due_are_found),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]

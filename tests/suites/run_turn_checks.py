@@ -164,6 +164,27 @@ async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvent
         expect(await store.last("r"), 2, "a lease that was released")
 
 
+async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> None:
+    """One at a time, until it begins; the turn before it may have ended meanwhile."""
+    async with opened(open_store) as store:
+        no(await store.queue("r", "next", b"\0x"), "there is no turn")
+        for turn in (READY, running("t"), IDLE):
+            await put_turn(store, "r", turn)
+            no(await store.queue("r", "next", b"\0x"), f"it does not wait: {turn}")
+        expect(await store.queued("r"), None, "nothing")
+        await put_turn(store, "r", ASLEEP)
+        for _ in range(2):
+            yes(await store.queue("r", "next", b"\0x"), "it waits, and the same turn again")
+        no(await store.queue("r", "other", b"y"), "another one is queued")
+        expect(await store.queued("r"), ("next", b"\0x"), "the first")
+        await put_turn(store, "r", IDLE)
+        expect(await store.queued("r"), ("next", b"\0x"), "after another turn")
+        expect(await store.begin("r", running("new"), b"x", at=9.0), None, "it is first")
+        yes(await store.begin("r", running("next"), b"x", at=9.0) is not None, "it begins")
+        expect(await store.queued("r"), None, "so it is queued no more")
+        expect(await store.queued("s"), None, "another run has a queue of its own")
+
+
 async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
     """The longest first, at most so many, and none that has ended; in whichever state."""
     late, held = replace(ASLEEP, due=120.0), running("t", "a", 130.0)
@@ -187,6 +208,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_lease_is_its_owners,
     the_last_events_end_the_turn,
     only_who_holds_the_lease_adds_events_under_it,
+    a_turn_is_queued_behind_a_waiting_one,
     turns_that_are_due_are_found,
 )
 """Each needs the store opened once."""

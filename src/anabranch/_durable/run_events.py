@@ -98,6 +98,18 @@ class BegunTurn:
     wakes_at: float
 
 
+class QueuedTurn(NamedTuple):
+    """A turn that begins after a waiting one.
+
+    Attributes:
+        id: the turn.
+        event: its first event.
+    """
+
+    id: str
+    event: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class TakenTurn:
     """A turn that a worker has taken, with the range of its events at that time.
@@ -162,8 +174,9 @@ class RunEvents(Protocol):
     ) -> BegunTurn | None:
         """Begin a turn, and add an event under the turn's id as its key, atomically.
 
-        Return ``None``, without any change, if the key already has an event, or if the run has an
-        unfinished turn. ``None`` is also possible if another client changes the run meanwhile.
+        Return ``None``, without any change, if the key already has an event, if the run has an
+        unfinished turn, or if another turn is queued and the run has a time at which it begins.
+        ``None`` is also possible if another client changes the run meanwhile.
         """
         ...
 
@@ -190,6 +203,18 @@ class RunEvents(Protocol):
             MissedEventsError: if events after ``after`` are no longer stored, or no event has that
                 number or that mark. At the number 0, the mark does not count.
         """
+        ...
+
+    async def queue(self, run: str, turn_id: str, event: bytes) -> bool:
+        """Store the first event of another turn, which begins after the ``waiting`` turn of the run.
+
+        Return false, without any change, if the run's turn is not ``waiting``, or another turn is
+        queued there. The beginning of the queued turn removes it from the queue.
+        """
+        ...
+
+    async def queued(self, run: str) -> QueuedTurn | None:
+        """Return the queued turn of a run."""
         ...
 
     async def take(

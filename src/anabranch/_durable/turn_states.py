@@ -101,7 +101,7 @@ class TurnRecord:
 
     def left(self, due: float) -> TurnRecord:
         """Return the turn that its worker leaves to a called worker."""
-        return replace(self._on(TurnEvent.LEAVE), due=due, wakes_at=0.0)
+        return replace(self._on(TurnEvent.LEAVE), due=due)
 
     def asleep(self, until: float) -> TurnRecord:
         """Return the turn that waits for a time; its worker did the work, so the count starts again."""

@@ -45,6 +45,7 @@ from anabranch._durable.run_events import (
     EventId,
     MissedEventsError,
     NewEvents,
+    QueuedTurn,
     RunEvents,
     TakenTurn,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "NewEvents",
     "OpenedRound",
     "Processes",
+    "QueuedTurn",
     "RoundRecord",
     "RunEvents",
     "StoreError",

@@ -41,6 +41,8 @@ RUN = sa.Table(
     sa.Column[int]("attempt", sa.Integer),
     sa.Column[str]("version", Opaque),
     sa.Column[float]("wakes_at", sa.Double()),
+    sa.Column[str]("queued", Opaque),
+    sa.Column[bytes]("queued_event", sa.LargeBinary),
     partial_index("anabranch_run_due", "due", where=_HAS_TURN),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
@@ -112,6 +114,22 @@ _WAKES = sa.and_(
     RUN.c.wakes_at <= sa.bindparam("now"),
 )
 _FITS = RUN.c.version.in_([sa.bindparam("any_version"), sa.bindparam("this_version")])
+
+
+_IS_QUEUED = RUN.c.queued == sa.bindparam("new_turn")
+QUEUE = Statement(
+    sa.update(RUN)
+    .where(
+        _THIS,
+        RUN.c.state == sa.literal_column(f"'{TurnState.WAITING}'"),
+        sa.or_(RUN.c.queued.is_(None), RUN.c.queued == sa.bindparam("name")),
+    )
+    .values(queued=sa.bindparam("name"), queued_event=sa.bindparam("event"))
+)
+"""Stores a turn that begins later; its commit waits for the disk, since no client repeats it."""
+QUEUED = Statement(
+    sa.select(RUN.c.queued, RUN.c.queued_event).where(_THIS, RUN.c.queued.is_not(None))
+)
 
 
 def _taking(condition: sa.ColumnElement[bool]) -> Statement:
@@ -238,8 +256,18 @@ def _beginning(dialect: sa.Dialect) -> sa.Insert:
     )
     made: sa.Insert = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
-        set_={RUN.c[name]: value for name, value in _NEXT.items()},
-        where=sa.or_(RUN.c.state.is_(None), RUN.c.state == sa.literal_column(f"'{_IDLE}'")),
+        set_={
+            **{RUN.c[name]: value for name, value in _NEXT.items()},
+            RUN.c.queued: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
+            RUN.c.queued_event: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
+        },
+        where=sa.or_(
+            RUN.c.state.is_(None),
+            sa.and_(
+                RUN.c.state == sa.literal_column(f"'{_IDLE}'"),
+                sa.or_(RUN.c.queued.is_(None), _IS_QUEUED),
+            ),
+        ),
     )
     return made
 
@@ -306,9 +334,13 @@ BEGIN_POSTGRES = Statement(
         )
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, mark = excluded.mark,
             at = excluded.at,
-            {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)}
+            {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)},
+            queued = nullif(anabranch_run.queued, excluded.turn),
+            queued_event = CASE WHEN anabranch_run.queued = excluded.turn THEN NULL
+                ELSE anabranch_run.queued_event END
         WHERE anabranch_run.last = (SELECT last FROM known)
-            AND (anabranch_run.state IS NULL OR anabranch_run.state = '{_IDLE}')
+            AND (anabranch_run.state IS NULL OR anabranch_run.state = '{_IDLE}'
+                AND coalesce(anabranch_run.queued = excluded.turn, true))
             AND anabranch_run.wakes_at IS NOT DISTINCT FROM (SELECT wakes_at FROM known)
         RETURNING run, first, last, mark
     ), added AS (

@@ -22,6 +22,7 @@ from anabranch._durable import (
     MissedEventsError,
     NewEvents,
     Processes,
+    QueuedTurn,
     TakenTurn,
     TurnRecord,
     TurnState,
@@ -209,6 +210,15 @@ class Events:
             raise MissedEventsError(run, after, EventId(last, newest))
         found = [each for _, _, _, _, *each in rows if each[0] is not None]
         return Page([data for _, data, _ in found], [mark for _, _, mark in found], last, before)
+
+    async def queue(self, run: str, turn_id: str, event: bytes) -> bool:
+        values = {"this": to_bytes(run), "name": to_bytes(turn_id), "event": event}
+        queue = sql.QUEUE
+        return await self._database.write(lambda connection: queue.count(connection, values)) > 0
+
+    async def queued(self, run: str) -> QueuedTurn | None:
+        found = await self._rows(sql.QUEUED, this=to_bytes(run))
+        return QueuedTurn(to_text(found[0][0]), bytes(found[0][1])) if found else None
 
     async def take(
         self, run: str, owner: str, until: float, *, now: float, version: str | None

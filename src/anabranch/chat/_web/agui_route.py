@@ -78,6 +78,7 @@ def agui_route(conversations: Conversations) -> Route:
                     files=said.files,
                     front_end=front_end,
                     results=results,
+                    may_wait=follows,
                 )
             if follows:
                 return JSONResponse({"runId": wanted.run_id}, 202)

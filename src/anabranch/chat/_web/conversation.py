@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from anabranch._aio import run_shielded
 from anabranch._durable import EventId, TurnRecord, alarm
@@ -25,7 +26,7 @@ from anabranch.agents import (
 )
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
 from anabranch.chat._web.live_turn import LiveTurn, current_turn, stop_run
-from anabranch.chat._web.log_writer import LogWriter
+from anabranch.chat._web.log_writer import LogWriter, encoded
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import HEAD, Message, Place, started
 from anabranch.chat._web.run_work import RunWork
@@ -122,8 +123,12 @@ class Conversation:
         files: Sequence[FileBlock] = (),
         front_end: FrontEnd | None = None,
         results: Mapping[str, FrontEndResult] | None = None,
+        may_wait: bool = False,
     ) -> int:
         """Start a turn with a message of the user; return the number of the event before it.
+
+        While the turn in progress waits for a time, a message that ``may_wait`` is stored, and
+        starts the next turn. One message at a time may wait so.
 
         The message follows the node ``at``; ``None`` makes it another beginning of the thread. The
         thread already has its ``files``. A repeated run has the same message: the client receives its
@@ -143,13 +148,29 @@ class Conversation:
         await self._work.check(message)
         async with self._lock:
             turn = self._new_turn()
+            begins = started(self.log.shown_id, run_id, message, front_end)
             try:
-                after = await turn.begin(started(self.log.shown_id, run_id, message, front_end))
+                try:
+                    after = await turn.begin(begins)
+                except BusyError:
+                    if not (may_wait and await self._queue(run_id, message, front_end)):
+                        raise
+                    after = await self.log.last()
                 if turn.run is not None and results:
                     await self._add_results(turn, results)
                 return after
             finally:
                 await run_shielded(self._call_worker(turn))
+
+    async def _queue(self, run_id: str, message: Message, front_end: FrontEnd | None) -> bool:
+        """Let a message follow the turn that waits for a time; return whether it will.
+
+        A message after the head follows the end of that turn, which moves the head.
+        """
+        if message.at == await self._agent.head(self.thread_id):
+            message = replace(message, at=HEAD)
+        begins = started(self.log.shown_id, run_id, message, front_end)
+        return await self._right.queue(run_id, encoded(begins))
 
     async def retry(self, node_id: str, run_id: str) -> None:
         """Retry a turn that ended at a node without a reply, from its last whole step.
@@ -279,14 +300,14 @@ class Conversation:
     async def _wake(self, run: TurnRecord) -> None:
         """Call a worker for a waiting run, at the run's time if it has one."""
         # The run may have waited for this version before, under the same name, whose wake is done.
-        at = self._agent.dependencies.clock.now() if run.version else 0.0
+        at = self._agent.dependencies.clock.now() if run.version else run.wakes_at
         wake = Wake(
             self.thread_id,
             run.wake,
             RUNS,
             run.version,
             share=self._share,
-            not_before=run.wakes_at or at,
+            not_before=at,
             trace=trace_here(),
         )
         try:

@@ -59,6 +59,7 @@ class LiveTurn:
         front_end: the tools and the context of the run's front end.
         is_waiting: whether this process handed the run over until a time.
         times: the times at which the turn continues without an answer.
+        is_followed: whether a queued run begins after this one.
         is_resumed: whether other processes may have stored results of the run without reporting them.
         suspension: starts when this process loses the run or its lease expires. From then on, this
             process undoes nothing of the run and records none of its failures.
@@ -70,6 +71,7 @@ class LiveTurn:
         self.message: Message | None = None
         self.front_end: FrontEnd = FrontEnd()
         self.is_waiting = False
+        self.is_followed = False
         self.is_resumed = False
         self.suspension: Suspension = Suspension(self._is_over)
         self.times: TurnTimes = TurnTimes()
@@ -103,10 +105,13 @@ class LiveTurn:
             BusyError: if another run is unfinished.
             StoreError: if the store fails; the run may have started.
         """
-        event = encoded(started)
-        begun = await self._right.begin(started.run_id, event, self._on_lost)
+        return await self.begin_with(started.run_id, encoded(started))
+
+    async def begin_with(self, run_id: str, event: bytes) -> int:
+        """Begin as :meth:`begin` does, with the event of the start as it is stored."""
+        begun = await self._right.begin(run_id, event, self._on_lost)
         if begun is None:
-            return await self._log.begun(started.run_id) or 0
+            return await self._log.begun(run_id) or 0
         self._lease, self.times.alarm = begun
         self.run, self._begun = self._lease.turn, (self._lease.last - 1, [event])
         return self._lease.last - 1
@@ -309,6 +314,9 @@ class LiveTurn:
             await run_shielded(lease.give_up())
             if self._is_lost:
                 return
+            if self.run is not None and self.run.wakes_at:  # only a waiting run has a queue
+                self.is_followed = await self._right.queued() is not None
+                until = self._right.now() if self.is_followed else until
             last = (*self._held, *events)
             if until:
                 encoded_last = [encoded(each) for each in last]

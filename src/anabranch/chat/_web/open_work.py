@@ -140,7 +140,7 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     turns = await events.overdue(math.inf, ALL)
     found: list[OpenWork] = []
     for name, turn in [each for each in turns if each[1].is_open][:limit]:
-        last, until = await events.last(name), turn.wakes_at
+        last, until = await events.last(name), turn.wakes_at if _sleeps(turn, now) else 0.0
         state = _state_of(turn, now)
         found.append(OpenWork(name, turn.id, state, turn.attempt, last, turn.version, until))
     return found

@@ -96,7 +96,8 @@ class RunWork:
                 return
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
             await self._log.flush()  # from then on, a user's message starts another run
-            if await self._agent.cut_off(self._thread_id, asleep) is None:
+            is_followed = turn.is_followed
+            if not is_followed and await self._agent.cut_off(self._thread_id, asleep) is None:
                 return
             turn = None
 
@@ -137,6 +138,10 @@ class RunWork:
             return turn if await turn.take() else None
         now = self._agent.dependencies.clock.now()
         due = held if held is not None and held.wakes_at <= now else None
+        if due is not None and (queued := await self._right.queued()) is not None:
+            with suppress(BusyError):
+                await turn.begin_with(*queued)
+            return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_go_on:
             if due is not None:

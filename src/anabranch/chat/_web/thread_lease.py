@@ -21,6 +21,7 @@ from anabranch._aio import Clock, pause
 from anabranch._durable import (
     BegunTurn,
     NewEvents,
+    QueuedTurn,
     RenewedLease,
     RunEvents,
     TurnRecord,
@@ -103,6 +104,18 @@ class ThreadLease:
         self._clock = clock
         self._version = version
 
+    def now(self) -> float:
+        """Return the time."""
+        return self._clock.now()
+
+    async def queue(self, run_id: str, event: bytes) -> bool:
+        """Let a run begin after the one that waits for a time; return whether it will."""
+        return await self._events.queue(self._thread_id, run_id, event)
+
+    async def queued(self) -> QueuedTurn | None:
+        """Return the run that begins next."""
+        return await self._events.queued(self._thread_id)
+
     async def open_run(self) -> TurnRecord | None:
         """Return the unfinished turn, with or without a worker."""
         held = await self.held()
@@ -156,11 +169,17 @@ class ThreadLease:
                 return lease, new.wakes_at
             if await self._log.begun(run_id) is not None:
                 return None
-            found = await self.open_run()
-            if found is not None and found.id != run_id:
+            held = await self.held()
+            next_run = held.id if held is not None and held.is_open else await self._next(held)
+            if next_run not in {None, run_id}:
                 raise BusyError
-            if found is not None:  # another process is about to start this same run
+            if next_run is not None:  # another process is about to start this same run
                 await pause(self._clock, SOON)
+
+    async def _next(self, held: TurnRecord | None) -> str | None:
+        """Return the queued run that begins at the alarm of an idle thread."""
+        queued = None if held is None else await self.queued()
+        return None if queued is None else queued.id
 
     async def _begun(
         self, lease: TurnLease, run_id: str, event: bytes, until: float

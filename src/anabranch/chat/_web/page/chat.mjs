@@ -183,6 +183,7 @@ export function Chat({ address, go, links, loaded }) {
         wanted=${wanted}
         leaves=${leaves}
         running=${state.running}
+        asleep=${wakesAt(state) > 0}
         atLeaf=${atLeaf}
         onSend=${say}
         filesOf=${(node) => readAgain(thread, node)}

@@ -11,11 +11,12 @@ const TALLEST = 240;
 /**
  * @param name of the draft, which survives a reload
  * @param leaves the names of the tools whose open questions a message leaves unanswered
+ * @param asleep whether the run waits for a time, so that a message can be stored until the run has ended
  * @param wanted {text} to put into the box, or {edit: node}; a new object each time
  * @param onSend takes the text, the node that it replaces, and files; its promise is rejected on failure
  * @param filesOf returns a promise of the files of a node that is edited
  */
-export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop, onLatest, filesOf, onProblem }) {
+export function Composer({ name, wanted, leaves, running, asleep, atLeaf, onSend, onStop, onLatest, filesOf, onProblem }) {
   const [text, setText] = useState(() => drafts.read(name) ?? "");
   const [edited, setEdited] = useState(null);
   const [files, setFiles] = useState([]);
@@ -55,7 +56,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
   const send = async (event) => {
     event?.preventDefault();
     const said = text.trim();
-    if ((!said && !files.length) || running) return;
+    if ((!said && !files.length) || (running && !asleep)) return;
     setText("");
     setFiles([]);
     setEdited(null);
@@ -94,6 +95,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
       ? html`<p class="place">Your message becomes another version of the one that you edit. <button type="button" class="quiet" onClick=${leave}>Leave it</button></p>`
       : !atLeaf && html`<p class="place">You continue from here, on a new branch. <button type="button" class="quiet" onClick=${onLatest}>Back to the latest</button></p>`}
     ${leaves.length > 0 && html`<p class="place leaves" id="leaves">Sending a message skips the ${leaves.length > 1 ? "questions" : "question"} of <b>${leaves.join(", ")}</b>. The ${leaves.length > 1 ? "tools continue" : "tool continues"} without an answer.</p>`}
+    ${asleep && html`<p class="place">A tool waits for a time. Your message is answered when the tool has ended.</p>`}
     ${files.length > 0 && html`<${Attached} files=${files} onRemove=${(file) => setFiles(files.filter((each) => each !== file))} />`}
     <div class="box">
       <input ref=${chooser} type="file" multiple hidden aria-label="Files" onChange=${onChosen} />
@@ -111,7 +113,7 @@ export function Composer({ name, wanted, leaves, running, atLeaf, onSend, onStop
         onPaste=${onPaste}
       ></textarea>
       ${running && html`<button type="button" class="stop" onClick=${onStop}>Stop</button>`}
-      <button class=${leaves.length ? "" : "primary"} disabled=${running}>Send</button>
+      <button class=${leaves.length ? "" : "primary"} disabled=${running && !asleep}>Send</button>
     </div>
   </form>`;
 }

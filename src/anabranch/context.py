@@ -18,6 +18,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack, get_args, overload
 
 from pydantic import BaseModel, JsonValue
 
+from anabranch._aio import all_of, none_of
 from anabranch._asking import (
     Conversation,
     ElicitJob,
@@ -46,10 +47,8 @@ from anabranch._engine import (
     Call,
     Notice,
     Scope,
-    all_of,
     codec_of,
     current_idempotency_key,
-    none_of,
     pin,
 )
 from anabranch._text import MARKS, checked_name

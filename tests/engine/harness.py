@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from anabranch._aio import all_of
 from anabranch._budget import Limits
 from anabranch._engine import (
     Answer,
@@ -24,7 +25,6 @@ from anabranch._engine import (
     Journal,
     Notice,
     Recorder,
-    all_of,
     codec_of,
     current_call,
     current_scope,

@@ -15,10 +15,11 @@ from typing import Any, Literal, Protocol, cast
 
 from pydantic import ValidationError
 
+from anabranch._aio import all_of
 from anabranch._asking.host import Runnable
 from anabranch._asking.replies import refusal
 from anabranch._asking.sampling import SampleResult
-from anabranch._engine import all_of, codec_of
+from anabranch._engine import codec_of
 from anabranch.elicitation import describe
 from anabranch.errors import AnabranchError, ConverseRoundsError
 from anabranch.messages import (

@@ -28,7 +28,6 @@ A :class:`Call` holds these parts. Each part can be read and tested without the 
 and ``pinning`` gives each argument list its fingerprint.
 """
 
-from anabranch._aio import all_of, none_of
 from anabranch._engine.branch import Branch
 from anabranch._engine.call import Call, current_call
 from anabranch._engine.codec import Codec, codec_of
@@ -38,7 +37,6 @@ from anabranch._engine.folding import Watch
 from anabranch._engine.functions import (
     EXIT_AS_ERROR,
     Effect,
-    Perform,
     as_error,
     current_idempotency_key,
     error_instead,
@@ -85,14 +83,12 @@ __all__ = [
     "Finished",
     "Journal",
     "Notice",
-    "Perform",
     "Recorder",
     "Scope",
     "Sink",
     "Stopped",
     "Waiting",
     "Watch",
-    "all_of",
     "as_error",
     "canonical",
     "checked_patience",
@@ -108,7 +104,6 @@ __all__ = [
     "idempotency_key",
     "is_asleep",
     "is_async",
-    "none_of",
     "perform",
     "pin",
     "size",

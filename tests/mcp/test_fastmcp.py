@@ -25,12 +25,12 @@ from fastmcp.tools.base import ToolResult
 from mcp import Client, MCPDeprecationWarning, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, InvalidArgumentsError, Limits, ToolError, tool
+from anabranch import Accepted, BranchContext, Limits, ToolError, tool
 from anabranch._durable import INTERVAL
 from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
 from anabranch.messages import SampleReply, SampleRequest
-from anabranch.testing import ManualClock, run_tool
+from anabranch.testing import ManualClock
 from examples.deploy import deploy
 from tests.masking import with_any_id
 from tests.mcp.fastmcp_server import called, inside, serving
@@ -98,23 +98,6 @@ def by_fastmcp(to: Any, era: str, answers: Answers) -> fastmcp.Client[Any]:
 
 
 # -- calls -------------------------------------------------------------------------------------
-
-
-@ERA
-@HOW
-async def test_a_tool_runs_to_its_end_with_each_effect_done_once(
-    transport: str, era: str, tmp_path: Path
-) -> None:
-    effects, answers = tmp_path / "effects", traveller()
-    server = serving(as_fastmcp_tool(journey(effects)))
-    async with over(transport, server) as there, connected(there, era, answers) as client:
-        result = await client.call_tool(
-            "journey", {"who": "Ida"}, progress_callback=answers.on_progress
-        )
-    assert Report.model_validate(result.structured_content) == ANSWERED
-    assert effects.read_text().split() == ["pack", "scout", "book"]
-    assert answers.logs == [("info", "Ida sets out"), ("debug", "4 messages at depth 1")]
-    assert answers.progress == [(1, None, "packing"), (2, None, "scouting"), (3, None, "done")]
 
 
 @ERA
@@ -231,19 +214,6 @@ async def test_a_tool_without_return_annotation_has_no_output_schema(era: str) -
 # -- what callers see ---------------------------------------------------------------------
 
 
-@ERA
-@pytest.mark.parametrize("arguments", [{"what": True}, {"what": ["it"]}, {"what": {}, "else": 1}])
-async def test_bad_arguments_get_the_message_of_every_other_edge(
-    era: str, arguments: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidArgumentsError) as direct:
-        await run_tool(ask, arguments)
-    async with called(serving(as_fastmcp_tool(ask)), era, Answers()) as client:
-        result = await client.call_tool("ask", arguments)
-    assert result.is_error
-    assert text_of(result) == str(direct.value)
-
-
 @tool
 async def failing(ctx: BranchContext, how: str) -> str:
     """Fail as asked, in the second round."""
@@ -301,13 +271,6 @@ async def test_a_capability_that_is_missing_is_error_32021(transport: str) -> No
     assert raised.value.error.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 
-async def test_a_capability_that_is_missing_is_a_result_in_the_handshake_era() -> None:
-    async with called(serving(as_fastmcp_tool(ask)), HANDSHAKE, Answers()) as client:
-        result = await client.call_tool("ask")
-    assert result.is_error
-    assert "elicitation" in text_of(result)
-
-
 async def test_middleware_sees_a_refusal_as_a_result_that_is_an_error() -> None:
     seen: list[Any] = []
 
@@ -344,14 +307,6 @@ async def chatter(ctx: BranchContext) -> None:
     """Log at two levels."""
     await ctx.log("info", "small talk")
     await ctx.log("error", "bad news")
-
-
-@ERA
-async def test_the_log_arrives_as_it_was_written(era: str) -> None:
-    answers = Answers()
-    async with called(serving(as_fastmcp_tool(chatter)), era, answers) as client:
-        await client.call_tool("chatter")
-    assert answers.logs == [("info", "small talk"), ("error", "bad news")]
 
 
 async def test_the_level_that_a_client_has_set_on_the_server_holds() -> None:

@@ -97,27 +97,6 @@ async def test_a_clients_own_error_reaches_the_caller(said: str, shown: str) -> 
     assert len(text) < 700
 
 
-async def test_asks_at_once_are_open_at_once() -> None:
-    @tool
-    async def both(ctx: BranchContext) -> list[str]:
-        """Ask two things at once."""
-        one, two = await ctx.gather(ctx.elicit(Ok, "One?"), ctx.elicit(Ok, "Two?"))
-        return [one.action, two.action]
-
-    met = [anyio.Event(), anyio.Event()]
-
-    async def answer(params: Any) -> types.ElicitResult:
-        mine = ["One?", "Two?"].index(params.message)
-        met[mine].set()
-        await met[1 - mine].wait()
-        return DECLINE if mine else accept(ok=True)
-
-    with anyio.fail_after(PATIENCE):
-        async with connected(serving(both), HANDSHAKE, Answers(answer)) as client:
-            result = await client.call_tool("both")
-    assert result.structured_content == {"result": ["accept", "decline"]}
-
-
 @pytest.mark.parametrize("transport", ["memory", "http"])
 @pytest.mark.parametrize("code", [-2, -32000, -32603])
 async def test_a_clients_error_is_the_steps_failure_and_can_be_caught(

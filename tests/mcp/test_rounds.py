@@ -75,23 +75,6 @@ async def test_open_questions_come_together_under_their_keys_or_step_ids() -> No
     }
 
 
-async def test_answers_move_the_call_on_and_the_last_round_has_the_value() -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        second = await call_once(
-            client,
-            "register",
-            state=first["requestState"],
-            responses={"user_name": JO, AGE: THIRTY},
-        )
-        assert list(second["inputRequests"]) == [GREET]
-        last = await call_once(
-            client, "register", state=second["requestState"], responses={GREET: GREETING}
-        )
-    assert last["resultType"] == "complete"
-    assert last["structuredContent"] == {"result": "user_name='Jo' years=30 Hi"}
-
-
 @pytest.mark.parametrize(
     "responses",
     [

@@ -16,7 +16,6 @@ from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch._engine import Journal
 from anabranch.mcp import create_server, install
 from anabranch.tool import Tool
 from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected, plaintext, sealed, serving
@@ -225,14 +224,6 @@ async def test_a_tool_that_no_longer_asks_an_answered_question_ends_with_a_clear
         reply = await call_once(client, "ask", state=state, responses={"ask/elicit.1": YES})
     assert reply["isError"]
     assert "Replay differs at 'ask/elicit.1'" in reply["content"][0]["text"]
-
-
-async def test_the_journal_crosses_as_it_is() -> None:
-    async with connected(serving(asking()), MODERN, ANSWERS) as client:
-        state = await opened(client)
-    journal = Journal.loads(plaintext(state))
-    assert list(journal.pending) == ["ask/elicit.1"]
-    assert journal.rounds == 1
 
 
 async def test_an_installed_tool_is_sealed_by_its_servers_own_keys() -> None:

@@ -166,48 +166,6 @@ async def test_bad_arguments_get_the_message_of_every_other_edge(era: str, how: 
     assert text_of(result) == f"Error executing tool draw: {direct.value}"
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_lists_and_objects_may_come_as_json_in_a_text(era: str) -> None:
-    """Chosen here, as the SDK does: some clients cannot send them otherwise."""
-    async with connected(serving(draw), era) as client:
-        result = await client.call_tool("draw", {"hand": '{"cards": [7]}', "tags": '["a"]'})
-    assert result.structured_content is not None
-    assert result.structured_content["cards"] == [7, 5]
-    assert result.structured_content["note"] == "5 ['a'] plain"
-
-
-@tool
-async def echo_text(ctx: BranchContext, text: str | None = "none") -> str:
-    """Say it again."""
-    return repr(text)
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("text", ['["a"]', "null", '{"a": 1}', "17", "plain"])
-async def test_a_text_that_happens_to_be_json_stays_a_text(era: str, text: str) -> None:
-    async with connected(serving(echo_text), era) as client:
-        assert text_of(await client.call_tool("echo_text", {"text": text})) == repr(text)
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_defaults_are_filled_in_and_an_explicit_null_is_no_default(era: str) -> None:
-    async with connected(serving(echo_text), era) as client:
-        assert text_of(await client.call_tool("echo_text")) == "'none'"
-        assert text_of(await client.call_tool("echo_text", {"text": None})) == "None"
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_only_the_argument_that_does_not_fit_is_read_as_json(era: str) -> None:
-    @tool
-    async def quote(ctx: BranchContext, text: str, tags: list[str]) -> str:
-        """Say both."""
-        return f"{text} {tags}"
-
-    given = {"text": '["a"]', "tags": '["b"]'}
-    async with connected(serving(quote), era) as client:
-        assert text_of(await client.call_tool("quote", given)) == "[\"a\"] ['b']"
-
-
 # -- handoff -----------------------------------------------------------------------------------
 
 

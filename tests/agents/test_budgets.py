@@ -176,7 +176,7 @@ class Budgets(RuleBasedStateMachine):
             assert self.turn is not None
             for _ in range(40):
                 await asyncio.sleep(0)
-            while not self.model.open and not self.turn.done():
+            while not self.model.open and not self.turn.done():  # noqa: ASYNC110 - many events
                 await asyncio.sleep(0)  # the stores have threads
 
         self.loop.run_until_complete(until_it_waits())

@@ -95,7 +95,8 @@ async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]
 
 BY_WEB = {
     "Trees.around": 1,  # the question, and whether it is answered
-    "Calls._read": 1,  # whether its call has expired
+    "Calls._read": 2,  # whether its call has expired; again, to hold the row until the answer is there
+    "Calls.answer": 1,  # the row's later deadline
     "Events.begin": 1,
     "Trees.append": 1,
     "Events._append": 1,  # the answer is there, and the run waits for a worker
@@ -104,6 +105,7 @@ BY_WORKER = {
     "Events.take": 1,
     "Events._rows": 2,  # the run's events; this test's own reading
     "Trees.around": 3,  # what to do; what there is to ask; what has come when the run had ended
+    "Calls._read": 1,  # whether its call has expired
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect
     "Calls.end_round": 1,

@@ -91,7 +91,7 @@ async def _hold_call(dependencies: AgentDependencies, question: Node, round_: As
     if is_open and others and round_.until == math.inf:
         return
     if not is_open or not await keep_open(dependencies, call, round_.until):
-        raise QuestionExpiredError(question.id, goes_on=False)
+        raise QuestionExpiredError(question.id, continues=False)
 
 
 async def end_below(turn: Turn, writer: LineWriter) -> Node | None:

@@ -47,12 +47,12 @@ class QuestionExpiredError(ToolError):
     """The time for an answer to the question is over.
 
     Attributes:
-        goes_on: whether the tool continues without an answer; otherwise, its call has ended.
+        continues: whether the tool continues without an answer; otherwise, its call has ended.
     """
 
-    def __init__(self, question_id: str, *, goes_on: bool = True) -> None:
-        self.goes_on = goes_on
-        then = "its tool goes on without one" if goes_on else "its call has ended"
+    def __init__(self, question_id: str, *, continues: bool = True) -> None:
+        self.continues = continues
+        then = "its tool continues without one" if continues else "its call has ended"
         super().__init__(f"The time for an answer to the question {question_id!r} is over: {then}.")
 
 

@@ -88,7 +88,7 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
         try:
             return _reply(await session.agent.answer(node.id, reply))
         except QuestionExpiredError as late:
-            if not late.goes_on:
+            if not late.continues:
                 return Output("error", str(late))
             return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
 

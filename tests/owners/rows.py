@@ -11,7 +11,7 @@ import psycopg
 
 __all__ = ["rows_about", "rows_of"]
 
-RENEWED = ("leased_until",)
+RENEWED = ("leased_until", "due")
 """Columns that a running process writes again and again."""
 SEARCH = re.compile(r"VIRTUAL|_(data|idx|docsize|config|content)\b", re.IGNORECASE)
 

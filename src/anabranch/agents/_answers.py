@@ -7,7 +7,7 @@ from functools import partial
 from itertools import takewhile
 
 from anabranch._asking import Absent
-from anabranch._durable.call_states import TAKES_ANSWERS
+from anabranch._durable import TAKES_ANSWERS
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._call_expiry import keep_open

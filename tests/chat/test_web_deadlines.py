@@ -18,7 +18,7 @@ from anabranch.testing import calls as calling
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.sleepers import DAY, seat
-from tests.chat.web import SEAT, browsing, message, reserve, resume, run
+from tests.chat.web import SEAT, browsing, message, model, reserve, resume, run
 from tests.diary import DONE
 from tests.durable.stores import Modelled
 from tests.mcp.harness import serving
@@ -159,6 +159,20 @@ async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
     tree = await trees.tree(thread.id)
     assert len([each for each in tree.nodes if each.kind == "answer"]) == 1
     assert (question.kind, DONE) == ("question", ["held", "any row"])
+
+
+async def test_at_a_terminal_an_answer_to_a_call_that_has_ended_runs_no_turn() -> None:
+    clock, trees = ManualClock(), MemoryTrees()
+    options: dict[str, Any] = {"tools": [reserve], "calls": Modelled(), "clock": clock}
+    options["capabilities"] = Capabilities()
+    agent = Agent(trees, model(), **options)
+    thread = await agent.begin()
+    await agent.say(thread.id, "reserve")
+    clock.advance(DAY)
+    chat = Session(SessionDependencies(trees, model(), **options), thread_id=thread.id)
+    await chat.start()
+    [refused] = await chat.input("/answer row=7")
+    assert (refused.type, "its call has ended" in refused.content) == ("error", True)
 
 
 def sit(request: SampleRequest) -> Any:

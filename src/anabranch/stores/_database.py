@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "ed059ee90dfbed0f"
+STAMP = "757c44a099f1ef07"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

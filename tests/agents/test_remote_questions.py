@@ -1,6 +1,7 @@
 """What MCP servers ask the person: questions of the conversation, which outlive turns and processes."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import AsyncGenerator
@@ -24,6 +25,7 @@ from anabranch.tree import Node, tree_to_json
 from tests.agents.harness import Answering
 from tests.agents.memory import MemoryTrees
 from tests.agents.remote import OTHER, using
+from tests.durable.stores import Modelled
 from tests.mcp.harness import ROOT, asgi, http, serving
 
 ERAS = ["handshake", "auto"]
@@ -175,6 +177,16 @@ async def test_a_question_of_the_modern_era_outlives_the_process_that_was_asked(
             assert await here.result(end) == '[{"n": 7}, {"text": "them"}]'
 
 
+async def test_a_question_of_a_server_is_answered_after_a_change_of_the_agents_code() -> None:
+    async with RemoteTools(serving(book)) as remote:
+        here, calls = Place("book"), Modelled()
+        await here.begin(remote, calls=calls, code_version="1")
+        [first] = await here.asked()
+        reply = ElicitReply(action="accept", content={"n": 1})
+        agent = here.agent(remote, calls=calls, code_version="2")
+        assert (await agent.answer(first.id, reply)).text == "For whom, Ida?"
+
+
 async def test_a_question_of_the_handshake_era_ends_with_its_connection_and_says_so() -> None:
     async with http(serving(book)) as url:
         here = Place("book")
@@ -234,8 +246,7 @@ async def test_the_state_of_a_server_is_in_no_export() -> None:
         here = Place("book")
         await here.begin(remote)
         [question] = await here.asked()
-        state = json.loads(str(question.data["state"]))["request_state"]
-        assert state
+        [state] = re.findall(r'"state":"([^"]+)"', str(question.data["state"]))
         assert state not in json.dumps(tree_to_json(await here.store.tree(here.thread)))
 
 

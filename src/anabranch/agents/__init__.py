@@ -53,7 +53,7 @@ from anabranch.agents._ports import Naming as Naming
 from anabranch.agents._ports import Question as Question
 from anabranch.agents._ports import random_names as random_names
 from anabranch.agents._recombination import Recombined
-from anabranch.agents._remote_state import RemoteLimits
+from anabranch.agents._remote_limits import RemoteLimits
 from anabranch.agents._timeline import Timeline as Timeline
 from anabranch.agents._tool_questions import FrontEndResult
 from anabranch.agents._tool_questions import Reply as Reply

@@ -16,9 +16,7 @@ from typing import Any
 
 from anabranch._aio import pause, run_shielded
 from anabranch._asking import Host
-from anabranch._durable.job import Job
-from anabranch._durable.service import CallService
-from anabranch._durable.store import CallStore
+from anabranch._durable import CallService, CallStore, Job
 from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
@@ -58,9 +56,11 @@ class CalledTool:
         spec: describes it to the model.
         on_error: returns the outcome of a call that has raised an error. By default, the text of an
             unexpected one goes to the log alone.
+        is_versioned: whether only the code that began a call can continue the call.
     """
 
     placeholder: str | None = None
+    is_versioned: bool = True
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class CalledTool:
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
         thread = here.timeline.thread
         runtime = await runtime_at(dependencies, here.caller, thread, here.above)
+        runtime = runtime if self.is_versioned else replace(runtime, version="")
         service = CallService(runtime, dependencies.calls)
         journal, answers = _opened(here)
         with call_in_logs(journal.line):
@@ -144,7 +145,11 @@ class CalledTool:
             if dependencies.person is not None:
                 return asked
             return replace(asked, until=wakes_at(Journal.loads(asked.state)))
-        blocks = result_blocks(outcome.value)
+        return self._outcome(outcome.value)
+
+    def _outcome(self, value: object) -> Outcome:
+        """Return the outcome of a call that has returned ``value``."""
+        blocks = result_blocks(value)
         return Outcome(text_of(blocks), blocks=blocks)
 
     async def _checked_job(self, here: ToolUse) -> Job:

@@ -1,142 +1,350 @@
 """A tool of a running MCP server as a tool of an agent.
 
-The server runs the tool. What it asks becomes questions of the conversation, what it reports the
-agent's notices, and its samples are answered by the agent's model within the limits of the turn.
+The server runs the tool. Its questions become questions of the conversation, its reports the agent's
+notices, and its samples are answered by the agent's model within the limits of the turn.
+
+For the agent, the call is a call of an anabranch tool: each round of the server is a step, and the
+requests of a round are asks. So a recorded round does not run again, in any process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
 from dataclasses import replace
-from hashlib import blake2b
+from functools import partial
+from typing import Any
 
+import anyio
 import mcp_types as types
-from pydantic import ValidationError
+from pydantic_core import to_json
 
-from anabranch._aio import run_until
-from anabranch._engine import Answer
-from anabranch.agents._agent_tools import Asked, Outcome, ToolUse
-from anabranch.agents._remote_call import ParkedCalls, RemoteCall
-from anabranch.agents._remote_state import CallState, RemoteLimits
-from anabranch.errors import ToolError
-from anabranch.mcp._eras import RoundOfAnswers
-from anabranch.mcp._tool_server import ToolServer
-from anabranch.messages import ToolSpec
-
-_GONE = (
-    "The server has waited for this answer over a connection that has ended, so the answer cannot"
-    " reach it. Call the tool again."
+from anabranch._asking import Absent, Answerer
+from anabranch._budget import UNLIMITED
+from anabranch._durable import Job
+from anabranch._engine import (
+    Journal,
+    Notice,
+    current_call,
+    current_idempotency_key,
+    fingerprint,
 )
+from anabranch._text import encodable
+from anabranch.agents._agent_tools import Asked, Asleep, Outcome, ToolUse, failed
+from anabranch.agents._called_tool import CalledTool
+from anabranch.agents._events import ToolNoticed
+from anabranch.agents._ports import Question
+from anabranch.agents._remote_call import Ended, LiveCall, LiveCalls, Refused
+from anabranch.agents._remote_limits import RemoteLimits, RemoteResult, check_question, shown
+from anabranch.agents._remote_values import result_of, without_foreign_nulls
+from anabranch.context import BranchContext
+from anabranch.errors import (
+    BranchTimeoutError,
+    BranchTokenError,
+    CapabilityError,
+    SampleValidationError,
+    StepFailed,
+    ToolError,
+)
+from anabranch.mcp import (
+    MAX_ROUNDS,
+    UNASKED,
+    Reply,
+    Request,
+    RoundOfAnswers,
+    ToolServer,
+    requests_of,
+)
+from anabranch.messages import (
+    ElicitReply,
+    LogLevel,
+    SampleReply,
+    SampleRequest,
+    Shape,
+    ToolSpec,
+    text_of,
+)
+from anabranch.tool import Tool
+
+DECLINED = ElicitReply(action="decline")
+REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed, ToolError)
+"""The errors of a sample."""
 
 
-class RemoteTool:
-    """A tool of an agent that calls ``tool`` of ``server``.
+class ServerRound(Shape):
+    """One round of a server, as the call records it.
 
-    Args:
-        server: runs it.
-        tool: as the server lists it.
-        spec: as a model is sent it.
-        parked: the calls that wait in this process.
-        limits: of each call.
+    Attributes:
+        result: the result; ``None`` if the server asks first.
+        asks: the requests, under the server's names.
+        declined: the names of the questions that the agent cannot ask.
+        state: the server's own state.
+        live: the name of a call that waits in this process.
     """
 
-    placeholder: str | None = None
+    result: RemoteResult | None = None
+    asks: dict[str, Request] = {}  # noqa: RUF012 - pydantic copies it
+    declined: tuple[str, ...] = ()
+    state: str | None = None
+    live: str | None = None
+
+
+class ServerTool(Tool[RemoteResult]):
+    """A tool of a server as an anabranch tool.
+
+    Args:
+        server: runs the tool.
+        listed: the tool as the server lists it.
+        spec: the tool as a model is sent it.
+        limits: the limits of each call.
+        live: holds the calls of the handshake era.
+        here: the use of the tool; ``None`` where only undos run.
+    """
+
+    elicits = ()
+    requires = frozenset()
+    limits = UNLIMITED
+    parameters = ()
+    returns = RemoteResult
+    returned_by = RemoteResult
 
     def __init__(
         self,
         server: ToolServer,
-        tool: types.Tool,
+        listed: types.Tool,
         spec: ToolSpec,
-        parked: ParkedCalls,
         limits: RemoteLimits,
+        live: LiveCalls,
+        here: ToolUse | None = None,
     ) -> None:
-        self.tool = tool
-        self.spec: ToolSpec = spec
+        self.spec = spec
+        self.name = spec.name
+        self.description = spec.description
+        self.input_schema = dict(spec.input_schema)
+        self.listed = listed
         self._server = server
-        self._parked = parked
         self._limits = limits
+        self._live = live
+        self._edge: Answerer = Absent() if here is None else Reports(here, limits.max_notices)
+        self._owner = "" if here is None else here.timeline.thread.id
 
-    @property
-    def name(self) -> str:
-        """The name by which the model calls it."""
-        return self.spec.name
+    def used(self, here: ToolUse) -> ServerTool:
+        """Return the tool for one use, to whose listener the server reports."""
+        return ServerTool(self._server, self.listed, self.spec, self._limits, self._live, here)
 
-    async def use(self, here: ToolUse) -> Outcome | Asked:
-        """Call the tool, or go on with a call whose questions are answered.
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments without foreign nulls; the server validates them."""
+        return without_foreign_nulls(self.listed.input_schema, arguments)
 
-        Raises:
-            ToolError: if the server cannot be reached, or has refused the call; or it waits for the
-                answers no more; or the call's time is over.
-        """
-        answered = here.answered
-        if answered is None:
-            return await self._until(here, self._call(here), {})
-        state = self._loaded(answered.state)
-        if self._is_over(here, state):
-            if state.parked is not None and (left := self._parked.take(state.parked)) is not None:
-                await left.cancel()
-            raise self._late(here)
-        if state.parked is None:
-            before = state, state.answered(answered.answers)
-            return await self._until(here, self._call(here, before), {})
-        waiting = self._parked.take(state.parked)
-        if waiting is None:
-            raise ToolError(_GONE)
-        return await self._until(here, waiting, answered.answers)
+    def to_json(self, arguments: Mapping[str, Any]) -> str:
+        """Return the JSON of ``arguments``."""
+        return to_json(encodable(dict(arguments))).decode()
 
-    def _call(
-        self, here: ToolUse, before: tuple[CallState, RoundOfAnswers] | None = None
-    ) -> RemoteCall:
-        return RemoteCall(self._server, self.tool, _key(here), here, self._limits, before)
+    def check_value(self, value: object) -> None:
+        """Accept every result: JSON holds all of them."""
 
-    async def _until(
-        self, here: ToolUse, call: RemoteCall, answers: Mapping[str, Answer]
-    ) -> Outcome | Asked:
-        """Continue a call until it ends, asks, or reaches the time limit of a tool's call.
+    async def run(self, ctx: BranchContext, arguments: Mapping[str, Any]) -> RemoteResult:
+        """Run rounds of the server until one has a result, and ask its requests between them."""
+        replies, before, samples = dict[str, Reply | Refused](), None, 0
+        for _ in range(MAX_ROUNDS):
+            step = ctx.step(self._round, arguments, replies, before, name="round", undo=self._left)
+            before = await step
+            if before.result is not None:
+                return before.result
+            samples += sum(isinstance(each, SampleRequest) for each in before.asks.values())
+            if samples > (most := self._limits.max_samples):
+                raise ToolError(
+                    f"{self.name!r}: one call may ask the model {most} times, and this one has."
+                )
+            asked = [_asked(ctx, request) for request in before.asks.values()]
+            given = dict(zip(before.asks, await ctx.gather(*asked), strict=True))
+            replies = {**dict.fromkeys(before.declined, DECLINED), **given}
+        raise ToolError(f"The tool {self.name!r} has asked in more than {MAX_ROUNDS} rounds.")
 
-        What it asks can be answered until then.
+    async def _round(
+        self,
+        arguments: Mapping[str, Any],
+        replies: Mapping[str, Reply | Refused],
+        before: ServerRound | None,
+    ) -> ServerRound:
+        """Have the server run one round, with the replies to the requests of the round ``before``."""
+        if before is not None and not replies:
+            await anyio.sleep(UNASKED)  # the server asks for a repetition
+        if before is None and not await self._server.is_modern():
+            send = partial(self._sent, arguments=arguments, answers=None)
+            call = LiveCall(self.listed.name, self._limits, send)
+            return await self._live_round(call, replies)
+        if before is not None and before.live is not None:
+            return await self._live_round(self._live.take(before.live), replies)
+        answers = None if before is None else _answers(replies, before.state)
+        return self._recorded(await self._sent(self._edge, arguments, answers))
 
-        Raises:
-            ToolError: if the call's time is over; the call is cancelled.
-        """
-        ends: list[Outcome | Asked] = []
+    async def _live_round(
+        self, call: LiveCall, replies: Mapping[str, Reply | Refused]
+    ) -> ServerRound:
+        ended = await call.round(replies, self._edge)
+        if isinstance(ended, dict):
+            return self._asking(ended, live=await self._live.hold(call))
+        return self._recorded(ended)
 
-        async def go_on() -> None:
-            ends.append(await call.go_on(here, answers, self._parked))
-
-        dependencies = here.timeline.dependencies
-        timeout = dependencies.tool_limits.timeout
-        until = None if timeout is None else call.begun + timeout
-        await run_until(dependencies.clock, until, go_on())
-        if not ends:
-            raise self._late(here)
-        return replace(ends[0], until=until) if isinstance(ends[0], Asked) else ends[0]
-
-    def _is_over(self, here: ToolUse, state: CallState) -> bool:
-        dependencies = here.timeline.dependencies
-        timeout = dependencies.tool_limits.timeout
-        if timeout is None or state.begun is None:
-            return False
-        return state.begun + timeout <= dependencies.clock.now()
-
-    def _late(self, here: ToolUse) -> ToolError:
-        timeout = here.timeline.dependencies.tool_limits.timeout
-        return ToolError(
-            f"{self.name!r} has not ended within {timeout:g} s, and was cancelled. What it has done"
-            " until then is not known."
+    async def _sent(
+        self, edge: Answerer, arguments: Mapping[str, Any], answers: RoundOfAnswers | None
+    ) -> Ended:
+        key, owner = current_idempotency_key.get() or "", self._owner
+        return await self._server.call(
+            self.listed.name, arguments, edge, owner=owner, key=key, answers=answers
         )
 
-    def _loaded(self, text: str) -> CallState:
+    def _recorded(self, ended: Ended) -> ServerRound:
+        name, limits = self.listed.name, self._limits
+        if isinstance(ended, types.CallToolResult):
+            result = result_of(ended, self.listed.output_schema)
+            return ServerRound(result=result.within(limits, name))
+        number, size = len(ended.input_requests or ()), len(ended.model_dump_json())
+        check_question(limits, name, size, number)
+        return self._asking(requests_of(ended), state=ended.request_state)
+
+    def _asking(
+        self, requests: Mapping[str, Request], state: str | None = None, live: str | None = None
+    ) -> ServerRound:
+        able = self._edge.capabilities
+        fit = {
+            key: each if isinstance(each, SampleRequest) else shown(each, able)
+            for key, each in requests.items()
+        }
+        asks = {key: each for key, each in fit.items() if each is not None}
+        declined = tuple(key for key, each in fit.items() if each is None)
+        return ServerRound(asks=asks, declined=declined, state=state, live=live)
+
+    async def _left(self, round_: ServerRound) -> None:
+        """End a call that waits for answers over its connection."""
+        if round_.live is not None:
+            await self._live.cancel(round_.live)
+
+
+def _answers(replies: Mapping[str, Reply | Refused], state: str | None) -> RoundOfAnswers:
+    given: dict[str, Reply] = {}
+    for name, reply in replies.items():
+        if isinstance(reply, Refused):
+            raise ToolError(f"The server's request was refused: {reply.reason}")
+        given[name] = reply
+    return RoundOfAnswers.of(given, state)
+
+
+def _asked(ctx: BranchContext, request: Request) -> Coroutine[Any, Any, Reply | Refused]:
+    return _sampled(ctx, request) if isinstance(request, SampleRequest) else _elicited(request)
+
+
+def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, Reply | Refused]:
+    """Ask the agent's model; its errors are answers."""
+    options: dict[str, Any] = {name: getattr(request, name) for name in SampleRequest.model_fields}
+    sampling = ctx.sample(**options)
+
+    async def reply() -> Reply | Refused:
         try:
-            state = CallState.model_validate_json(text)
-        except ValidationError:
-            raise ToolError("What this call has asked cannot be answered any more.") from None
-        if (state.server, state.tool) != (self._server.place, self.tool.name):
-            raise ToolError(f"{self.name!r} is now another tool than the one that asked.")
-        return state
+            sampled = await sampling
+        except REFUSALS as error:
+            return Refused(reason=str(error))
+        return SampleReply(
+            content=sampled.exchange[-1].content,
+            model=sampled.model,
+            stop_reason=sampled.stop_reason,
+            usage=sampled.usage,
+        )
+
+    return reply()
 
 
-def _key(here: ToolUse) -> str:
-    """Return the idempotency key of a tool use: the same in every request for it."""
-    place = f"{here.caller.id}/{here.block.id}"
-    return blake2b(place.encode("utf-8", "surrogatepass"), digest_size=18).hexdigest()
+def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
+    """Ask the user; a user who could not answer has cancelled."""
+    call = current_call()
+    scope = call.scheduler.scope()
+    step_id = call.cursor.new_id(scope, "elicit")
+    pinned = fingerprint(question.model_dump(mode="json"))
+
+    async def reply() -> Reply:
+        try:
+            entry = await call.operations.ask(scope, step_id, "elicit", pinned, lambda: question)
+        except StepFailed:
+            return ElicitReply(action="cancel")
+        return ElicitReply.model_validate(entry.value)
+
+    return reply()
+
+
+class Reports(Absent):
+    """Sends the reports of a server during a round to the agent's listener.
+
+    Args:
+        here: the use of the tool.
+        most: the maximum number of reports.
+    """
+
+    def __init__(self, here: ToolUse, most: int) -> None:
+        self._here = here
+        self._most = most
+        self._number = 0
+        self._context = copy_context()
+        self.capabilities = here.timeline.dependencies.capabilities
+
+    async def log(self, level: LogLevel, message: str, /) -> None:
+        """Send a log message."""
+        await self._emit(Notice(message, level))
+
+    async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:
+        """Send a progress message."""
+        await self._emit(Notice(message, None, progress, total))
+
+    async def _emit(self, notice: Notice) -> None:
+        here, most = self._here, self._most
+        self._number += 1
+        if self._number == most + 1:
+            notice = Notice(f"Of what the tool reports, {most} lines are shown.", "warning")
+        if self._number <= most + 1:
+            event = ToolNoticed(here.caller.id, here.block, notice)
+            await asyncio.create_task(here.emit(event), context=self._context.copy())
+
+
+class RemoteTool(CalledTool):
+    """A tool of an agent that calls a tool of another server."""
+
+    is_versioned = False
+
+    def __init__(self, tool: ServerTool) -> None:
+        super().__init__(tool)
+        self._remote = tool
+        self.on_error = _failed
+
+    @property
+    def listed(self) -> types.Tool:
+        """The tool as its server lists it."""
+        return self._remote.listed
+
+    async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
+        """Run the next round of the call; its questions can be answered as long as it has time.
+
+        Raises:
+            OtherVersionError, UnreachableError, ToolError: as :meth:`CalledTool.use`.
+        """
+        outcome = await super().use(here)
+        timeout = here.timeline.dependencies.tool_limits.timeout
+        if not isinstance(outcome, Asked) or timeout is None:
+            return outcome
+        return replace(outcome, until=Journal.loads(outcome.state).started + timeout)
+
+    def _job(self, here: ToolUse) -> Job:
+        return replace(super()._job(here), tool=self._remote.used(here))
+
+    def _outcome(self, value: object) -> Outcome:
+        result = RemoteResult.model_validate(value)
+        return Outcome(text_of(result.blocks), result.is_error, result.blocks)
+
+
+def _failed(tool: str, error: Exception) -> Outcome:
+    if isinstance(error, BranchTimeoutError):
+        error = ToolError(
+            f"{tool!r} has not ended within {error.timeout:g} s, and was cancelled. What it has done"
+            " until then is not known."
+        )
+    return failed(tool, error)

@@ -17,12 +17,10 @@ from mcp import StdioServerParameters
 from anabranch._asking import Capabilities
 from anabranch._text import printable
 from anabranch.agents._agent_tools import AgentTool
-from anabranch.agents._remote_call import ParkedCalls
-from anabranch.agents._remote_state import RemoteLimits
-from anabranch.agents._remote_tool import RemoteTool
-from anabranch.mcp._client import Connectable, Era
-from anabranch.mcp._tool_server import ToolServer
-from anabranch.mcp._transports import COMMAND, Started, WithHeaders, command_of
+from anabranch.agents._remote_call import LiveCalls
+from anabranch.agents._remote_limits import RemoteLimits
+from anabranch.agents._remote_tool import RemoteTool, ServerTool
+from anabranch.mcp import COMMAND, Connectable, Era, Started, ToolServer, WithHeaders, command_of
 from anabranch.messages import ToolSpec
 
 
@@ -109,7 +107,7 @@ class RemoteTools:
             ToolServer(_targets(each, headers or {}, env or {}), _place(each), Capabilities(), era)
             for each in servers
         ]
-        self._parked = ParkedCalls()
+        self._live = LiveCalls()
         self._limits = limits or RemoteLimits()
         self._choice = ToolChoice(only, without)
         self._labels: list[str] = []
@@ -145,7 +143,7 @@ class RemoteTools:
 
     async def aclose(self) -> None:
         """Close all connections; calls that wait for a user over them are cancelled."""
-        await self._parked.aclose()
+        await self._live.aclose()
         for server in self._servers:
             await server.close()
 
@@ -166,10 +164,11 @@ class RemoteTools:
 
     def _tool(self, name: str, server: ToolServer, tool: types.Tool) -> RemoteTool:
         made = self._made.get(name)
-        if made is None or made.tool is not tool:
+        if made is None or made.listed is not tool:
             text = printable(tool.description or tool.title or "")
             spec = ToolSpec(name=name, description=text, input_schema=tool.input_schema)
-            made = self._made[name] = RemoteTool(server, tool, spec, self._parked, self._limits)
+            whole = ServerTool(server, tool, spec, self._limits, self._live)
+            made = self._made[name] = RemoteTool(whole)
         return made
 
     def _zipped(self, names: Sequence[str]) -> Sequence[tuple[str, str]]:

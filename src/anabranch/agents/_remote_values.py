@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias, cast
 import mcp_types as types
 
 from anabranch._schemas import UnusableSchemaError, misfit, misfits
-from anabranch.agents._agent_tools import Outcome
+from anabranch.agents._remote_limits import RemoteResult
 from anabranch.agents._result_blocks import result_blocks
-from anabranch.mcp._odd_answers import has_structured_content
-from anabranch.messages import ResultBlock, TextBlock, text_of
+from anabranch.mcp import has_structured_content
+from anabranch.messages import ResultBlock, TextBlock
 
 Place: TypeAlias = tuple[str | int, ...]
 
@@ -64,8 +64,8 @@ def _remove(arguments: Any, place: Place) -> None:  # noqa: ANN401 - JSON
     del holder[place[-1]]
 
 
-def outcome_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> Outcome:
-    """Return the outcome of a call.
+def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> RemoteResult:
+    """Return the result of a call as the model reads it.
 
     A server repeats structured content as text, for models; it is used where a server does not.
     If that content is missing or incomplete, the model reads the result, and a line that says so.
@@ -76,10 +76,9 @@ def outcome_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -
     """
     blocks = tuple(_block(block) for block in result.content)
     blocks = blocks or result_blocks(result.structured_content)
-    outcome = Outcome(text_of(blocks), bool(result.is_error), blocks)
-    if schema is None or result.is_error or (lack := _lack(result, schema)) is None:
-        return outcome
-    return outcome.with_line(f"({lack})")
+    if schema is not None and not result.is_error and (lack := _lack(result, schema)) is not None:
+        blocks = (*blocks, TextBlock(text=f"\n({lack})"))
+    return RemoteResult(blocks=blocks, is_error=bool(result.is_error))
 
 
 def _lack(result: types.CallToolResult, schema: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from anabranch._durable.job import Durability
+    from anabranch._durable import Durability
     from anabranch.mcp._client import MAX_ROUNDS as MAX_ROUNDS
     from anabranch.mcp._client import Connectable as Connectable
     from anabranch.mcp._client import Era as Era
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from anabranch.mcp._defaults import TTL as TTL
     from anabranch.mcp._defaults import Ask as Ask
     from anabranch.mcp._defaults import SamplerMode as SamplerMode
-    from anabranch.mcp._eras import Response as Response
+    from anabranch.mcp._eras import UNASKED as UNASKED
+    from anabranch.mcp._eras import Reply as Reply
+    from anabranch.mcp._eras import Request as Request
     from anabranch.mcp._eras import RoundOfAnswers as RoundOfAnswers
-    from anabranch.mcp._eras import answer_others as answer_others
-    from anabranch.mcp._eras import questions_of as questions_of
+    from anabranch.mcp._eras import requests_of as requests_of
     from anabranch.mcp._installation import Installation
     from anabranch.mcp._odd_answers import has_structured_content as has_structured_content
     from anabranch.mcp._options import ServerKeywords, ServerOptions, ToolKeywords
@@ -79,7 +80,7 @@ else:
             "._installation": "Installation",
             "._odd_answers": "has_structured_content",
             "._options": "ServerKeywords ServerOptions ToolKeywords completed_by",
-            "._eras": "Response RoundOfAnswers answer_others questions_of",
+            "._eras": "Reply Request RoundOfAnswers UNASKED requests_of",
             "._saga_client": "SagaClient SagaRoundsExceededError Turn",
             "._saga_shapes": (
                 "CallToolSagaParams ResumeToolSagaParams SagaError "

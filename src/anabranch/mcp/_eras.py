@@ -12,7 +12,7 @@ only plaintext that this server wrote (SEP-2322). A sleeping call asks nothing: 
 state, with which the client repeats the request. The module accepts answers of the right kind to
 questions that are open in the journal. It ignores any other answer, and the question is asked again. A
 *chain* is the rounds of one request. Its state is marked with the number of its first round. The client
-side uses ``questions_of`` and ``answer_others``.
+side uses ``requests_of`` and ``RoundOfAnswers``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -31,18 +30,20 @@ from mcp.types import InputRequiredResult
 from pydantic import BaseModel, ValidationError
 
 from anabranch._aio import Clock, cancel_and_wait, pause
-from anabranch._asking import Answerer, answer_of_error
+from anabranch._asking import AnswerError, answer_of_error
 from anabranch._engine import Answer, Ask, Journal
+from anabranch._text import encodable
 from anabranch.errors import InvalidTokenError, ToolError
 from anabranch.mcp._protocol import (
     CONTEXT_META,
-    answer_sample,
     elicit_request,
+    sample_request,
+    sampled,
     to_answer,
     to_request,
 )
 from anabranch.mcp._request import McpRequest
-from anabranch.messages import ElicitRequest, UrlRequest
+from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 
 
 class Heartbeat:
@@ -162,6 +163,11 @@ Response: TypeAlias = (
 )
 """The answer to one request of a round."""
 
+Request: TypeAlias = ElicitRequest | UrlRequest | SampleRequest
+"""One request of a round, in this library's types."""
+Reply: TypeAlias = ElicitReply | SampleReply
+"""The reply to a :data:`Request`, in this library's types."""
+
 UNASKED: Final = 0.1
 """Seconds before a call continues whose result only asks for a repetition."""
 
@@ -173,37 +179,38 @@ class RoundOfAnswers:
     responses: Mapping[str, Response]
     state: str | None
 
-
-def questions_of(asked: types.InputRequiredResult) -> dict[str, ElicitRequest | UrlRequest]:
-    """Return the questions of a round to the user."""
-    requests = (asked.input_requests or {}).items()
-    return {
-        key: elicit_request(key, request.params)
-        for key, request in requests
-        if isinstance(request, types.ElicitRequest)
-    }
+    @classmethod
+    def of(cls, replies: Mapping[str, Reply], state: str | None) -> RoundOfAnswers:
+        """Return the round with ``replies``, each under the server's name for its request."""
+        return cls({name: _response(reply) for name, reply in replies.items()}, state)
 
 
-async def answer_others(
-    asked: types.InputRequiredResult, answerer: Answerer
-) -> dict[str, Response]:
-    """Return the answers of ``answerer`` to the asks of a round that are not questions to the user.
+def requests_of(asked: types.InputRequiredResult) -> dict[str, Request]:
+    """Return the requests of a round to the user and the model, under the server's names.
 
     Raises:
-        ToolError: if ``answerer`` refuses, or the client has not declared the capability.
+        ToolError: if a request cannot be read, or the client has not declared its capability.
     """
-    responses: dict[str, Response] = {}
-    for key, request in (asked.input_requests or {}).items():
-        if isinstance(request, types.CreateMessageRequest):
-            response = await answer_sample(answerer, key, request.params)
-            if isinstance(response, types.ErrorData):
-                raise ToolError(f"The server's request was refused: {response.message}")
-            responses[key] = response
-        elif not isinstance(request, types.ElicitRequest):
+    return {key: _request(key, each) for key, each in (asked.input_requests or {}).items()}
+
+
+def _request(key: str, request: types.InputRequest) -> Request:
+    match request:
+        case types.ElicitRequest():
+            return elicit_request(key, request.params)
+        case types.CreateMessageRequest():
+            try:
+                return sample_request(request.params)
+            except AnswerError as error:
+                raise ToolError(f"The server's request was refused: {error}") from error
+        case _:
             raise ToolError("The server asks for this client's roots, and the client has none.")
-    if not asked.input_requests:
-        await anyio.sleep(UNASKED)
-    return responses
+
+
+def _response(reply: Reply) -> Response:
+    if isinstance(reply, SampleReply):
+        return sampled(reply)
+    return types.ElicitResult.model_validate(encodable(reply.wire()))
 
 
 def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> dict[str, Answer]:

@@ -202,7 +202,7 @@ async def answer_sample(
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
     """Let ``answerer`` answer in the role of the model; its :class:`AnswerError` becomes the answer."""
     try:
-        return _sampled(await answerer.sample(_sample_request(params), step_id=step_id))
+        return sampled(await answerer.sample(sample_request(params), step_id=step_id))
     except AnswerError as error:
         return _error(error)
 
@@ -218,7 +218,12 @@ async def answer_elicit(
     return types.ElicitResult.model_validate(encodable(reply.wire()))
 
 
-def _sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
+def sample_request(params: types.CreateMessageRequestParams) -> SampleRequest:
+    """Return the sample of a server in this library's types.
+
+    Raises:
+        AnswerError: if the request cannot be read.
+    """
     wire = params.model_dump(by_alias=True, mode="json", exclude_none=True)
     choice: dict[str, Any] = wire.get("toolChoice") or {}
     wire["toolChoice"] = choice.get("mode")
@@ -241,9 +246,10 @@ def elicit_request(step_id: str, params: types.ElicitRequestParams) -> ElicitReq
     )
 
 
-def _sampled(
+def sampled(
     reply: SampleReply,
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
+    """Return the model's reply in the protocol's types."""
     wire = encodable(reply.wire())
     wire.pop("usage", None)  # the protocol has no field for it
     if len(reply.content) == 1:

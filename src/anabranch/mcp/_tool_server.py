@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import mcp_types as types
 from mcp import Client, MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from anabranch._asking import Answerer, Capabilities
@@ -66,6 +67,14 @@ class ToolServer:
         """
         info = (await self._connected()).client.server_info
         return info.name if info is not None else ""
+
+    async def is_modern(self) -> bool:
+        """Return whether a question of the server ends its request, and waits in no connection.
+
+        Raises:
+            ToolError: if the server cannot be reached, or does not speak MCP.
+        """
+        return (await self._connected()).client.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def close(self) -> None:
         """Close the connection."""

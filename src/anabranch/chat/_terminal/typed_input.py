@@ -98,14 +98,14 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     """
     # branch_self reads a user's lists and words in the same way as a model's.
     schema = tool.spec.input_schema
-    names = ", ".join(cast("dict[str, JsonValue]", schema.get("properties", {})))
-    usage = f"Write /{tool.name} name=value …; names: {names or 'none'}."
+    known = cast("dict[str, JsonValue]", schema.get("properties", {}))
+    usage = f"Write /{tool.name} name=value …; names: {', '.join(known) or 'none'}."
     typed = {} if isinstance(tool, BranchSelfTool) else schema
     arguments = _read_values(text or "{}", typed, usage)
     if isinstance(tool, CalledTool):
         # Tools ignore arguments that hosts add, but a user who types a name means it.
-        known = [parameter.name for parameter in tool.tool.parameters]
-        if unknown := [name for name in arguments if name not in known]:
+        unknown = [name for name in arguments if name not in known]
+        if unknown and not schema.get("additionalProperties"):
             raise SessionError(f"There is no parameter {unknown[0]!r}. {usage}")
         tool.tool.validate(arguments)
     return arguments

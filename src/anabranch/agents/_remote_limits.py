@@ -1,69 +1,27 @@
-"""One call of a tool of another server: its limits, its state between rounds, and its questions to the user."""
+"""Limits of one call of a tool of another server: of its result, and of its questions to the user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-import mcp_types as types
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from anabranch._asking import Capabilities
-from anabranch._engine import Answer
 from anabranch._schemas import Form
-from anabranch.agents._agent_tools import Outcome
 from anabranch.agents._ports import Question
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
-from anabranch.mcp._eras import Response, RoundOfAnswers
 from anabranch.messages import (
     AudioBlock,
     DocumentBlock,
-    ElicitReply,
     FileBlock,
     ResultBlock,
+    Shape,
     TextBlock,
     UrlRequest,
 )
 from anabranch.tree import file_line
-
-
-def reply_in(answer: Answer) -> ElicitReply:
-    """Return the user's reply; ``cancel`` for a user who could not answer."""
-    if answer.error is not None:
-        return ElicitReply(action="cancel")
-    return ElicitReply.model_validate(answer.value)
-
-
-class CallState(BaseModel):
-    """The state from which a call is resumed; the state never leaves the server.
-
-    Attributes:
-        server, tool: what was called.
-        parked: the name of a call that waits in this process; ``None`` in the modern era.
-        request_state: the server's own state.
-        responses: to what else the server has asked at the same time.
-        begun: when the call began, in seconds since the epoch.
-        samples: the number of its requests to the model.
-    """
-
-    server: str
-    tool: str
-    parked: str | None = None
-    request_state: str | None = None
-    responses: dict[str, Response] = {}
-    begun: float | None = None
-    samples: int = 0
-
-    def answered(self, answers: Mapping[str, Answer]) -> RoundOfAnswers:
-        """Return the round with the user's answers."""
-        given = {
-            key: types.ElicitResult.model_validate(reply_in(answer).wire())
-            for key, answer in answers.items()
-        }
-        return RoundOfAnswers({**self.responses, **given}, self.request_state)
-
 
 BLOCKS: Final = 1_000
 """Texts and images of a result: each is an object of the stored node."""
@@ -91,21 +49,27 @@ class RemoteLimits:
     max_notices: int = 1_000
 
 
-def checked_result(limits: RemoteLimits, tool: str, outcome: Outcome) -> Outcome:
-    """Return ``outcome``, or an error in its place if ``outcome`` is too large.
+class RemoteResult(Shape):
+    """The result of a tool of another server, as the call records it."""
 
-    A sound or document that alone is too large becomes its name.
-    """
-    blocks = tuple(_named(limits, block) for block in outcome.blocks)
-    sizes = [_size(block) for block in blocks]
-    if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
-        return replace(outcome, blocks=blocks)
-    return Outcome(
-        f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
-        f" {len(sizes):,} parts; the limits are {limits.max_result:,} and {BLOCKS:,}. Call it so"
-        " that it returns less.",
-        is_error=True,
-    )
+    blocks: tuple[ResultBlock, ...]
+    is_error: bool = False
+
+    def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
+        """Return this result, or an error in its place if the result is too large.
+
+        A sound or document that alone is too large becomes its name.
+        """
+        blocks = tuple(_named(limits, block) for block in self.blocks)
+        sizes = [_size(block) for block in blocks]
+        if sum(sizes) <= limits.max_result and len(sizes) <= BLOCKS:
+            return RemoteResult(blocks=blocks, is_error=self.is_error)
+        text = (
+            f"The result of {tool!r} is too large, and is left out: {sum(sizes):,} characters in"
+            f" {len(sizes):,} parts; the limits are {limits.max_result:,} and {BLOCKS:,}. Call it so"
+            " that it returns less."
+        )
+        return RemoteResult(blocks=(TextBlock(text=text),), is_error=True)
 
 
 def _named(limits: RemoteLimits, block: ResultBlock) -> ResultBlock:

@@ -91,4 +91,4 @@ def test_where_others_reach_it_a_token_is_asked_for_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["web", "--host", "0.0.0.0", "--port", "0"]) == 2  # noqa: S104 - nothing is bound
-    assert "set a token" in capsys.readouterr().err
+    assert "Set a token" in capsys.readouterr().err

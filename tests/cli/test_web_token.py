@@ -65,4 +65,4 @@ def test_none_is_made_where_no_one_would_see_it(
 ) -> None:
     assert main([*WEB, "--host", ANY]) == 2
     out, said = capsys.readouterr()
-    assert (out, "set a token" in said) == ("", True)
+    assert (out, "Set a token" in said) == ("", True)

@@ -185,7 +185,7 @@ async def _play(client: httpx2.AsyncClient, file: Path) -> None:
         assert "SyntaxError" in state["problem"]
     calls = (await client.get("/calls")).json()
     assert calls["shows"] == "values"
-    assert [each["tool"] for each in calls["calls"]] == ["book"]
+    assert [each["tool"] for each in calls["calls"]] == ["theirs", "book"]
 
 
 RAISING = """

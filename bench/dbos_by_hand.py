@@ -1,7 +1,7 @@
 """DBOS alone, as a peer of ``engines.py``: the calls of ``engine_processes.py`` as workflows by hand.
 
 A question is an event of the workflow, an answer a message to it, an effect a step: as DBOS's
-documentation has a workflow wait for a person. Events and messages reach the other side by NOTIFY.
+documentation has a workflow wait for a user. Events and messages reach the other side by NOTIFY.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PlayedByHand", "dbos_by_hand"]
 APPLICATION, WORKFLOW, QUEUE, ANSWERS = "by-hand", "journey", "journeys", "answers"
 SCHEMA = "by_hand"
 LONG = 600.0
-"""Seconds for which a person may be silent."""
+"""Seconds for which a user may be silent."""
 
 POLL = 0.1
 """Seconds from one look into the queue to the next, as our adapter has it."""
@@ -58,7 +58,7 @@ def work_by_hand(url: str, connection: Connection) -> None:
 
 
 class PlayedByHand:
-    """Plays calls as their persons.
+    """Plays calls as their users.
 
     Args:
         client: reaches the workers.

@@ -96,7 +96,7 @@ class Alone:
             await agent.add_answer(last.id, YES)
             around = await agent.store.around(name)
             assert around is not None
-            last = await work.go_on(around)
+            last = await work.resume(around)
             if last.kind == "question":
                 late.append((int(last.text) - sent) / 1e9)
         return late

@@ -6,7 +6,7 @@ have already: copies of such a call.
 A copy is the row of its call, its last round and the entries and answers of that round: some million
 rows for a million calls. Whole ones have nine rounds. So the indexes have all calls, a ninth
 of the rounds and an eighth of the entries and answers that as many calls of this tool leave. The ids
-of copies are as random as those of calls, and their times differ. One in ten waits for a person: there are
+of copies are as random as those of calls, and their times differ. One in ten waits for a user: there are
 indexes of such calls alone. Statistics, vacuum and checkpoint of so many new rows are done before
 anything is measured. A million copies take two minutes, and two gigabytes of disk until the
 end.

@@ -48,7 +48,7 @@ class Instruments:
         self.oldest_question = meter.create_gauge(
             "anabranch.questions.oldest",
             unit="s",
-            description="Time for which the longest waiting person has been asked.",
+            description="Time for which the longest waiting user has been asked.",
         )
         self.turn_tokens = meter.create_counter(
             "anabranch.turn.tokens", unit="{token}", description="Tokens that turns have used."

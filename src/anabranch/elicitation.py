@@ -27,7 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class _Exchanged:
-    """Holds the function that makes the exchange, beside the fields: a result shows fields alone."""
+    """Holds the function that makes the exchange. No field holds the function: a result shows fields alone."""
 
     __slots__ = ("_make_exchange",)
     _make_exchange: Callable[[], Exchange]

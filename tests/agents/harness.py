@@ -78,7 +78,7 @@ async def set_up(
     *,
     tools: Iterable[Tool[Any] | AgentTool | ToolSource] = (),
     store: TreeStore | None = None,
-    person: Answerer | None = None,
+    user: Answerer | None = None,
     limits: TurnLimits | None = None,
     branch_self: AgentTool | None = None,
     listener: Listener = ignore_event,
@@ -97,7 +97,7 @@ async def set_up(
         store or MemoryTrees(),
         model,
         tools=[branch_self or BranchSelf(), *tools],
-        person=person,
+        user=user,
         limits=limits,
         listener=listen,
         clock=clock,
@@ -109,7 +109,7 @@ async def set_up(
 
 
 class Answering(Absent):
-    """A person who answers by a function of the question."""
+    """A user who answers by a function of the question."""
 
     capabilities = Capabilities()
 

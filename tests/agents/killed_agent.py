@@ -70,7 +70,7 @@ def make_agent(stores: Stores, ledger: str) -> Agent:
         tree_store,
         MockModel(decide),
         tools=[travel],
-        person=Answering(three_seats),
+        user=Answering(three_seats),
         calls=Durability(call_store, lease=LEASE),
     )
 

@@ -47,7 +47,7 @@ class Words(BaseModel):
 
 @server.tool()
 async def ask(ctx: Context) -> str:
-    """Ask the person."""
+    """Ask the user."""
     answer = await ctx.elicit("Which?", Words)
     return f"{answer.action} {answer.data.text if answer.action == 'accept' else ''}"
 

@@ -104,7 +104,7 @@ class Desk:
         await self.process(ahead).cancel_questions(question)
 
     async def wake(self, question: Node, ahead: float) -> None:
-        await self.process(ahead).go_on(question)
+        await self.process(ahead).resume(question)
 
     async def answer(self, question: Node, ahead: float) -> bool:
         """Answer, and run the turn; return whether the answer is taken."""
@@ -113,7 +113,7 @@ class Desk:
             answer = await agent.add_answer(question.id, SEVEN)
         except (QuestionAnsweredError, QuestionExpiredError):
             return False
-        await agent.go_on(answer)
+        await agent.resume(answer)
         return True
 
 
@@ -148,6 +148,6 @@ async def test_either_an_answer_or_its_rival_wins(url: str, name: str, is_first:
     if name != "stop":  # which may come after an answer that was taken
         assert desk.done == (TAKEN if is_taken else otherwise)
     assert desk.done in (TAKEN, otherwise)
-    await desk.process(end).go_on(question)
+    await desk.process(end).resume(question)
     assert desk.done in (TAKEN, otherwise)
     await desk.trees.close()

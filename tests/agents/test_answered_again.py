@@ -40,7 +40,7 @@ class Office:
     async def undo(self, what: str) -> None:
         self.done.append((f"un{what}", ""))
 
-    async def person(self, question: Question) -> ElicitReply:
+    async def user(self, question: Question) -> ElicitReply:
         """Answers nothing; the turn is interrupted."""
         self.asked.set()
         await self.never.wait()
@@ -83,8 +83,8 @@ async def office(
         await ctx.step(office.do, f"book {answer.content.number}", ctx.idempotency_key)
         return f"{answer.content.number} seats"
 
-    person = Answering(answer or office.person)
-    setting = await set_up(decide, tools=[travel], person=person, calls=store, clock=clock)
+    user = Answering(answer or office.user)
+    setting = await set_up(decide, tools=[travel], user=user, calls=store, clock=clock)
     return office, setting
 
 
@@ -226,10 +226,10 @@ async def test_its_replay_sees_the_conversation_that_it_was_called_from() -> Non
     def reply(request: SampleRequest) -> SampleReply | str:
         return calls(("use", "trip", {})) if len(request.messages) == 3 else "fine"
 
-    async def person(question: Question) -> ElicitReply:
-        return seats(1) if "How many" in question.message else await here.person(question)
+    async def user(question: Question) -> ElicitReply:
+        return seats(1) if "How many" in question.message else await here.user(question)
 
-    setting = await set_up(reply, tools=[trip], person=Answering(person), clock=clock, calls=store)
+    setting = await set_up(reply, tools=[trip], user=Answering(user), clock=clock, calls=store)
     await setting.say("Hello")
     turn = asyncio.ensure_future(setting.say("Travel"))
     await here.asked.wait()

@@ -1,6 +1,6 @@
-"""A call whose questions are answered waits for a worker, not for a person: however long, it does not expire.
+"""A call whose questions are answered waits for a worker, not for a user: however long, it does not expire.
 
-What a person does not answer still expires. Each step is taken by an agent of its own, as another
+What a user does not answer still expires. Each step is taken by an agent of its own, as another
 process would take it.
 """
 
@@ -162,7 +162,7 @@ async def test_a_call_that_was_answered_in_time_goes_on_however_late_a_worker_co
         assert await desk.expire() == 0
         desk.clock.advance(DAY)
     assert await desk.expire() == 0
-    end = await desk.agent().go_on(node)
+    end = await desk.agent().resume(node)
     assert DONE == ["reserve", "book 2"]
     assert [*await desk.questions(end)] == ["Sure?"]
 
@@ -171,16 +171,16 @@ async def test_a_call_that_was_answered_waits_for_its_code_longer_than_for_a_use
     desk = Desk()
     node = await answered(desk)
     with pytest.raises(OtherVersionError):
-        await desk.agent("other", other_trip).go_on(node)
+        await desk.agent("other", other_trip).resume(node)
     desk.clock.advance(2 * DAY)
     assert await desk.expire() == 0
-    await desk.agent().go_on(node)
+    await desk.agent().resume(node)
     assert DONE == ["reserve", "book 2"]
 
 
 async def test_its_next_question_expires_as_any_other() -> None:
     desk = Desk()
-    await desk.agent().go_on(await answered(desk))
+    await desk.agent().resume(await answered(desk))
     desk.clock.advance(EXPIRE_AFTER - 1)
     assert await desk.expire() == 0
     desk.clock.advance(1)
@@ -203,10 +203,10 @@ async def test_a_call_with_a_question_left_waits_for_a_person_and_expires() -> N
 async def test_a_call_that_sleeps_after_its_answer_wakes_however_late() -> None:
     desk = Desk()
     node = await answered(desk, "nap")
-    await desk.agent().go_on(node)
+    await desk.agent().resume(node)
     desk.clock.advance(4 * DAY)
     assert await desk.expire() == 0
-    await desk.agent().go_on(node)
+    await desk.agent().resume(node)
     assert DONE == ["reserve", "2", "woken"]
 
 
@@ -235,7 +235,7 @@ async def test_an_answer_counts_when_the_time_of_the_question_beside_it_is_over(
     node = await desk.add((await desk.questions(node))["Ever?"], number(3))
     desk.clock.advance(2 * DAY + EXPIRE_AFTER + 1)
     assert await desk.expire() == 0
-    assert (await desk.agent().go_on(node)).text == "over 3"
+    assert (await desk.agent().resume(node)).text == "over 3"
 
 
 async def test_another_answer_finds_the_call_from_which_it_begins_a_line() -> None:
@@ -247,7 +247,7 @@ async def test_another_answer_finds_the_call_from_which_it_begins_a_line() -> No
     node = await desk.add(first, number(2), again=True)
     desk.clock.advance(120)
     assert await desk.expire() == 0
-    await desk.agent().go_on(node)
+    await desk.agent().resume(node)
     assert DONE == ["reserve", "book 1", "book 2"]
     desk.clock.advance(LONGEST_WAIT)
     assert await desk.expire() == 2

@@ -317,7 +317,7 @@ async def test_branches_that_run_side_by_side_ask_the_person_side_by_side() -> N
         doing = task(request)
         return "done" if doing is None else calls(("p", "pick", {"name": doing}))
 
-    here = await set_up(decide, tools=[pick], person=Answering(answer))
+    here = await set_up(decide, tools=[pick], user=Answering(answer))
     with anyio.fail_after(PATIENCE):
         await here.say("fork")
     await here.check()

@@ -158,7 +158,7 @@ class Budgets(RuleBasedStateMachine):
     def say(self) -> None:
         self.the_turn_has_ended_well()
         self.loop.run_until_complete(self.start())
-        self.go_on()
+        self.resume()
 
     async def start(self) -> None:
         parent = await self.agent.head(self.thread.id)
@@ -169,7 +169,7 @@ class Budgets(RuleBasedStateMachine):
         self.before = {each.id for each in await self.branches.branches(self.thread.id)}
         self.turn = asyncio.ensure_future(turn.run(message))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let the turn run until it waits for the model, or has ended."""
 
         async def until_it_waits() -> None:
@@ -187,7 +187,7 @@ class Budgets(RuleBasedStateMachine):
             if this.request.messages[-1].text.startswith("question"):
                 reply = text(which * 20)
             self.model.answer(this, reply, reports=reports)
-        self.go_on()
+        self.resume()
 
     @rule(which=st.integers(0, 9), words=st.integers(1, 400), reports=st.booleans())
     def say_something(self, which: int, words: int, reports: bool) -> None:

@@ -35,7 +35,7 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
 
 async def test_a_tool_sees_the_messages_and_system_prompt_sent_to_the_model() -> None:
     SEEN.clear()
-    here = await set_up(decide, tools=[look], person=YES)
+    here = await set_up(decide, tools=[look], user=YES)
     here.thread_id = (await here.agent.begin(system_prompt="Be brief.")).id
     await here.say("hello")
     await here.say("look")
@@ -46,7 +46,7 @@ async def test_a_tool_sees_the_messages_and_system_prompt_sent_to_the_model() ->
 
 async def test_it_sees_the_same_when_it_is_resumed_at_its_question() -> None:
     SEEN.clear()
-    here = await set_up(decide, tools=[look], person=YES)
+    here = await set_up(decide, tools=[look], user=YES)
     await here.say("look")
     [question] = await here.of_kind("question")
     await here.agent.answer(question.id, ElicitReply(action="decline"))
@@ -61,7 +61,7 @@ async def test_in_a_branch_it_sees_the_branch() -> None:
             fork("look there", allow_work=True) if heard(request) == "fork" else decide(request)
         ),
         tools=[look],
-        person=YES,
+        user=YES,
     )
     await here.say("fork")
     messages, _ = SEEN[0]

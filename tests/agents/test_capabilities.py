@@ -1,4 +1,4 @@
-"""What an agent's tools can ask for is decided by its person, its model and its application."""
+"""What an agent's tools can ask for is decided by its user, its model and its application."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ YES = ElicitReply(action="accept", content={"ok": True})
     ("name", "options"),
     [
         ("book", {}),
-        ("book", {"person": Absent()}),
+        ("book", {"user": Absent()}),
         (
             "book",
-            {"person": Answering(lambda _: YES), "capabilities": Capabilities(elicitation=False)},
+            {"user": Answering(lambda _: YES), "capabilities": Capabilities(elicitation=False)},
         ),
         ("think", {"capabilities": Capabilities(sampling=False)}),
         ("work", {"capabilities": Capabilities(sampling_tools=False)}),
@@ -92,7 +92,7 @@ async def test_a_tool_does_not_start_without_its_required_capabilities(
 
 
 async def test_a_tool_starts_when_user_and_model_have_its_required_capabilities() -> None:
-    assert await result_of("book", person=Answering(lambda _: YES)) == "accept"
+    assert await result_of("book", user=Answering(lambda _: YES)) == "accept"
     assert await result_of("think") == "thought"
     assert await result_of("work") == "done"
 

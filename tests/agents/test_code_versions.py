@@ -111,10 +111,10 @@ class Conversation:
         for each in await agent.open_questions(node):
             await agent.add_answer(each.id, ElicitReply(action="accept", content={"n": 1}))
 
-    async def go_on(self, agent: Agent, node: Node) -> Node:
+    async def resume(self, agent: Agent, node: Node) -> Node:
         ready = await agent.cut_off(node.thread_id)
         assert ready is not None
-        return await agent.go_on(ready)
+        return await agent.resume(ready)
 
     def noticed(self) -> list[str]:
         return [each.notice.message for each in self.events if isinstance(each, ToolNoticed)]
@@ -132,11 +132,11 @@ async def test_a_call_waits_for_its_code_and_other_calls_continue(
     new = here.agent("2", *changed, note)
     for _ in range(2):
         with pytest.raises(OtherVersionError):
-            await here.go_on(new, node)
+            await here.resume(new, node)
     assert DONE == ["seat", "noted"]
     assert set(here.noticed()) == {"This waits for a process with version '1' of the tools' code."}
 
-    end = await here.go_on(here.agent("1", book, note), node)
+    end = await here.resume(here.agent("1", book, note), node)
     assert end.text == "said: accept, noted"
     assert DONE == ["seat", "noted"]
 
@@ -156,10 +156,10 @@ async def test_a_branch_waits_with_the_call_in_it(opens: tuple[str, str, dict[st
     new = here.agent("2", book_otherwise, note)
     await here.answer(new, node)
     with pytest.raises(OtherVersionError):
-        await here.go_on(new, node)
+        await here.resume(new, node)
     assert DONE == ["seat", "noted"]
 
-    end = await here.go_on(here.agent("1", book, note), node)
+    end = await here.resume(here.agent("1", book, note), node)
     assert end.text.startswith("said: ")
     assert "said: accept" in end.text
     assert DONE == ["seat", "noted"]

@@ -86,8 +86,8 @@ def decide(request: SampleRequest) -> SampleReply | str:
 async def run(fate: Callable[[], Awaitable[None]], at: int, *, after: bool) -> tuple[Doomed, int]:
     """Run the turn until it ends; return its store, and the number of calls to it."""
     store = Doomed(fate, at, after=after)
-    person = Answering(lambda _: ElicitReply(action="accept", content={"sure": True}))
-    here = await set_up(decide, tools=[check], store=cast("TreeStore", store), person=person)
+    user = Answering(lambda _: ElicitReply(action="accept", content={"sure": True}))
+    here = await set_up(decide, tools=[check], store=cast("TreeStore", store), user=user)
     turn = asyncio.current_task()
     assert turn is not None
     try:

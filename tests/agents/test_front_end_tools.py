@@ -78,7 +78,7 @@ async def waiting(here: Setting) -> dict[str, Node]:
     """The open questions at the head, by their texts."""
     end = await end_of(here.agent, here.thread_id)
     assert end is not None
-    assert not end.can_go_on
+    assert not end.can_continue
     return {node.text: node for node in end.questions}
 
 
@@ -144,7 +144,7 @@ async def test_a_result_counts_once() -> None:
 
 
 async def test_no_person_is_asked_to_run_it() -> None:
-    here = await begun(USE, ("c", "confirm", {}), person=Answering(lambda _: YES))
+    here = await begun(USE, ("c", "confirm", {}), user=Answering(lambda _: YES))
     assert list(await waiting(here)) == [ITS_CALL]
     [call] = (await waiting(here)).values()
     with pytest.raises(ToolError, match="application that offers this tool"):

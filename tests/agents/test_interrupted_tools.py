@@ -55,7 +55,7 @@ async def seated(hall: Hall, *, asks: bool) -> tuple[Setting, asyncio.Event]:
         used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
         return "fine" if used else calls(("use", "book", {}))
 
-    return await set_up(decide, tools=[book], person=Answering(wait)), asked
+    return await set_up(decide, tools=[book], user=Answering(wait)), asked
 
 
 async def interrupted(setting: Setting, at: asyncio.Event) -> None:
@@ -145,7 +145,7 @@ async def test_a_tool_that_was_undone_does_not_run_again_under_the_same_keys() -
     await interrupted(setting, service.called)
     assert service.keys[1:] == ["not charged"]
     service.lives = True
-    end = await setting.agent.go_on(await setting.caller())
+    end = await setting.agent.resume(await setting.caller())
     assert len(service.keys) == 2
     assert end.text == "fine"
     assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
@@ -157,7 +157,7 @@ async def test_one_without_undos_has_ended_as_well() -> None:
     setting = await charging(service, undo=False)
     await interrupted(setting, service.called)
     service.lives = True
-    end = await setting.agent.go_on(await setting.caller())
+    end = await setting.agent.resume(await setting.caller())
     assert (len(service.keys), end.text) == (1, "fine")
     assert "interrupted" in str(setting.model.requests[-1].messages[-1].content)
 
@@ -168,7 +168,7 @@ async def test_one_that_is_suspended_continues_after_its_recorded_effects() -> N
     setting.agent.suspend()
     await interrupted(setting, service.called)
     service.lives = True
-    await setting.agent.go_on(await setting.caller())
+    await setting.agent.resume(await setting.caller())
     assert len(service.keys) == 1
     await setting.check()
 
@@ -192,13 +192,13 @@ async def test_effects_before_an_answered_question_are_undone_as_well() -> None:
         used = any(isinstance(b, ToolUseBlock) for m in request.messages for b in m.content)
         return "fine" if used else calls(("use", "book", {}))
 
-    setting = await set_up(decide, tools=[book], person=Answering(yes))
+    setting = await set_up(decide, tools=[book], user=Answering(yes))
     await interrupted(setting, hall.working)
     assert hall.done == ["reserve", "release seat"]
     head = await setting.agent.head(setting.thread_id)
     answer = await setting.agent.store.node(head or "")
     assert answer is not None
-    end = await setting.agent.go_on(answer)
+    end = await setting.agent.resume(answer)
     assert (end.text, len(asked)) == ("fine", 1)
     assert hall.done == ["reserve", "release seat"]
     await setting.check()

@@ -45,7 +45,7 @@ def effects(ledger: Path) -> tuple[list[str], set[str]]:
 async def test_before_its_question_the_call_continues_where_it_was(tmp_path: Path) -> None:
     agent, nodes, ledger = await killed_at(tmp_path, "hold")
     [caller] = [node for node in nodes if node.tool_uses]
-    end = await agent.go_on(caller)
+    end = await agent.resume(caller)
     done, names = effects(ledger)
     assert done == ["reserve", "hold", "book-3", "print-3"]
     assert names == {end.text.split()[0]}

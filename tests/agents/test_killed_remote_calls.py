@@ -39,7 +39,7 @@ async def test_a_killed_agent_repeats_one_round_of_a_server_and_no_effect(
         async with RemoteTools(url) as remote:
             agent = make_agent(tmp_path, remote)
             nodes = (await agent.store.tree(thread_id)).nodes
-            await agent.go_on(next(node for node in nodes if node.tool_uses))
+            await agent.resume(next(node for node in nodes if node.tool_uses))
             [question] = open_questions(await agent.store.tree(thread_id))
             assert question.text == "How many, Ida 1?"
             reply = ElicitReply(action="accept", content={"number": 2})

@@ -96,7 +96,7 @@ async def test_an_answer_after_the_end_of_a_sleep_beside_its_question_is_refused
     question = await desk.asked("timed")
     desk.clock.advance(MINUTE)
     await desk.refuses(question)
-    await desk.agent.go_on(question)
+    await desk.agent.resume(question)
     assert DONE == ["any row"]
 
 
@@ -105,7 +105,7 @@ async def test_an_answer_after_the_time_of_a_branch_is_refused() -> None:
     question = await desk.asked("fold")
     desk.clock.advance(MINUTE)
     await desk.refuses(question)
-    await desk.agent.go_on(question)  # the branch ends
+    await desk.agent.resume(question)  # the branch ends
     await desk.refuses(question)
     assert "row" not in DONE
 
@@ -127,5 +127,5 @@ async def test_an_answer_in_time_is_taken() -> None:
     await desk.agent.add_answer(question.id, SEVEN)
     desk.clock.advance(2.0)
     assert await desk.agent.add_answer(question.id, SEVEN)  # it is the same: nothing is late
-    await desk.agent.go_on(question)
+    await desk.agent.resume(question)
     assert DONE == ["row 7"]

@@ -138,13 +138,13 @@ async def long_sample(ctx: BranchContext) -> str:
 
 @tool
 async def long_question(ctx: BranchContext) -> str:
-    """Ask the person something long."""
+    """Ask the user something long."""
     return (await ctx.elicit(Name, "x" * 5_000)).action
 
 
 @tool
 async def many_questions(ctx: BranchContext) -> str:
-    """Ask the person many things at once."""
+    """Ask the user many things at once."""
     await ctx.gather(*(ctx.elicit(Name, f"Which, {each}?", key=f"k{each}") for each in range(3)))
     return "asked"
 
@@ -167,9 +167,9 @@ async def test_questions_of_a_server_are_limited(era: Any, asks: Any, problem: s
     def decide(request: SampleRequest) -> Any:
         return "yes" if request.messages[-1].text == "again" else using(asks.name)(request)
 
-    person = Answering(lambda _: ACCEPTED)
+    user = Answering(lambda _: ACCEPTED)
     async with RemoteTools(serving(asks), era=era, limits=FEW) as remote:
-        setting = await set_up(decide, tools=[remote], person=person)
+        setting = await set_up(decide, tools=[remote], user=user)
         [content], failed = await result_of(setting)
     assert failed
     assert problem in str(content)
@@ -179,7 +179,7 @@ async def test_questions_of_a_server_are_limited(era: Any, asks: Any, problem: s
 async def test_samples_are_counted_over_the_answers_of_the_person() -> None:
     @tool
     async def asks_between(ctx: BranchContext) -> str:
-        """Ask the model, and the person between."""
+        """Ask the model, and the user between."""
         for each in range(4):
             await ctx.sample("again")
             await ctx.elicit(Name, f"Which, {each}?")
@@ -188,9 +188,9 @@ async def test_samples_are_counted_over_the_answers_of_the_person() -> None:
     def decide(request: SampleRequest) -> Any:
         return "yes" if request.messages[-1].text == "again" else using("asks_between")(request)
 
-    person = Answering(lambda _: ACCEPTED)
+    user = Answering(lambda _: ACCEPTED)
     async with RemoteTools(serving(asks_between), limits=FEW) as remote:
-        setting = await set_up(decide, tools=[remote], person=person)
+        setting = await set_up(decide, tools=[remote], user=user)
         [content], failed = await result_of(setting)
     assert failed
     assert "may ask the model 3 times" in str(content)
@@ -227,7 +227,7 @@ async def test_a_call_that_takes_too_long_is_cancelled(era: Any) -> None:
 
 @tool
 async def book(ctx: BranchContext) -> str:
-    """Ask the person."""
+    """Ask the user."""
     return (await ctx.elicit(Name, "For whom?")).action
 
 
@@ -250,7 +250,7 @@ async def test_an_answer_after_the_time_of_the_call_is_refused(era: Any) -> None
         clock.advance(60)
         with pytest.raises(QuestionExpiredError):
             await setting.agent.answer(question.id, ACCEPTED)
-        end = await setting.agent.go_on(question)
+        end = await setting.agent.resume(question)
         [result] = (await setting.agent.store.path(end.id)).results.values()
     assert result.is_error
     assert "'book' has not ended within 60 s" in str(result.content)
@@ -273,7 +273,7 @@ async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over()
 
     @server.tool(name="book")
     async def wait(ctx: Context) -> str:
-        """Wait for the person."""
+        """Wait for the user."""
         try:
             return (await ctx.elicit("For whom?", Name)).action
         finally:
@@ -283,5 +283,5 @@ async def test_a_server_that_waits_for_an_answer_is_told_when_the_time_is_over()
         setting, question = await asked(remote, clock)
         clock.advance(60)
         assert not cancelled.is_set()
-        await setting.agent.go_on(question)
+        await setting.agent.resume(question)
         await cancelled.wait()

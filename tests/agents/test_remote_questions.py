@@ -1,4 +1,4 @@
-"""What MCP servers ask the person: questions of the conversation, which outlive turns and processes."""
+"""What MCP servers ask the user: questions of the conversation, which outlive turns and processes."""
 
 import json
 import re
@@ -65,7 +65,7 @@ async def at_once(ctx: BranchContext) -> str:
 
 @tool
 async def visit(ctx: BranchContext) -> str:
-    """Send the person to an address."""
+    """Send the user to an address."""
     return (await ctx.elicit_url("Please pay.", "https://pay.example/1")).action
 
 
@@ -134,7 +134,7 @@ def fill(question: Any) -> ElicitReply:
 async def test_a_present_user_answers_immediately(how: str, era: Any) -> None:
     async with reached(how, serving(book)) as place, RemoteTools(place, era=era) as remote:
         here = Place("book")
-        end = await here.begin(remote, person=Answering(fill))
+        end = await here.begin(remote, user=Answering(fill))
     assert await here.result(end) == '[{"n": 2}, {"text": "me"}]'
     asked = [
         node.text for node in (await here.store.tree(here.thread)).nodes if node.kind == "question"
@@ -220,7 +220,7 @@ async def test_a_person_is_sent_to_an_address(era: Any) -> None:
             assert question.url == "https://pay.example/1"
             return ElicitReply(action="accept")
 
-        end = await here.begin(remote, person=Answering(consent))
+        end = await here.begin(remote, user=Answering(consent))
     assert await here.result(end) == "accept"
 
 

@@ -239,7 +239,7 @@ async def test_tools_are_chosen_by_name_or_pattern() -> None:
 
     async def names(**chosen: Any) -> list[str]:
         async with RemoteTools(*servers(), era="handshake", **chosen) as remote:
-            return [each.name for each in remote.tools_beside(())]
+            return [each.name for each in remote.offered_tools(())]
 
     assert await names(only=["issues_*", "count"]) == ["issues_get", "issues_delete", "count"]
     assert await names(only=["search"]) == ["search", "two_search"]
@@ -253,7 +253,7 @@ async def test_hostile_names_are_made_fit_for_providers() -> None:
     hostile = ["a b", "a\x1b[2Jb", "a_b", "<script>", "ä" * 200, "x" * 200, "\n", "../etc/passwd"]
     server = listing("ho\x1bst\nile", *map(plain, hostile))
     async with RemoteTools(server, era="handshake") as remote:
-        made = remote.tools_beside(())
+        made = remote.offered_tools(())
         assert [each.name for each in made] == [
             "a_b",
             "a_2Jb",
@@ -271,7 +271,7 @@ async def test_a_tool_without_a_valid_schema_is_left_out(caplog: pytest.LogCaptu
     unfit = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
     server = listing("some", plain("good"), plain("bad\x1b", unfit))
     async with RemoteTools(server, era="handshake") as remote:
-        assert [each.name for each in remote.tools_beside(())] == ["good"]
+        assert [each.name for each in remote.offered_tools(())] == ["good"]
     assert "some: the tool bad\N{REPLACEMENT CHARACTER} is left out" in caplog.text
 
 
@@ -302,7 +302,7 @@ GOOD = {"name": "good", "inputSchema": {"type": "object"}}
 )
 async def test_an_odd_tool_definition_is_repaired_when_its_meaning_is_plain(odd: Any) -> None:
     async with raw([{"name": "odd", **odd}, GOOD]) as remote:
-        made = remote.tools_beside(())
+        made = remote.offered_tools(())
         assert [each.name for each in made] == ["odd", "good"]
         assert made[0].spec.input_schema["type"] == "object"
         assert await outcome_of(remote, "odd") == ("{}", False)
@@ -325,7 +325,7 @@ async def test_an_odd_tool_is_left_out_by_name_when_its_meaning_is_not_plain(
     odd: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with raw([odd, GOOD]) as remote:
-        assert [each.name for each in remote.tools_beside(())] == ["good"]
+        assert [each.name for each in remote.offered_tools(())] == ["good"]
         assert await outcome_of(remote, "good") == ("{}", False)
     assert "Tools are left out" in caplog.text
     name = odd.get("name", "a tool without a name") if isinstance(odd, dict) else "a tool without"
@@ -422,7 +422,7 @@ async def test_a_tool_that_is_described_at_too_great_length_is_left_out(
 ) -> None:
     long = types.Tool(name="long", description="x" * 300_000, input_schema={"type": "object"})
     async with RemoteTools(listing("maps", plain("near"), long)) as remote:
-        assert [each.name for each in remote.tools_beside([])] == ["near"]
+        assert [each.name for each in remote.offered_tools([])] == ["near"]
     assert "the tool long is left out: it is described in 300," in caplog.text
 
 
@@ -436,7 +436,7 @@ async def test_five_hundred_tools_are_offered_and_more_than_a_thousand_are_not(
         assert len(setting.model.requests[0].tools or ()) == 501
     offer_at_most(400, monkeypatch)
     async with RemoteTools(many, era="handshake") as remote:
-        assert len(remote.tools_beside(())) == 400
+        assert len(remote.offered_tools(())) == 400
     assert "of 500 tools 400 are used" in caplog.text
 
 
@@ -462,7 +462,7 @@ async def test_a_changed_list_is_followed_and_names_stay_with_their_tools(
         RemoteTools(other, era="handshake") as second,
     ):
         both = [growing, second]
-        assert [each.name for each in second.tools_beside(())] == ["search"]
+        assert [each.name for each in second.offered_tools(())] == ["search"]
         changed = next_reading(monkeypatch)
         assert await outcome_of(growing, "grow") == ("grown", False)
         await changed.wait()

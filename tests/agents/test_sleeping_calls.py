@@ -105,12 +105,12 @@ class Watched(ManualClock):
 
 
 class Setting:
-    def __init__(self, person: Answerer | None = None) -> None:
+    def __init__(self, user: Answerer | None = None) -> None:
         self.clock = Watched()
         self.trees = MemoryTrees()
         self.branches = BranchService(open_branch_store("memory:"), clock=self.clock)
         self.store = Modelled()
-        self.person = person
+        self.user = user
         self.slept: list[tuple[str, float]] = []
 
     def agent(self) -> Agent:
@@ -119,7 +119,7 @@ class Setting:
             self.trees,
             MockModel(decide),
             tools=[remind, ask, hold, BranchSelf(), Folding(self.branches)],
-            person=self.person,
+            user=self.user,
             listener=self.listen,
             calls=Durability(self.store, expire_after=DAY),
             clock=self.clock,
@@ -169,10 +169,10 @@ async def test_the_turn_of_a_stored_call_that_sleeps_ends_and_goes_on_at_its_tim
     assert await agent.cut_off(caller.thread_id) == caller
     assert await agent.cut_off(caller.thread_id, {(caller.id, "use")}) is None
     setting.clock.advance(DAY)
-    assert await agent.go_on(caller) == caller  # before its time
+    assert await agent.resume(caller) == caller  # before its time
     assert setting.slept == [(caller.id, until)] * 2
     setting.clock.advance(WEEK - DAY)
-    assert (await setting.agent().go_on(caller)).text == "Done."
+    assert (await setting.agent().resume(caller)).text == "Done."
     assert DONE == ["milk"]
 
 
@@ -217,7 +217,7 @@ async def test_a_branch_waits_for_its_tool_that_sleeps() -> None:
     assert await agent.cut_off(caller.thread_id) == caller
     assert await agent.cut_off(caller.thread_id, {(inside, "use")}) is None
     setting.clock.advance(WEEK)
-    assert (await agent.go_on(caller)).text == "Done."
+    assert (await agent.resume(caller)).text == "Done."
     assert DONE == ["milk"]
 
 

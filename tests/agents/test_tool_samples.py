@@ -39,7 +39,7 @@ async def ponder(ctx: BranchContext, times: int, most: int = 1_000) -> str:
 
 @tool
 async def insist(ctx: BranchContext) -> str:
-    """Ask the model, ask the person, and ask the model again."""
+    """Ask the model, ask the user, and ask the model again."""
     await ctx.sample("hm")
     await ctx.elicit(Go, "Go on?")
     return (await ctx.sample("hm")).text
@@ -129,7 +129,7 @@ async def test_usage_before_a_question_is_stored_with_the_question() -> None:
     """Chosen: the turn may end at the question, and nothing of it may be lost."""
     usage = Usage(output_tokens=7)
     answer = Answering(lambda _: ElicitReply(action="accept", content={"ok": True}))
-    here = await set_up(Pondering(usage, ("i", "insist", {})), tools=[insist], person=answer)
+    here = await set_up(Pondering(usage, ("i", "insist", {})), tools=[insist], user=answer)
     await here.say("go")
     tree = await here.check()
     used = {node.kind: node.usage for node in tree.nodes}
@@ -170,7 +170,7 @@ async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
     def decide(request: SampleRequest) -> SampleReply | Exception:
         return RuntimeError("down") if failing else calls(text="done", usage=FREE)
 
-    here = await set_up(decide, limits=TurnLimits(max_tokens=9_000), person=Absent())
+    here = await set_up(decide, limits=TurnLimits(max_tokens=9_000), user=Absent())
     start = await here.agent.put(here.thread_id, [(None, "hello")])
     turn = await turn_of(here.agent, start[0])
     with pytest.raises(RuntimeError):

@@ -63,7 +63,7 @@ class Card(BaseModel):
 
 @tool
 async def pick(ctx: BranchContext, prompt: str = "Which?") -> str:
-    """Let the person pick a card."""
+    """Let the user pick a card."""
     answer = await ctx.elicit(Card, prompt)
     return f"card {answer.content.number}" if isinstance(answer, Accepted) else answer.action
 
@@ -218,12 +218,12 @@ async def test_a_question_that_cannot_be_stored_ends_the_turn_and_is_asked_by_th
             await super().append(nodes, results=results, refs=refs)
 
     store = Full()
-    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=store, person=picking(3))
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], store=store, user=picking(3))
     with pytest.raises(StoreError):
         await here.say("hello")
     await here.check()
     store.full = False
-    assert (await here.agent.go_on(await here.caller())).text == "done"
+    assert (await here.agent.resume(await here.caller())).text == "done"
     assert results_in(here.model.requests[-1].messages[-1].content) == {"u1": "card 3"}
 
 
@@ -246,7 +246,7 @@ async def test_a_step_beside_a_question_has_ended_when_it_is_shown_and_is_not_ru
         assert effects == ["paid"]
         return ElicitReply(action="accept", content={"number": 1})
 
-    here = await set_up(once(("u1", "busy", {})), tools=[busy], person=Answering(answer))
+    here = await set_up(once(("u1", "busy", {})), tools=[busy], user=Answering(answer))
     await here.say("hello")
     [question] = await here.of_kind("question")
     end = await here.agent.answer(question.id, ElicitReply(action="decline"))
@@ -411,7 +411,7 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
         return ElicitReply(action="decline")
 
     decide = once(("u1", "weather", {"city": "Linz"}), ("u2", "pay", {}))
-    here = await set_up(decide, tools=[weather, pay], person=Answering(answer))
+    here = await set_up(decide, tools=[weather, pay], user=Answering(answer))
     turn = asyncio.create_task(here.say("hello"))
     with anyio.fail_after(PATIENCE):
         await asked.wait()
@@ -423,13 +423,13 @@ async def test_a_tool_that_has_asked_is_not_run_again_by_continuing() -> None:
         anyio.fail_after(PATIENCE),
         pytest.raises(ToolError, match=r"'pay' has asked 'And now\?' and continues from there"),
     ):
-        await here.agent.go_on(caller)
+        await here.agent.resume(caller)
     assert effects == ["paid"]
     await here.check()
 
 
 async def test_a_question_of_an_export_says_why_it_cannot_be_answered_again() -> None:
-    here = await set_up(once(("u1", "pick", {})), tools=[pick], person=picking(3))
+    here = await set_up(once(("u1", "pick", {})), tools=[pick], user=picking(3))
     await here.say("hello")
     exported = json.dumps(tree_to_json(await here.tree())).encode()
     loaded = thread_from_json(exported, random_names, 0.0)

@@ -150,7 +150,7 @@ async def test_a_process_that_dies_leaves_work_that_others_continue() -> None:
     found = await here.agent().cut_off(thread.id)
     assert found is not None
     here.events.clear()
-    end = await here.agent().go_on(found)
+    end = await here.agent().resume(found)
     [resumed] = [event for event in here.events if isinstance(event, BranchResumed)]
     assert [node.kind for node in resumed.path] == [
         *("branch", "assistant", "question", "answer", "results")
@@ -213,7 +213,7 @@ async def test_questions_that_are_left_cancel_the_tools_and_end_the_branches() -
     assert end.kind == "results"
     assert len(here.model.requests) == requests
     assert sorted(names()) == ["A begins", "A=cancel+cancel", "B begins", "B=cancel"]
-    end = await here.agent().go_on(end)
+    end = await here.agent().resume(end)
     assert end.text.startswith("said: 1/3 branches completed")
     assert "b1 (a):\nInterrupted before it was done." in end.text
     assert await here.ask(end) == {}
@@ -292,7 +292,7 @@ async def test_a_branch_of_folding_whose_time_is_over_says_so_and_takes_no_answe
     clock.advance(1e6)
     with pytest.raises(QuestionExpiredError):
         await here.agent().answer(asked["x?"], number(1))
-    end = await here.agent().go_on(begun)
+    end = await here.agent().resume(begun)
     assert "This branch was ended before it returned" in end.text
     await here.check(end)
 
@@ -333,7 +333,7 @@ async def test_a_branch_of_folding_that_had_ended_is_closed_by_the_next_process(
     ended = node(thread, start.id, "assistant", "y is done")
     await agent.add([caller])
     await agent.add([start, ended], head=False)
-    end = await here.agent().go_on(caller)
+    end = await here.agent().resume(caller)
     assert end.text == "said: y is done"
     assert [each.is_open for each in await here.branches.branches(thread)] == [False]
 

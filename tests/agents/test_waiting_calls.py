@@ -205,7 +205,7 @@ async def test_all_open_questions_are_cancelled_and_the_model_is_not_asked() -> 
     end = await here.agent().cancel_questions(await here.begin())
     assert end.kind == "results"
     assert len(here.model.requests) == 1
-    end = await here.agent().go_on(end)
+    end = await here.agent().resume(end)
     assert end.text == "A cancel+cancel cancel, B cancel+cancel cancel, quick"
     await here.check(end)
 
@@ -222,7 +222,7 @@ async def test_a_turn_that_was_cut_off_is_found_and_continued() -> None:
     assert await agent.cut_off(end.thread_id) == last  # and here the process died
     found = await here.agent().cut_off(end.thread_id)
     assert found is not None
-    end = await here.agent().go_on(found)
+    end = await here.agent().resume(found)
     assert end.text == "A sure?"
     assert await agent.cut_off(end.thread_id) is None
     end = await here.agent().answer(end.id, number(3))
@@ -235,10 +235,10 @@ async def test_two_processes_that_continue_at_the_same_time_end_on_one_line() ->
     open_now = await here.ask(await here.begin())
     await here.agent().add_answer(open_now["A left?"], number(1))
     last = await here.agent().add_answer(open_now["A right?"], number(2))
-    ends = await asyncio.gather(*(here.agent().go_on(last) for _ in range(3)))
+    ends = await asyncio.gather(*(here.agent().resume(last) for _ in range(3)))
     assert {each.text for each in ends} == {"A sure?"}
     done = await here.agent().add_answer(ends[0].id, number(3))
-    await asyncio.gather(*(here.agent().go_on(done) for _ in range(3)))
+    await asyncio.gather(*(here.agent().resume(done) for _ in range(3)))
     kinds = await here.check(done)
     assert kinds.count("results") == 1
     assert names() == ["A begins", "A 1+2"]
@@ -248,7 +248,7 @@ async def test_an_answerer_that_fails_is_an_answer() -> None:
     def fail(_: object) -> ElicitReply:
         raise ValueError("secret")
 
-    here = Setting(replying(("a", "pair", {"name": "A"})), person=Answering(fail))
+    here = Setting(replying(("a", "pair", {"name": "A"})), user=Answering(fail))
     end = await here.begin()
     assert "ValueError" in end.text
     assert "secret" not in end.text

@@ -47,7 +47,7 @@ async def test_the_person_is_asked_before_each_sample(replay: bool) -> None:
     client = MockClient(samples=["a"], elicits=[{}, Declined()])
     with (policed := answering(client, confirm_samples=True)).calling("ask"):
         said = await run_tool(ask, {"times": 2}, policed, replay=replay)
-    assert said == ["a", "The person does not allow this sample."]
+    assert said == ["a", "The user does not allow this sample."]
     assert len(client.sample_calls) == 1
     shown = client.elicit_calls[0]
     assert isinstance(shown, ElicitRequest)
@@ -59,9 +59,7 @@ async def test_the_person_is_asked_before_each_sample(replay: bool) -> None:
 async def test_where_no_person_can_be_asked_nothing_is_answered(replay: bool) -> None:
     client = MockClient(samples=["a"], capabilities={"sampling"})
     said = await run_tool(ask, {}, answering(client, confirm_samples=True), replay=replay)
-    assert said == [
-        "This client asks a person before each sample, and there is no one to ask here."
-    ]
+    assert said == ["This client asks a user before each sample, and there is no one to ask here."]
     assert client.sample_calls == []
 
 
@@ -160,7 +158,7 @@ async def test_a_user_with_an_open_question_does_not_hold_up_others() -> None:
     policed = answering(client, confirm_samples=True)
     first = asyncio.create_task(run_tool(ask, {}, policed))
     await asked.wait()
-    assert await run_tool(ask, {}, policed) == ["The person does not allow this sample."]
+    assert await run_tool(ask, {}, policed) == ["The user does not allow this sample."]
     answer.set()
     assert await first == ["a"]
 

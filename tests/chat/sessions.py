@@ -33,7 +33,7 @@ async def add(ctx: BranchContext, a: int, b: int = 1) -> int:
 
 @tool(elicits=[CONFIRM])
 async def book(ctx: BranchContext, place: str) -> str:
-    """Book if the person agrees."""
+    """Book if the user agrees."""
     answer = await ctx.elicit(CONFIRM, f"Book {place}?")
     return f"{place}: {answer.action}"
 

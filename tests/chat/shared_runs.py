@@ -58,13 +58,13 @@ class Held:
     """A model that says one word, and then waits until it may go on."""
 
     def __init__(self) -> None:
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
         self.cancelled = asyncio.Event()
 
     async def _reply(self) -> AsyncIterator[str | SampleReply]:
         yield "Well, "
         try:
-            await self.go_on.wait()
+            await self.resume.wait()
         except asyncio.CancelledError:
             self.cancelled.set()
             raise

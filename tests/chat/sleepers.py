@@ -55,7 +55,7 @@ async def work(ctx: BranchContext) -> str:
 
 
 def decide(request: SampleRequest) -> SampleReply:
-    """Call the tools that the person names."""
+    """Call the tools that the user names."""
     uses: list[tuple[str, str, dict[str, Any]]] = []
     uses += [(f"use_{name}", name, {}) for name in heard(request).split()]
     return calls(*uses) if uses else calls(text="Done.")

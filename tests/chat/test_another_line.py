@@ -172,7 +172,7 @@ async def test_a_call_of_a_conversation_goes_on_along_another_line_of_it() -> No
         assert list((await kinds(client)).values()) == [["answer", "answer"]]
         lines = (await client.get(f"/calls/{call}")).json()["lines"]
         entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"number": 6}}
-        await run(client, resume(entry, run="goes on"))
+        await run(client, resume(entry, run="continues"))
         assert DONE == [3, 4, 5, 6]
         [line] = lines
         assert (await client.get(f"/calls/{line}")).json()["value"] == [5, 6]
@@ -247,12 +247,12 @@ class Away(MemoryTrees):
 
 
 async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:
-    begun, goes_on = asyncio.Event(), asyncio.Event()
+    begun, continues = asyncio.Event(), asyncio.Event()
 
     @tool
     async def hang(ctx: BranchContext) -> None:
         begun.set()
-        await goes_on.wait()
+        await continues.wait()
 
     async with talking(tools=[lucky, hang]) as client:
         call = await talked(client, "/lucky", 3)
@@ -261,7 +261,7 @@ async def test_while_a_turn_runs_nothing_is_answered_differently() -> None:
         body = numbered(4, "lucky/elicit.1")
         response = await client.post(f"/calls/{call}/answers", json=body)
         assert (response.status_code, "running" in response.text) == (409, True)
-        goes_on.set()
+        continues.set()
         await running
 
 

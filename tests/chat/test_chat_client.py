@@ -106,8 +106,8 @@ async def test_an_answer_that_does_not_fit_is_not_sent() -> None:
         with pytest.raises(TypeError, match="not a Seat"):
             await ChatClient(url, [wrong]).say("t1", "reserve")
         right, _ = plugin(Accepted(Seat(row=2)))
-        assert (await ChatClient(url, [right]).go_on("t1")).text == "Done."
-        assert (await ChatClient(url, [right]).go_on("t1")).text == ""  # nothing is open
+        assert (await ChatClient(url, [right]).resume("t1")).text == "Done."
+        assert (await ChatClient(url, [right]).resume("t1")).text == ""  # nothing is open
 
 
 async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None:
@@ -115,7 +115,7 @@ async def test_a_question_without_a_handler_is_an_error_and_stays_open() -> None
     async with chat_server() as url:
         with pytest.raises(ChatClientError, match="'Which seat\\?' \\(seat of the tool reserve\\)"):
             await ChatClient(url).say("t1", "reserve")
-        reply = await ChatClient(url, otherwise=desk).go_on("t1")
+        reply = await ChatClient(url, otherwise=desk).resume("t1")
     assert reply.text == "Done."
     [(question, step_id)] = desk.asked
     assert isinstance(question, ElicitRequest)
@@ -162,7 +162,7 @@ async def test_errors_name_their_problem() -> None:
         assert (await ChatClient(url, token="secret words").say("t1", "hello")).text
         client = ChatClient(f"{url}/?token=secret+words")
         assert "secret" not in repr(client)
-        for doing, status in [(client.go_on("t9"), 404), (client.say("t1", " "), 422)]:
+        for doing, status in [(client.resume("t9"), 404), (client.say("t1", " "), 422)]:
             with pytest.raises(ChatClientError) as refused:
                 await doing
             assert refused.value.status == status

@@ -32,7 +32,7 @@ async def test_a_branch_that_has_no_name_is_shown_beside_and_has_answered_all_th
     screen.attach(chat)
     [output] = await chat.input("fork one two")
     assert (output.type, output.content) == ("message", "Done.")
-    assert "[beside] You said: (self-prompt): one" in shown.getvalue()
+    assert "[other branch] You said: (self-prompt): one" in shown.getvalue()
     answers = [node.data for node in (await store.tree("t")).nodes if node.kind == "assistant"]
     assert len(answers) == 4
     assert not any("error" in data for data in answers)

@@ -42,7 +42,7 @@ def forged(victim: Path) -> dict[str, Any]:
 async def loaded(tmp_path: Path, saved: dict[str, Any]) -> Session:
     file = tmp_path / "foreign.json"
     file.write_text(json.dumps(saved))
-    chat = session(person=Person(ElicitReply(action="decline")))
+    chat = session(user=Person(ElicitReply(action="decline")))
     await feed(chat, f"/load {file}")
     return chat
 
@@ -54,9 +54,9 @@ async def test_a_journal_in_a_file_is_not_executed(tmp_path: Path) -> None:
     for line in ("/answer decline", "/answer", "/auto"):
         assert "is closed" in await shown(chat, line)
     assert victim.read_text() == "precious"
-    person = chat.state.dependencies.person
-    assert isinstance(person, Person)
-    assert person.asked == []
+    user = chat.state.dependencies.user
+    assert isinstance(user, Person)
+    assert user.asked == []
 
 
 async def test_an_open_question_in_a_file_is_closed_in_words(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_tool_that_a_file_claims_was_called_is_not_run(tmp_path: Path) -
 
 
 async def test_a_saved_file_lacks_the_records_of_tools(tmp_path: Path) -> None:
-    chat = session(person=Person(ElicitReply(action="accept", content={"ok": True})))
+    chat = session(user=Person(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "book Ulm", f"/save {tmp_path / 'c.json'}")
     assert await text_here(chat) == "Done."
     saved = json.loads((tmp_path / "c.json").read_text())

@@ -69,7 +69,7 @@ async def test_in_the_process_a_question_with_a_module_alone_goes_to_the_other_a
         lambda request: calls(("u", "pick_card", {})) if heard(request) == "go" else "ok",
         tools=plugin.server.tools,
         store=store,
-        person=PluginAnswerer(store, [plugin], otherwise=Other(store, [])),
+        user=PluginAnswerer(store, [plugin], otherwise=Other(store, [])),
     )
     await setting.say("go")
     [node] = await setting.of_kind("results")

@@ -103,7 +103,7 @@ async def asked(
         lambda request: calls(*uses) if heard(request) == "go" else "ok",
         tools=[tool for plugin in plugins for tool in plugin.server.tools],
         store=store,
-        person=PluginAnswerer(store, plugins, **options),
+        user=PluginAnswerer(store, plugins, **options),
     )
     return await results_of(setting)
 
@@ -289,7 +289,7 @@ async def test_a_question_without_plugin_goes_to_the_other_answerer() -> None:
         lambda request: calls(("u", "ask", {})) if heard(request) == "go" else "ok",
         tools=[ask, *plugin.server.tools],
         store=store,
-        person=PluginAnswerer(store, [plugin], otherwise=otherwise),
+        user=PluginAnswerer(store, [plugin], otherwise=otherwise),
     )
     assert await results_of(setting) == {"u": "cancel"}
 

@@ -111,7 +111,7 @@ async def test_a_reply_outlives_its_worker_and_its_web_process_which_die_in_mid_
                 with pytest.raises(httpx2.TransportError):
                     await following
                 following = asyncio.create_task(moved.follow(second))
-                provider.goes_on.set()
+                provider.continues.set()
                 await following
                 await staying
             nodes = (await second.get("/threads/t1/tree")).json()["nodes"]

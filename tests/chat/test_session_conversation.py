@@ -232,14 +232,14 @@ YES, NO = ElicitReply(action="accept", content={"ok": True}), ElicitReply(action
 
 
 async def test_a_tools_question_goes_to_the_person() -> None:
-    person = Person(YES)
-    chat = session(person=person)
+    user = Person(YES)
+    chat = session(user=user)
     assert await shown(chat, "/book place=Ulm") == "Ulm: accept"
-    assert person.asked == ["Book Ulm?"]
+    assert user.asked == ["Book Ulm?"]
 
 
 async def test_a_question_answered_again_is_a_branch_with_a_result_of_its_own() -> None:
-    chat = session(person=Person(YES))
+    chat = session(user=Person(YES))
     await feed(chat, "book Ulm")
     assert await shown(chat, "/answer decline") == "Done."
     tree = await tree_of(chat)
@@ -252,7 +252,7 @@ async def test_a_question_answered_again_is_a_branch_with_a_result_of_its_own() 
 
 
 async def test_answer_takes_values_or_json_or_a_word() -> None:
-    chat = session(person=Person(NO))
+    chat = session(user=Person(NO))
     await feed(chat, "book Ulm")
     for typed in ("ok=true note='all right'", '{"ok": true}', "cancel"):
         assert await shown(chat, f"/answer {typed}") == "Done."
@@ -262,16 +262,16 @@ async def test_answer_takes_values_or_json_or_a_word() -> None:
 
 
 async def test_answer_without_values_asks_the_person() -> None:
-    person = Person(NO, YES)
-    chat = session(person=person)
+    user = Person(NO, YES)
+    chat = session(user=user)
     await feed(chat, "book Ulm", "/answer")
-    assert person.asked == ["Book Ulm?", "Book Ulm?"]
+    assert user.asked == ["Book Ulm?", "Book Ulm?"]
     assert "Ulm: accept" in await _results_here(chat)
 
 
 @pytest.mark.parametrize("typed", ["ok", "{", "ok=maybe"])
 async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None:
-    chat = session(person=Person(YES))
+    chat = session(user=Person(YES))
     await feed(chat, "book Ulm")
     before = chat.cursor.node_id, len((await tree_of(chat)).nodes)
     assert "Write /answer with name=value" in await shown(chat, f"/answer {typed}")
@@ -279,10 +279,10 @@ async def test_an_answer_that_cannot_be_read_changes_nothing(typed: str) -> None
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
-    person = Person(NO, YES)
-    chat = session(person=person)
+    user = Person(NO, YES)
+    chat = session(user=user)
     await feed(chat, "book Ulm", "/answer note=x")
-    assert "The last answer did not fit: ok: Field required." in person.asked[1]
+    assert "The last answer did not fit: ok: Field required." in user.asked[1]
     assert "Ulm: accept" in await _results_here(chat)
 
 
@@ -389,7 +389,7 @@ async def _interrupted_at_a_question() -> Session:
             await asyncio.Event().wait()
             raise AssertionError
 
-    chat = session(person=Silent())
+    chat = session(user=Silent())
     task = asyncio.create_task(chat.input("book Ulm"))
     await asked.wait()
     task.cancel()

@@ -14,7 +14,7 @@ from tests.chat.sessions import Person, feed, numbered, session, shown, text_her
 
 async def rich() -> Session:
     """A conversation with branches, a label, a question answered twice, and a direct call."""
-    chat = session(person=Person(ElicitReply(action="accept", content={"ok": True})))
+    chat = session(user=Person(ElicitReply(action="accept", content={"ok": True})))
     await feed(chat, "fork one two", "/fork b1", "/label best", "deeper", "/add a=1")
     await feed(chat, "/root", "book Ulm", "/answer decline")
     return chat

@@ -34,7 +34,7 @@ async def pay(ctx: BranchContext) -> str:
 
 @tool
 async def visit(ctx: BranchContext) -> str:
-    """Send the person to an address."""
+    """Send the user to an address."""
     return (await ctx.elicit_url("Please.", "https://pay.example/1")).action
 
 

@@ -109,7 +109,7 @@ async def test_the_time_of_another_servers_call_is_that_of_its_question() -> Non
     ):
         interrupt, question = await asked(client, "/reserve")
         until = clock.now() + 60.0
-        assert (question["expires_at"], question["goes_on_at"]) == (until, until)
+        assert (question["expires_at"], question["continues_at"]) == (until, until)
         assert datetime.fromisoformat(interrupt["expiresAt"]).timestamp() == until
         seen = (await client.get("/threads/t1/tree")).json()["position"]
         clock.advance(60.0)
@@ -140,7 +140,7 @@ async def test_in_the_calls_room_a_question_that_no_one_has_answered_in_time_is_
 
 
 async def test_at_a_terminal_an_answer_after_that_is_not_taken_either() -> None:
-    """The question was asked where no person was; now one is there, a day too late."""
+    """The question was asked where no user was; now one is there, a day too late."""
     clock, trees, calls = ManualClock(), MemoryTrees(), Modelled()
     options: dict[str, Any] = {"tools": [seat], "calls": calls, "clock": clock}
     options["capabilities"] = Capabilities()

@@ -159,7 +159,7 @@ def test_a_call_and_a_notice_are_reported_once_when_their_round_runs_again() -> 
     called = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
     assert [json.loads(event)["type"] for event in log] == [*called, *["CUSTOM"] * 3]
     again = EventMapping()
-    again.go_on_after([encoded(TextPiece("m", "text", None)), *log])
+    again.continue_after([encoded(TextPiece("m", "text", None)), *log])
     assert reported(again, [said[0], said[0]]) == []
     assert len(reported(again, [said[1], foreign])) == 2
 

@@ -27,7 +27,7 @@ class Busy:
 
     def __init__(self) -> None:
         self.begun: list[str | None] = []
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
         self._changed = asyncio.Event()
 
     def model(self) -> MockModel:
@@ -40,7 +40,7 @@ class Busy:
 
     async def _reply(self) -> AsyncIterator[str | SampleReply]:
         yield "Well, "
-        await self.go_on.wait()
+        await self.resume.wait()
         yield calls(text="Well, yes.")
 
     async def until_begun(self, count: int) -> None:
@@ -61,7 +61,7 @@ async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str) ->
         await accepted(two, message("bo", thread="b", run="b"))
         await busy.until_begun(2)
         assert busy.begun == ["ann 1", "bo"]
-        busy.go_on.set()
+        busy.resume.set()
         await busy.until_begun(4)
     assert sorted(map(str, busy.begun)) == ["ann 1", "ann 2", "ann 3", "bo"]
 

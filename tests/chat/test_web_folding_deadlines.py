@@ -1,4 +1,4 @@
-"""A folded branch that waits for the person ends at its deadline, and the conversation goes on."""
+"""A folded branch that waits for the user ends at its deadline, and the conversation goes on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_the_conversation_goes_on_at_the_deadline(url: str, tool: str) -> 
         await here.due(one)
         assert await ends(one) == ["interrupt"]
         [pending] = await one.questions.open_in("t1")
-        assert pending.goes_on_at == here.clock.now() + 60
+        assert pending.continues_at == here.clock.now() + 60
         here.clock.advance(59)
         await here.due(one)
         assert await ends(one) == ["interrupt"]

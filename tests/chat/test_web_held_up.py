@@ -102,7 +102,7 @@ class Held(WatchedDatabase):
     def __init__(self, url: str, at: Place | None = None) -> None:
         super().__init__(url)
         self.counted: Counter[str] = Counter()
-        self.reached, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.reached, self.continues = asyncio.Event(), asyncio.Event()
         self._at = at
         self.holds_effect = False
 
@@ -112,15 +112,15 @@ class Held(WatchedDatabase):
             self.reached.set()
 
     async def asked(self, name: str) -> None:
-        if self.reached.is_set() and not self.goes_on.is_set():
+        if self.reached.is_set() and not self.continues.is_set():
             self.holds_effect = self.holds_effect or name == GAP
-            await self.goes_on.wait()
+            await self.continues.wait()
             if name in CUT:  # its connection was closed meanwhile
                 raise StoreError("The store cannot be reached.")
 
 
 class Process:
-    """One of two processes over the same file, each with a person who chooses another row."""
+    """One of two processes over the same file, each with a user who chooses another row."""
 
     def __init__(self, database: WatchedDatabase, engine: Noting, row: int) -> None:
         self.row = row
@@ -178,7 +178,7 @@ async def processes(
         for each in (one, two):
             stack.push_async_callback(each.trees.close)
             stack.push_async_callback(each.conversations.close)
-        stack.callback(held.goes_on.set)
+        stack.callback(held.continues.set)
         yield one, two, held
 
 
@@ -205,7 +205,7 @@ async def said_in(process: Process) -> Any:
 
 
 def without_ids(said: Any) -> Any:
-    """Replace what differs: rows, the ids of branches, and those of calls that a person has made."""
+    """Replace what differs: rows, the ids of branches, and those of calls that a user has made."""
     return re.sub(r"(node|br)_[\w-]+|[12]", "id", repr(said))
 
 
@@ -225,7 +225,7 @@ async def play(url: str, text: str, at: Place) -> tuple[list[Any], list[str], bo
         await two.lead(text)
         said = [await said_in(two)]
         one.clock.advance(two.clock.now() - one.clock.now())
-        held.goes_on.set()
+        held.continues.set()
         async with one.clock.running(0.01):
             await first
         await two.lead(text)

@@ -19,7 +19,7 @@ async def test_one_run_at_a_time_over_all_processes(url: str) -> None:
         assert (await two.get("/threads/t1/tree")).json()["running"] is True
         refused = await two.post("/agui", json=message("second", run="r2"))
         assert (refused.status_code, "is running" in refused.json()["error"]) == (409, True)
-        held.go_on.set()
+        held.resume.set()
         assert (await running)[-1]["outcome"] == {"type": "success"}
         assert (await two.get("/threads/t1/tree")).json()["running"] is False
         events = await run(two, message("second", run="r2"))

@@ -42,9 +42,9 @@ async def test_a_tool_goes_on_when_the_time_of_its_question_is_over(url: str, sa
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, said)
         assert await ends_of(conversation) == ["interrupt"]
-        assert (await asked(conversation))["metadata"]["goes_on_at"] == at
+        assert (await asked(conversation))["metadata"]["continues_at"] == at
         [pending] = await process.questions.open_in("t1")
-        assert (pending.goes_on_at, pending.expires_at) == (at, at)
+        assert (pending.continues_at, pending.expires_at) == (at, at)
         assert not await conversation.is_running()
         assert (await machines.work(), await process.backlog.counted(9)) == ([], (0, 0))
         assert not await conversation.stop()

@@ -129,7 +129,7 @@ async def test_a_stop_is_no_error_and_the_tool_of_a_person_is_called_again() -> 
         assert result["metadata"] == {"toolName": "watch", "isError": True, "isInterrupted": True}
         tree = await tree_of(client)
         said, caller = tree["nodes"]
-        assert (caller["by"], tree["ends"]) == ("person", {caller["id"]: {"error": None}})
+        assert (caller["by"], tree["ends"]) == ("user", {caller["id"]: {"error": None}})
         await client.post("/threads/t1/retry", json={"node_id": caller["id"]})
         await began.acquire()
         await client.post("/threads/t1/stop", json={})
@@ -245,7 +245,7 @@ async def test_a_stop_that_comes_when_the_reply_is_whole_is_no_end() -> None:
         )  # a worker that has not reported the end
         said = agent.dependencies.node("t1", None, "user", "hello")
         [said] = await agent.add([replace(said, id=node_id("t1", "r1"))])
-        await agent.go_on(said)
+        await agent.resume(said)
         await client.post("/threads/t1/stop", json={})
         tree = await tree_of(client)
         assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant"]
@@ -270,7 +270,7 @@ async def test_the_tool_of_a_person_that_was_stopped_before_it_began_is_called_b
         said = agent.dependencies.node("t1", None, "user", "/charge")
         [said] = await agent.add([replace(said, id=node_id("t1", "r1"))])
         use = calls(("use_1", "charge", {})).content
-        by = {"by": "person"}
+        by = {"by": "user"}
         await agent.add([agent.dependencies.node("t1", said.id, "assistant", use, data=by)])
         await agent.interrupt_tools("t1")
         await client.post("/threads/t1/stop", json={})

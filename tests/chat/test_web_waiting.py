@@ -174,7 +174,7 @@ class Changing:
     def __init__(self, now: Tool[Any]) -> None:
         self.now = now
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+    def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
         del taken
         return [CalledTool(self.now)]
 

@@ -99,7 +99,7 @@ def test_a_model_that_fails_ends_the_call_with_its_reason(call: Caller, era: str
             "no samples for the tool 'think'",
         ),
         (["--no-samples-for", "URL"], "no samples for the server"),
-        (["--confirm-samples"], "The person does not allow this sample."),
+        (["--confirm-samples"], "The user does not allow this sample."),
     ],
 )
 def test_a_sample_that_the_policy_refuses_reaches_the_server_as_an_error(

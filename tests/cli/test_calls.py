@@ -290,7 +290,7 @@ def test_a_call_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         'arguments     {"n": 1}',
         "lines         call_1~0.a",
         "expires",
-        "goes on at    1970-01-01",
+        "continues at  1970-01-01",
     ):
         assert part in text
     assert "asked seats  1970-01-01" in text
@@ -327,18 +327,18 @@ def test_lists_and_replays_are_drawn() -> None:
     assert draw_replayed(
         [
             Replayed(id="1", tool="t", ended="ended"),
-            Replayed(id="2", tool="t", ended="goes on", next=["x"]),
+            Replayed(id="2", tool="t", ended="continues", next=["x"]),
             Replayed(id="6", tool="t", ended="waits", next=["x"], reworded=["x"]),
-            Replayed(id="3", tool="t", ended="goes on", old_ways=["a", "b"]),
+            Replayed(id="3", tool="t", ended="continues", old_ways=["a", "b"]),
             Replayed(id="4", tool="t", ended="cannot be read", problem="old"),
             Replayed(id="5", tool="t", ended="drifts", drift=drift, version="1.2"),
         ]
     ) == [
         "1  t  ok: replays to its end",
-        "2  t  ok: goes on with x",
+        "2  t  ok: continues with x",
         "6  t  ok: replays to where it waits: x",
         "    asks again, in other words: x",
-        "3  t  ok: goes on",
+        "3  t  ok: continues",
         "    takes the old way of: a, b",
         "4  t  cannot be read: old",
         "5  t  DRIFTS",

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch import Limits
 from anabranch._terminal import STILL_RUNNING
-from anabranch.cli._chatting import ChatOptions, command_to_go_on
+from anabranch.cli._chatting import ChatOptions, command_to_continue
 from tests.cli.chats import TARGET, Desk
 from tests.patience import PATIENCE
 
@@ -246,8 +246,8 @@ def test_the_command_to_continue_repeats_the_given_options() -> None:
         headers=["Authorization: secret"],
         variables=["MAPS_KEY", "MAPS_URL=secret"],
     )
-    assert command_to_go_on(options, "t") == (
+    assert command_to_continue(options, "t") == (
         "anabranch chat 'a b.py' --thread t --store sqlite:///x.db --model script:m.json"
         " --header 'Authorization: …' --env MAPS_KEY --env 'MAPS_URL=…' --max-depth 2 --folding"
     )
-    assert command_to_go_on(ChatOptions(store="memory:"), "t") is None
+    assert command_to_continue(ChatOptions(store="memory:"), "t") is None

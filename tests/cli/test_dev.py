@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 async def greeting(tools: ReloadedTools) -> object:
-    [found] = [each for each in tools.tools_beside(()) if each.name == "greet"]
+    [found] = [each for each in tools.offered_tools(()) if each.name == "greet"]
     assert isinstance(found, CalledTool)
     return await run_tool(found.tool, {}, MockClient())
 

@@ -67,7 +67,7 @@ async def test_a_full_server_answers_health_checks_and_refuses_other_requests(
 async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
     """As ``anabranch web`` has it: more streams than the share, of 40 requests."""
     endpoint = Endpoint("http", limit_concurrency=40)
-    app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.person_share)
+    app = make_chat_app(MemoryTrees(), model(), [reserve], max_streams=endpoint.user_share)
     statuses: list[int] = []
     async with serving(SharedRequests(app, 40), 40) as (host, port):
         url = f"http://{host}:{port}"
@@ -78,12 +78,12 @@ async def test_streams_of_one_person_leave_the_server_to_the_others() -> None:
             AsyncExitStack() as stack,
         ):
             await greedy.post("/threads", json={"id": "t1"})
-            for _ in range(endpoint.person_share + 3):
+            for _ in range(endpoint.user_share + 3):
                 stream = await stack.enter_async_context(greedy.stream("GET", "/threads/t1/events"))
                 statuses.append(stream.status_code)
                 if stream.status_code != 200:
                     await stream.aclose()
-            assert statuses == [200] * endpoint.person_share + [429] * 3
+            assert statuses == [200] * endpoint.user_share + [429] * 3
             for path in ("/healthz", "/readyz", "/threads", "/"):
                 assert (await other.get(path)).status_code == 200
             assert (await other.post("/agui", json=message("hello"))).status_code == 429

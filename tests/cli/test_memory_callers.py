@@ -49,12 +49,12 @@ async def test_a_server_with_tokens_has_a_memory_for_each(mode: Any, tmp_path: A
     task = {"description": "Open the locked door", "prompt": "Find the key."}
     async with tokens(mode, f"sqlite:///{tmp_path}/all.db") as call:
         note = await call(ALICE, "memory_record", **NOTE)
-        assert note.pop("beside") == []
+        assert note.pop("similar") == []
         assert (await call(BOB, "memory_search", query="locked door"))["result"] == []
         assert (await call(BOB, "branch_create", **task))["injected_context"] == []
         assert (await call(ALICE, "memory_search", query="locked door"))["result"] == [note]
         [injected] = (await call(ALICE, "branch_create", **task))["injected_context"]
-        assert (injected["id"], injected["scope"]) == (note["id"], "person")
+        assert (injected["id"], injected["scope"]) == (note["id"], "user")
 
 
 async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any) -> None:
@@ -63,7 +63,7 @@ async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any
         own = await call(ALICE, "memory_record", **NOTE)
         shared = {**NOTE, "content": "The desk has a key."}
         note = await call(ALICE, "memory_record", **shared, scope="project")
-        assert [each["id"] for each in note.pop("beside")] == [own["id"]]
+        assert [each["id"] for each in note.pop("similar")] == [own["id"]]
         assert (await call(BOB, "memory_search", query="locked door"))["result"] == [note]
 
 

@@ -163,7 +163,7 @@ async def test_the_person_answers_in_the_place_of_a_model() -> None:
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
         pipe.send_text("A picture.\r")
         reply = await Respondent(console).sample(request, step_id="t/sample.1")
-    assert (reply.text, reply.model, reply.usage) == ("A picture.", "person", None)
+    assert (reply.text, reply.model, reply.usage) == ("A picture.", "user", None)
     shown_lines = shown.getvalue().splitlines()
     assert "  system: Be brief." in shown_lines
     assert "  assistant: Yes?" in shown_lines

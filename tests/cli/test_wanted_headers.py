@@ -105,7 +105,7 @@ async def test_a_refusal_of_another_eras_request_is_forgotten() -> None:
         [found] = await summaries_of(url, {})
         assert found.name == "look"
         async with RemoteTools(url) as remote:
-            assert [each.name for each in remote.tools_beside(())] == ["look"]
+            assert [each.name for each in remote.offered_tools(())] == ["look"]
     assert refused
 
 

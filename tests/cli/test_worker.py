@@ -23,7 +23,7 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--engine", "dbos"], "needs a Postgres that its workers share"),
         (["worker", "--engine", "dboss"], "There is no engine 'dboss'"),
         (["worker", "--concurrency", "0"], "--concurrency must be at least 1, not 0"),
-        (["worker", "--per-person", "0"], "--per-person must be at least 1, not 0"),
+        (["worker", "--per-user", "0"], "--per-user must be at least 1, not 0"),
         (["worker", "--engine", "dbos?schema=My-app"], "not 'My-app'"),
         (["worker", "--engine", "dbos?prefix=x"], "has the option schema; not 'prefix=x'"),
         (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),

@@ -153,20 +153,20 @@ async def test_a_client_that_hangs_up_ends_no_call_that_another_request_has_cont
     quick: Modelled,
 ) -> None:
     desk = Desk(asks_first, always(n=1))
-    waits, goes_on = Person("which?"), Person("sure?")
+    waits, continues = Person("which?"), Person("sure?")
     suspended = Suspended(quick, "move")
     left = live(desk, suspended, waits)
     await waits.asked.wait()
     left.cancel()
     await suspended.arrived.wait()
     desk.clock.advance(16)
-    again = live(desk, quick, goes_on)
-    await goes_on.asked.wait()
+    again = live(desk, quick, continues)
+    await continues.asked.wait()
     suspended.woken.set()
     await asyncio.wait({left})
     assert left.cancelled()
     assert (await the_call(quick)).state == "running"
-    goes_on.may.set()
+    continues.may.set()
     assert await again == "booked"
     assert (await the_call(quick)).state == "done"
 
@@ -190,14 +190,14 @@ async def test_a_client_that_hangs_up_while_it_waits_for_another_request_ends_no
     quick: Modelled,
 ) -> None:
     desk = Desk(asks_first, always(n=1))
-    goes_on, second = Person("sure?"), Observed(quick)
-    running = live(desk, quick, goes_on)
-    await goes_on.asked.wait()
+    continues, second = Person("sure?"), Observed(quick)
+    running = live(desk, quick, continues)
+    await continues.asked.wait()
     waiting = live(desk, second, Person(""))
     await second.until("open_round")
     await cancelled(waiting)
     assert (await the_call(quick)).state == "running"
-    goes_on.may.set()
+    continues.may.set()
     assert await running == "booked"
     assert (await the_call(quick)).state == "done"
 

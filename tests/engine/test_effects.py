@@ -431,11 +431,11 @@ class Caller:
 async def test_undos_are_run_to_their_end_though_the_caller_is_cancelled_again() -> None:
     asked = asyncio.Event()
     undoing = asyncio.Event()
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def slow_undo(value: Any) -> None:
         undoing.set()
-        await go_on.wait()
+        await resume.wait()
         undo(value)
 
     async def body(_: Branch) -> None:
@@ -449,7 +449,7 @@ async def test_undos_are_run_to_their_end_though_the_caller_is_cancelled_again()
     await caller.cancel()
     await undoing.wait()
     await caller.cancel()
-    go_on.set()
+    resume.set()
     assert await caller.is_gone()
     assert UNDONE == ["<two>", "<one>"]
 

@@ -48,10 +48,10 @@ async def test_a_modern_client_meets_each_question_under_its_key() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_it_runs_over_either_era_of_mcp(era: str) -> None:
-    def person(_: str) -> dict[str, str]:
+    def user(_: str) -> dict[str, str]:
         return {"target": "production"}
 
-    async with connected(deploy, era, person, lambda _: "Yes.") as client:
+    async with connected(deploy, era, user, lambda _: "Yes.") as client:
         result = await client.call_tool("deploy", {"version": "v2"})
     assert text_of(result) == DONE
 

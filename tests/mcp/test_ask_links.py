@@ -102,7 +102,7 @@ class Pages:
         self.text = text_of(await self.client.call_tool(name, dict(arguments or {})))
         return self.text
 
-    async def go_on(self, *answers: dict[str, Any]) -> str:
+    async def resume(self, *answers: dict[str, Any]) -> str:
         found = HANDLE.search(self.text)
         assert found is not None, self.text
         arguments = {"call": found[1], "answers": [*answers]} if answers else {"call": found[1]}
@@ -139,7 +139,7 @@ async def test_a_person_answers_on_a_page_and_the_call_goes_on(era: str) -> None
         (link,) = pages.links()
         sent = await pages.send(link, **GOOD, budget="99.5", born="2000-02-29", seat="aisle")
         assert (sent.status_code, "Thank you" in sent.text) == (200, True)
-        value = Everything.model_validate_json(await pages.go_on())
+        value = Everything.model_validate_json(await pages.resume())
     assert (value.name, value.nights, value.agree, value.extras) == ("Ida", 3, True, ["bag"])
     assert (value.budget, value.born, value.seat) == (99.5, date(2000, 2, 29), "aisle")
     assert (value.email, value.mail, value.code) == (None, False, "ABC")
@@ -237,7 +237,7 @@ async def test_errors_stand_next_to_their_fields_and_entered_values_stay() -> No
             "not a number",
             "choose one",
         ]
-        assert "Your name" in await pages.go_on()  # nothing was entered
+        assert "Your name" in await pages.resume()  # nothing was entered
         assert (await pages.send(pages.links()[0], **GOOD)).status_code == 200
 
 
@@ -246,7 +246,7 @@ async def test_a_person_may_decline_and_cancel_without_filling_anything_in(actio
     async with visiting(linking()) as pages:
         await pages.call("fill")
         assert (await pages.send(pages.links()[0], action=action)).status_code == 200
-        assert await pages.go_on() == action
+        assert await pages.resume() == action
 
 
 async def test_a_link_is_good_once() -> None:
@@ -259,7 +259,7 @@ async def test_a_link_is_good_once() -> None:
             await pages.browser.get(link),
         ):
             assert (again.status_code, "This question is closed" in again.text) == (410, True)
-        assert '"name":"Ida"' in await pages.go_on()
+        assert '"name":"Ida"' in await pages.resume()
         assert (await pages.browser.get(link)).status_code == 410
 
 
@@ -268,13 +268,13 @@ async def test_each_question_has_a_link_and_stays_open_while_others_are_answered
         await pages.call("two")
         first, second = pages.links()
         await pages.send(first, city="Oslo")
-        await pages.go_on()
+        await pages.resume()
         assert "From?" not in pages.text
         assert (await pages.send(second, city="Rome")).status_code == 200
-        await pages.go_on()
+        await pages.resume()
         assert "Via?" in pages.text
         assert (
-            await pages.go_on({"question": "two/elicit.3", "action": "decline"})
+            await pages.resume({"question": "two/elicit.3", "action": "decline"})
             == "Oslo Rome decline"
         )
 
@@ -287,8 +287,8 @@ async def test_an_answer_entered_by_the_user_comes_before_the_models() -> None:
             {"question": f"two/elicit.{number}", "action": "accept", "content": {"city": "Bonn"}}
             for number in (1, 2)
         ]
-        await pages.go_on(*said)
-        assert await pages.go_on({**said[0], "question": "two/elicit.3"}) == "Oslo Bonn Bonn"
+        await pages.resume(*said)
+        assert await pages.resume({**said[0], "question": "two/elicit.3"}) == "Oslo Bonn Bonn"
 
 
 async def test_a_repeated_request_is_answered_alike_whatever_is_entered_meanwhile() -> None:
@@ -297,13 +297,13 @@ async def test_a_repeated_request_is_answered_alike_whatever_is_entered_meanwhil
         first = await pages.call("two")
         one, other = pages.links()
         await pages.send(one, city="Oslo")
-        await pages.go_on()
+        await pages.resume()
         assert (await pages.send(other, city="Rome")).status_code == 200
         pages.text = first
-        await pages.go_on()
+        await pages.resume()
         assert "To?" in pages.text
         assert "From?" not in pages.text
-        assert "Via?" in await pages.go_on()
+        assert "Via?" in await pages.resume()
 
 
 async def test_a_request_with_answers_is_repeated_whatever_was_entered_beside_them() -> None:
@@ -313,9 +313,9 @@ async def test_a_request_with_answers_is_repeated_whatever_was_entered_beside_th
         said = {"question": "two/elicit.1", "action": "accept", "content": {"city": "Oslo"}}
         for _ in range(2):
             pages.text = first
-            assert "Via?" in await pages.go_on(said)
+            assert "Via?" in await pages.resume(said)
         last = {"question": "two/elicit.3", "action": "decline"}
-        assert await pages.go_on(last) == "Oslo Rome decline"
+        assert await pages.resume(last) == "Oslo Rome decline"
 
 
 async def test_a_link_expires_with_its_call_and_no_other_token_is_one() -> None:
@@ -344,7 +344,7 @@ async def test_an_answer_entered_in_time_waits_for_its_client_as_a_request_would
         assert (await pages.send(link, **GOOD)).status_code == 200
         clock.advance(89)
         assert await store.expired(clock.now(), 9) == []
-        assert "Ida" in await pages.go_on()
+        assert "Ida" in await pages.resume()
 
 
 async def test_a_form_that_comes_while_its_call_is_at_work_is_taken_by_its_next_round() -> None:
@@ -356,7 +356,7 @@ async def test_a_form_that_comes_while_its_call_is_at_work_is_taken_by_its_next_
         assert await store.open_round(record.call_id, 1, "worker", clock.now(), clock.now() + 15)
         assert (await pages.send(link, **GOOD)).status_code == 200
         await store.release(record.call_id, "worker")
-        assert "Ida" in await pages.go_on()
+        assert "Ida" in await pages.resume()
 
 
 class Ending(Watched):
@@ -402,7 +402,7 @@ async def test_a_form_of_another_page_is_not_taken(headers: dict[str, str]) -> N
     async with visiting(linking()) as pages:
         await pages.call("fill")
         assert (await pages.send(pages.links()[0], headers, **GOOD)).status_code == 403
-        assert "Your name" in await pages.go_on()
+        assert "Your name" in await pages.resume()
 
 
 async def test_bodies_that_no_form_sends_are_refused() -> None:
@@ -542,7 +542,7 @@ async def test_a_page_that_was_opened_and_not_filled_in_is_in_the_result(era: st
         assert "Your name" in text
         (link,) = pages.links()
         await pages.send(link, **GOOD)
-        assert '"name":"Ida"' in await pages.go_on()
+        assert '"name":"Ida"' in await pages.resume()
     assert len(opened) == 1
 
 
@@ -554,4 +554,4 @@ async def test_an_entered_answer_outlives_the_server_and_another_takes_it(tmp_pa
         await second.send(first.links()[0], **GOOD)
     async with visiting(linking(store=store)) as third:
         third.text = first.text
-        assert '"name":"Ida"' in await third.go_on()
+        assert '"name":"Ida"' in await third.resume()

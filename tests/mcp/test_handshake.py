@@ -324,7 +324,7 @@ class Trip:
             try:
                 answer = await ctx.elicit(Ok, "Ok?")
             except StepFailed:
-                await ctx.step(self.happened.append, "went on", name="go_on")
+                await ctx.step(self.happened.append, "went on", name="continue")
                 raise
             finally:
                 self.happened.append("body ended")

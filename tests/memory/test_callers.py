@@ -51,7 +51,7 @@ async def known(request: Request) -> str | None:
 
 
 def decide(request: SampleRequest) -> Any:
-    """Do what the person says; in a branch, return so that it is learned from."""
+    """Do what the user says; in a branch, return so that it is learned from."""
     said = request.messages[-1].text
     if "(branch br_" in said:
         seen = "key" if "Ann has the key" in said else "nothing"
@@ -115,13 +115,13 @@ async def test_lessons_of_a_users_branch_belong_to_the_user(store: MemoryStore) 
         assert await listed(client, ANN) == ["Keys"]
         assert await listed(client, BO) == []
     [learned] = await store.newest(Filter())
-    assert learned.scope == Scope(level="person", name="ann")
+    assert learned.scope == Scope(level="user", name="ann")
 
 
 async def test_notes_of_all_are_a_level_that_the_application_names(
     store: MemoryStore,
 ) -> None:
-    """Here each person's project is of their own, and the team is of all."""
+    """Here each user's project is of their own, and the team is of all."""
 
     def bank_of(principal: str | None) -> ReasoningBank:
         return ReasoningBank(store, scopes=Scopes(project=f"of {principal}", team="all"))
@@ -147,7 +147,7 @@ async def test_a_person_forgets_no_note_of_all(store: MemoryStore) -> None:
         assert (await client.get(f"/memories/{shared.id}")).json()["writable"] is False
         refused = await client.delete(f"/memories/{shared.id}")
         assert refused.status_code == 403
-        assert "may write: person" in refused.json()["error"]
+        assert "may write: user" in refused.json()["error"]
         assert await listed(client, BO) == ["Doors"]
 
 
@@ -159,7 +159,7 @@ async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore)
         await agent.say(f"t{number}", "note")
     scopes = [each.scope for each in await store.newest(Filter())]
     await trees.close()
-    assert scopes == [Scope(), Scope(level="person", name="ann")]
+    assert scopes == [Scope(), Scope(level="user", name="ann")]
 
 
 # -- names and levels ------------------------------------------------------------------------
@@ -186,7 +186,7 @@ async def test_an_agents_tools_know_whose_conversation_it_is(store: MemoryStore)
 def test_a_name_that_falls_together_with_another_is_refused(name: str) -> None:
     for make in (
         lambda: Scopes(project=name),
-        lambda: Scopes(person=name),
+        lambda: Scopes(user=name),
         lambda: Scope(level="org", name=name),
     ):
         with pytest.raises(ValidationError):
@@ -211,7 +211,7 @@ async def test_every_principal_has_a_memory_of_its_own(store: MemoryStore) -> No
         "a\u0308",
     ]
     bank = ReasoningBank(store)
-    digests = [bank.of(each).scopes.person for each in principals]
+    digests = [bank.of(each).scopes.user for each in principals]
     assert len(set(digests)) == len(principals)
     clash = digests[1]  # a principal who is named as another one's memory
     for each in (*principals, clash):
@@ -227,7 +227,7 @@ async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryS
     await bank.record(Draft(title="T", description="D", content="Of no one"))
     assert [each.scope for each in await bank.newest()] == [Scope()]
     assert await bank.of("ann").newest() == []
-    with pytest.raises(LevelError, match=r"org.*may write: person"):
+    with pytest.raises(LevelError, match=r"org.*may write: user"):
         await bank.of("ann").record(Draft(title="T", description="D", content="C"), level="org")
 
 
@@ -235,16 +235,16 @@ async def test_a_level_without_a_name_does_not_exist_for_a_person(store: MemoryS
 async def test_a_caller_writes_the_narrowest_level_unless_the_application_says_more(
     store: MemoryStore, level: Level
 ) -> None:
-    scopes = Scopes(person="ann", project="web", team="site", org="acme")
+    scopes = Scopes(user="ann", project="web", team="site", org="acme")
     draft = Draft(title="T", description="D", content="C")
     narrow = ReasoningBank(store, scopes=scopes)
-    assert (await narrow.record(draft)).scope.level == "person"
-    with pytest.raises(LevelError, match=rf"{level}.*may write: person"):
+    assert (await narrow.record(draft)).scope.level == "user"
+    with pytest.raises(LevelError, match=rf"{level}.*may write: user"):
         await narrow.record(draft, level=level)
     wide = ReasoningBank(store, scopes=scopes, writes=[level])
     assert (await wide.record(draft)).scope == Scope(level=level, name=getattr(scopes, level))
-    with pytest.raises(LevelError, match=rf"person.*may write: {level}"):
-        await wide.record(draft, level="person")
+    with pytest.raises(LevelError, match=rf"user.*may write: {level}"):
+        await wide.record(draft, level="user")
     none = ReasoningBank(store, scopes=scopes, writes=[])
     with pytest.raises(LevelError, match="may write: none"):
         await none.record(draft)

@@ -428,5 +428,5 @@ async def test_a_shared_note_is_not_replaced_by_one_callers_branch(
     bank = ReasoningBank(store, scopes=scopes, clock=clock).of("ann")
     found = await taught(bank, store, "Leave it.", relation="replaces", known=1)
     assert found == [("Clear the cache.", 0, 1), ("Leave it.", 0, 0)]
-    assert [each.scope.level for each in await store.newest(Filter())] == ["person", "project"]
+    assert [each.scope.level for each in await store.newest(Filter())] == ["user", "project"]
     assert shared.scope == Scopes(project="web").at("project")

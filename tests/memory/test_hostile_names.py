@@ -23,7 +23,7 @@ INVISIBLE = [
     "\u0308",
     "\U000e0041",
 ]
-TRICKY = [*CONTROLS, *INVISIBLE, "", "a", "A", "\xe4", ":", "sha256:", "person:", "'"]
+TRICKY = [*CONTROLS, *INVISIBLE, "", "a", "A", "\xe4", ":", "sha256:", "user:", "'"]
 names = st.lists(st.sampled_from(TRICKY), max_size=5).map("".join) | st.text(max_size=250)
 words = st.sampled_from(
     [
@@ -48,7 +48,7 @@ lessons = st.lists(words, min_size=1, max_size=8)
 @examples(300, gate=60)
 @given(st.lists(names.filter(bool), min_size=2, max_size=2, unique=True))
 def test_no_two_principals_are_one_person(principals: list[str]) -> None:
-    one, other = (Scopes(project="web").of(each).at("person") for each in principals)
+    one, other = (Scopes(project="web").of(each).at("user") for each in principals)
     assert one != other
     assert Scope.model_validate(one.model_dump()) == one, "it is a name that is valid by itself"
 

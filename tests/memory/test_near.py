@@ -97,13 +97,13 @@ async def test_the_older_is_injected_where_the_newer_does_not_fit(bank: Reasonin
     assert [item.id for item in recall.items] == [short.id]
 
 
-async def test_a_note_names_those_that_it_stands_beside(bank: ReasoningBank) -> None:
+async def test_a_recorded_note_names_similar_notes(bank: ReasoningBank) -> None:
     first = await record(bank, 1, "Staging", "Staging is at blue.example.com.")
     await record(bank, 1, "Lunch", "The canteen is closed on Monday.")
     second = await record(bank, 2, "Staging", "Staging is at red.example.com.")
     third = await record(bank, 3, "Staging", "Staging is at green.example.com.")
 
-    assert await bank.beside(third) == [second, first]
-    assert await bank.of("ann").beside(third) == []
+    assert await bank.similar_to(third) == [second, first]
+    assert await bank.of("ann").similar_to(third) == []
     lunch = Draft(title="Tea", description="In the afternoon", content="There is none.")
-    assert await bank.beside(await bank.record(lunch)) == []
+    assert await bank.similar_to(await bank.record(lunch)) == []

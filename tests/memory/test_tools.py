@@ -41,7 +41,7 @@ async def call(bank: ReasoningBank, name: str, **arguments: Any) -> Any:
 
 async def test_a_recorded_note_is_found_and_rated(bank: ReasoningBank) -> None:
     recorded = await call(bank, "memory_record", **RECORD)
-    assert recorded.pop("beside") == []
+    assert recorded.pop("similar") == []
     rated = await call(bank, "memory_feedback", memory_id=recorded["id"], helpful=True)
 
     stored = {"scope": "project", "confidence": 0.75, "recorded": "1970-01-01"}
@@ -51,12 +51,12 @@ async def test_a_recorded_note_is_found_and_rated(bank: ReasoningBank) -> None:
     assert await call(bank, "memory_search", query="a test fails", min_confidence=0.9) == []
 
 
-async def test_recording_names_the_notes_that_it_stands_beside(bank: ReasoningBank) -> None:
+async def test_recording_names_similar_notes(bank: ReasoningBank) -> None:
     first = await call(bank, "memory_record", **RECORD)
     second = await call(bank, "memory_record", **{**RECORD, "content": "Run it three times."})
 
     assert second["id"] != first["id"]
-    assert [each["id"] for each in second["beside"]] == [first["id"]]
+    assert [each["id"] for each in second["similar"]] == [first["id"]]
 
 
 async def test_a_note_recorded_twice_is_there_once(bank: ReasoningBank) -> None:

@@ -65,7 +65,7 @@ class Provider:
         answers: what is left to say.
         paths: of the requests so far.
         bodies: of the requests so far.
-        goes_on: is set by the test, for the rest of what is held.
+        continues: is set by the test, for the rest of what is held.
         left: is set when a client has gone away from an answer that was not at its end.
         on_silence: called when it says nothing more, and does not close the connection either.
     """
@@ -74,7 +74,7 @@ class Provider:
     answers: deque[Answer] = field(default_factory=deque[Answer])
     paths: list[str] = field(default_factory=list[str])
     bodies: list[Any] = field(default_factory=list[Any])
-    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    continues: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     on_silence: Callable[[], None] = lambda: None
 
@@ -123,7 +123,7 @@ class Provider:
                 _chunk(event({"type": "error", "error": OVERLOADED}, "error")) + _chunk(b"")
             )
         elif say.cut is not None and say.end == "held":
-            await self.goes_on.wait()
+            await self.continues.wait()
             writer.write(b"".join(map(_chunk, events[say.cut :])) + _chunk(b""))
         elif say.cut is None or say.end == "closed":
             writer.write(_chunk(b""))

@@ -32,7 +32,7 @@ async def test_nothing_of_one_person_reaches_another_by_a_route(here: TwoPeople)
     assert not (new := rows_about(after, [ann.word]) - before), f"stored again: {new}"
     assert await here.story.everything() == seen
     here.gates.closed[ann.word].set()
-    await here.story.go_on()
+    await here.story.resume()
 
 
 def list_all(patch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ class WebStory:
             if each.operation.startswith("GET ") and "/events" not in each.operation
         ]
 
-    async def go_on(self) -> None:
+    async def resume(self) -> None:
         """Answer the question that is open, and see the tool end that ran all the time."""
         [question] = await self.pending(self.asked)
         entry = {

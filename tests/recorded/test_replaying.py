@@ -153,7 +153,7 @@ async def test_going_on_where_the_record_has_ended_is_a_drift() -> None:
     assert outcome.drift == Drift(
         at="trip/another.1",
         recorded='returned "Graz-1: 3, Yes. fine"',
-        now="goes on with trip/another.1",
+        now="continues with trip/another.1",
     )
 
 
@@ -209,10 +209,10 @@ async def test_an_interrupted_call_goes_on() -> None:
     store, at = Modelled(), desk()
     await played(store, at, 1)
     await opened(store, at, number=2)
-    assert (await replayed(store)).ended == "goes on"
+    assert (await replayed(store)).ended == "continues"
     await store.begin(replace(await found(store), call_id="call_2"))
     outcome = await replay_call(store, await found(store, "call_2"), trip)
-    assert (outcome.ended, outcome.next) == ("goes on", ["trip/reserve.1"])
+    assert (outcome.ended, outcome.next) == ("continues", ["trip/reserve.1"])
 
 
 async def test_a_call_of_another_release_cannot_be_read() -> None:

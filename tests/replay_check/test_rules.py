@@ -157,7 +157,7 @@ FOUND = {
         ),
         ("", "try:\n    await ask(ctx)\nfinally:\n    return 1"),
     ],
-    "work-beside-ask": [
+    "work-during-ask": [
         ("import asyncio", "task = asyncio.create_task(compute())\nawait ask(ctx)"),
         ("import asyncio", "await ask(ctx)\nawait asyncio.ensure_future(compute())"),
         (

@@ -187,7 +187,7 @@ async def votes_move_the_confidence(open_store: OpenMemoryStore) -> None:
             for number in range(20):
 
                 async def work(number: int = number) -> None:
-                    await store.rate("m", helpful=number % 4 == 0, voter=f"person:{number}")
+                    await store.rate("m", helpful=number % 4 == 0, voter=f"user:{number}")
 
                 group.start_soon(work)
         found = await store.find("m")

@@ -70,7 +70,7 @@ class Ids(Protocol):
         ...
 
     def secret(self) -> str:
-        """Return the seed of a call's randomness, which nobody can guess."""
+        """Return the seed of a call's randomness, which a client cannot guess."""
         ...
 
 

@@ -123,11 +123,11 @@ class PolicedAnswerer(Forwarding):
         if not self._policy.confirm_samples:
             return None
         if not self.capabilities.elicitation:
-            return "This client asks a person before each sample, and there is no one to ask here."
+            return "This client asks a user before each sample, and there is no one to ask here."
         form: dict[str, JsonValue] = {"type": "object", "properties": {}}
         asked = ElicitRequest(message=self._described(request), requested_schema=form)
         reply = await self.elicit(asked, step_id=STEP_ID)
-        return None if reply.action == "accept" else "The person does not allow this sample."
+        return None if reply.action == "accept" else "The user does not allow this sample."
 
     def _described(self, request: SampleRequest) -> str:
         asks = (

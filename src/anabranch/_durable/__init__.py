@@ -1,7 +1,7 @@
 """Calls that outlive a process: each round is recorded once, and repeated for every equal request.
 
 This package has the port of the store, the records of a call, the lease under which one worker at a
-time runs the call, and the expiry of calls that nobody continues. The package knows no edge: an
+time runs the call, and the expiry of abandoned calls. The package knows no edge: an
 edge such as ``mcp/`` passes in how questions become a reply, and the errors of its protocol. Author
 code runs only in a ``Call`` of the engine, and databases are in ``stores/``.
 

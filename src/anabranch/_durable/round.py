@@ -350,7 +350,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 
 
 def _is_expired(call: CallRecord) -> bool:
-    """Return whether the call has ended because nobody continued it in time, or it was stopped.
+    """Return whether the call has ended because its time was over, or a stop ended it.
 
     A reaper undoes such a call, or another reaper will. The body does not continue.
     """

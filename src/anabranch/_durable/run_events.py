@@ -196,7 +196,7 @@ class RunEvents(Protocol):
         """Yield the events after ``after``, then further ones as they are appended, without end.
 
         A mere number is for a caller that has just read it from the store. A slow reader delays
-        nobody: unread events stay in the store. A reader that continues through a crash learns of
+        no writer: unread events stay in the store. A reader that continues through a crash learns of
         lost events with the next events at the latest.
 
         Raises:

@@ -87,7 +87,7 @@ class TurnRecord:
 
     @property
     def wake(self) -> str:
-        """The name of the wake that calls a worker for the turn in this state; nobody parses it."""
+        """The name of the wake that calls a worker for the turn in this state."""
         version = f"~{self.version}" if self.version else ""
         time = f"@{self.wakes_at!r}" if self.wakes_at else ""
         return f"{self.id}/{self.attempt}{version}{time}"

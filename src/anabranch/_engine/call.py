@@ -329,7 +329,7 @@ class Call(Generic[T]):
         Return whether a strand continues.
         """
         late, self._late = self._late, {}
-        return self.operations.answer_late(late) or self.markers.go_on()
+        return self.operations.answer_late(late) or self.markers.resume()
 
     def on_quiet(self, quiet: Quiet) -> None:
         """End the round."""

@@ -89,13 +89,13 @@ class Markers:
 
     def _look(self) -> None:
         if self._waiting and self._cursor.has_reached_all():
-            self.go_on()
+            self.resume()
 
     def futures(self) -> Iterator[asyncio.Future[None]]:
         """Return the futures of the strands that wait at a marker."""
         return iter(self._waiting)
 
-    def go_on(self) -> bool:
+    def resume(self) -> bool:
         """Let strands that wait at a marker decide now; return whether any strand waits."""
         waiting, self._waiting = self._waiting, []
         self._cursor.reached.on_passed = None

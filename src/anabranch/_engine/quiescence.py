@@ -200,7 +200,7 @@ class Quiescence:
         elif waited and seen.state not in ACTIVE:
             self._end(Quiet(certain=False))
         else:
-            self._go_on(seen, asked)
+            self._resume(seen, asked)
 
     def _sleeps_shortly(self) -> bool:
         """Whether the first sleep ends within the patience; if so, bound the wait for it."""
@@ -219,7 +219,7 @@ class Quiescence:
                 future.set_result(None)
         self._held.clear()
 
-    def _go_on(self, seen: Seen, asked: set[AnyFuture]) -> None:
+    def _resume(self, seen: Seen, asked: set[AnyFuture]) -> None:
         """Prolong the round; set the timers and watch the futures that may end it."""
         if self._bound is None:
             self._bound = self._loop.call_later(self._patience, self._out_of_patience)
@@ -264,6 +264,6 @@ class Quiescence:
         # A late answer that is never given would be asked for again:
         # test_a_late_answer_is_seen_after_the_sleep.
         if self._owner.answer_late():
-            return  # the strands that go on are reported
+            return  # the strands that continue are reported
         self.stop()
         self._owner.on_quiet(quiet)

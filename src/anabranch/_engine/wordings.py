@@ -1,6 +1,6 @@
 """Wordings: ask a question again that a deployment has changed, and refuse answers to its old words.
 
-An open question may change, since nobody has answered it. The question of an answer that no body has
+An open question may change, since there is no answer yet. The question of an answer that no body has
 read may change as well: the client answered the old words. All other entries depend on the code, and
 ``cursor.py`` reports a change there as drift, a difference between a replay and the record.
 """

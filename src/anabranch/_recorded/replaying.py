@@ -56,7 +56,7 @@ class Replayed(BaseModel):
     Attributes:
         id, tool: the call.
         version: the version of the code that started the call, if it is known.
-        ended: ``waits`` or ``ended``, each as recorded; ``goes on`` with the steps in ``next``;
+        ended: ``waits`` or ``ended``, each as recorded; ``continues`` with the steps in ``next``;
             ``drifts``; or ``cannot be read``: another release wrote the record, or the conversation
             that the call read is gone.
         next: the steps that come next: open questions first.
@@ -71,7 +71,7 @@ class Replayed(BaseModel):
     id: str
     tool: str
     version: str = ""
-    ended: Literal["waits", "ended", "goes on", "drifts", "cannot be read"]
+    ended: Literal["waits", "ended", "continues", "drifts", "cannot be read"]
     next: list[str] = []
     reworded: list[str] = []
     old_ways: list[str] = []
@@ -81,7 +81,7 @@ class Replayed(BaseModel):
     @property
     def is_clean(self) -> bool:
         """Whether the present code can continue the call, or ended it the same way."""
-        return self.ended in {"waits", "ended", "goes on"}
+        return self.ended in {"waits", "ended", "continues"}
 
 
 def without_tool(record: CallRecord, now: str) -> Replayed:
@@ -134,7 +134,7 @@ async def replay_call(
     asked = [each for each in following if each in waits_for]
     new = [each for each in following if each not in waits_for]
     reworded = [each for each in asked if each not in journal.pending]  # the call withdrew it
-    return found(ended="waits" if asked else "goes on", next=[*asked, *new], reworded=reworded)
+    return found(ended="waits" if asked else "continues", next=[*asked, *new], reworded=reworded)
 
 
 def _old_ways(journal: Journal) -> list[str]:
@@ -213,7 +213,7 @@ def _present_end(tool: Tool[Any], outcome: Rehearsed) -> str:
     if isinstance(outcome, Finished):
         return f"returns {_short(json.dumps(_encoded(tool, outcome.value)))}"
     if isinstance(outcome, Stopped):
-        return "goes on" + (f" with {', '.join(outcome.at)}" if outcome.at else "")
+        return "continues" + (f" with {', '.join(outcome.at)}" if outcome.at else "")
     return f"raises {_short(f'{type(outcome).__name__}: {outcome}')}"
 
 

@@ -1,4 +1,4 @@
-"""A reader for arguments that a person types as ``name=value``.
+"""A reader for arguments that a user types as ``name=value``.
 
 The text of a value is read by the type that the tool's JSON schema gives. Whether the values are
 valid is checked by the tool, which reports all fields at once.

@@ -53,7 +53,7 @@ class Respondent:
         self._console = console
         self._sampler = sampler
         self._answers = answers
-        self._asks_person = console.interactive and answers is None
+        self._asks_user = console.interactive and answers is None
         self._notices = 0
         self._asked: dict[str, None] = {}
         self._unfit: dict[str, str] = {}
@@ -64,7 +64,7 @@ class Respondent:
         """Declare sampling if the file, the model or the user can answer."""
         scripted = self._answers is not None and self._answers.samples
         return Capabilities(
-            sampling=self._sampler is not None or scripted or self._asks_person,
+            sampling=self._sampler is not None or scripted or self._asks_user,
             sampling_tools=self._sampler is not None,
         )
 
@@ -75,8 +75,8 @@ class Respondent:
             return reply
         if self._sampler is not None:
             return await self._from_model(self._sampler, request)
-        if self._asks_person:
-            return await self._from_person(request)
+        if self._asks_user:
+            return await self._from_user(request)
         self._console.say(f"No answer is left for the model's step {step_id or '?'}: {NO_MODEL}.")
         raise AnswerError("the client has no model")
 
@@ -86,7 +86,7 @@ class Respondent:
         """Answer as the user: with the file's answer or the typed one; otherwise decline."""
         if self._answers is not None:
             return self._from_file(self._answers, step_id, request)
-        if not self._asks_person:
+        if not self._asks_user:
             self._console.say(
                 f"Declined {_named(step_id, request)}: there is no terminal to ask at."
                 " Give --answers FILE."
@@ -190,7 +190,7 @@ class Respondent:
             self._console.say(f"The model failed: {error}")
             raise AnswerError("the client's model failed") from error
 
-    async def _from_person(self, request: SampleRequest) -> SampleReply:
+    async def _from_user(self, request: SampleRequest) -> SampleReply:
         from anabranch._terminal.forms import HINT, DismissedError, ask_text
 
         async with self._console.question():
@@ -207,7 +207,7 @@ class Respondent:
             except DismissedError as dismissed:
                 why = "the user did not answer in the model's place"
                 raise AnswerError(why, REFUSED) from dismissed
-        return SampleReply(content=(TextBlock(text=text),), model="person", stop_reason="endTurn")
+        return SampleReply(content=(TextBlock(text=text),), model="user", stop_reason="endTurn")
 
 
 def _named(step_id: str, request: ElicitRequest | UrlRequest) -> str:

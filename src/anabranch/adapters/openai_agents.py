@@ -39,7 +39,7 @@ def no_one(_: object) -> str:
     return ""
 
 
-WAITS = "The person has not answered the questions of this call."
+WAITS = "The user has not answered the questions of this call."
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Agent:
         tools: the tools that the model may call: anabranch tools, or tools written for agents, such as
             :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
             :class:`~anabranch.agents.RemoteTools` and :class:`~anabranch.agents.Folding`.
-        person: an answerer that answers the questions of tools immediately, with the node of the
+        user: an answerer that answers the questions of tools immediately, with the node of the
             question as ``step_id``. Without one, and with ``capabilities`` that offer questions, a
             turn ends at a question, and :meth:`answer` continues the turn. With neither, no tool
             can ask.
@@ -82,7 +82,7 @@ class Agent:
         clock: the time; by default, the system's.
         naming: names threads and nodes; by default, at random.
         capabilities: the kinds of questions that tools may ask; by default, the kinds that
-            ``person`` answers, and samples, which ``model`` answers.
+            ``user`` answers, and samples, which ``model`` answers.
         calls: stores the calls of tools, so that their effects happen once whatever dies; by
             default, the database of ``store`` does, and this process's memory if ``store`` is of
             another package.
@@ -100,7 +100,7 @@ class Agent:
         model: Model,
         *,
         tools: Iterable[Tool[Any] | AgentTool | ToolSource] = (),
-        person: Answerer | None = None,
+        user: Answerer | None = None,
         limits: TurnLimits | None = None,
         tool_limits: Limits | None = None,
         listener: Listener = ignore_event,
@@ -117,13 +117,13 @@ class Agent:
             store,
             model,
             self.tools.specs,
-            person,
+            user,
             limits or TurnLimits(),
             tool_limits or Limits(),
             listener,
             clock or SystemClock(),
             naming,
-            capabilities or offered((person or Absent()).capabilities, model),
+            capabilities or offered((user or Absent()).capabilities, model),
             durability_of(calls, store),
             self.tools.version(code_version),
         )
@@ -142,7 +142,7 @@ class Agent:
         :class:`FrontEndResult`.
         """
         agent, given = copy(self), front_end or FrontEnd()
-        agent.tools = self.tools.beside(FrontEndTools(given.tools))
+        agent.tools = self.tools.with_source(FrontEndTools(given.tools))
         agent.dependencies = replace(
             self.dependencies, run=run_id, front_end=given, tool_specs=agent.tools.specs
         )
@@ -190,7 +190,7 @@ class Agent:
             raise ToolError(f"There is no thread {thread_id!r}.")
         parent = at if at is not None else await self.head(thread_id)
         [message] = await self.put(thread_id, [(parent, content)])
-        return await self.go_on(message)
+        return await self.resume(message)
 
     async def put(
         self,
@@ -217,7 +217,7 @@ class Agent:
         ]
         return await self.add(nodes, head=head)
 
-    async def go_on(self, node: Node | Surroundings) -> Node:
+    async def resume(self, node: Node | Surroundings) -> Node:
         """Run a turn from ``node`` on, and return the turn's last node.
 
         If ``node`` calls tools, the turn first runs the tools without a result. If ``node`` is a
@@ -234,12 +234,12 @@ class Agent:
             Exception: if the model raises an error.
         """
         around = await surroundings_of(self.store, node)
-        return await observed(around.thread.id, self._go_on(around))
+        return await observed(around.thread.id, self._resume(around))
 
-    async def _go_on(self, around: Surroundings) -> Node:
+    async def _resume(self, around: Surroundings) -> Node:
         node, turn = around.last, _turn_in(self, around.thread, around.last)
         if (fork := None if node.kind == "user" else open_fork(around)) is not None:
-            return await self._go_on_in(fork)
+            return await self._resume_in(fork)
         if BatchLine.read(around) is None:
             return await turn.run(node, project(around.nodes, around.results))
         writer = await LineWriter.at(turn.timeline, around)
@@ -248,13 +248,13 @@ class Agent:
         return await resume(turn, writer)
 
     async def use_tools(self, node: Node | Surroundings) -> Node:
-        """Continue the tools of a line as :meth:`go_on` does, without asking the model."""
+        """Continue the tools of a line as :meth:`resume` does, without asking the model."""
         around = await surroundings_of(self.store, node)
         turn = _turn_in(self, around.thread, around.last)
         writer = await LineWriter.at(turn.timeline, around)
         return await observed(around.thread.id, use_line(turn, writer))
 
-    async def _go_on_in(self, fork: OpenFork) -> Node:
+    async def _resume_in(self, fork: OpenFork) -> Node:
         """Continue these branches, and then the tools that have opened the branches."""
         around = await line_of(self.store, fork.caller)
         turn = _turn_in(self, around.thread, around.last)
@@ -288,13 +288,13 @@ class Agent:
         turn, fork = self._turn_at(around)
         writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
-            return await self._go_on_in(fork)
+            return await self._resume_in(fork)
         return await end_below(turn, writer) or await resume(turn, writer)
 
     async def add_answer(
         self, question_id: str, reply: Reply, *, again: bool = False, at: Surroundings | None = None
     ) -> Node:
-        """Store the first answer to a question; :meth:`go_on` continues from there.
+        """Store the first answer to a question; :meth:`resume` continues from there.
 
         Returns the last node of the question's line. A repeated answer changes nothing. With
         ``again``, a different answer starts another line, as for :meth:`answer`. ``at`` is the end
@@ -349,11 +349,11 @@ class Agent:
         """Return the node at the head if a crash, or a like event, cut off its tools.
 
         A tool that was cut off has neither returned nor been interrupted, and neither the tool nor
-        its branches wait for an answer; :meth:`go_on` continues it. ``asleep`` names sleeping uses
+        its branches wait for an answer; :meth:`resume` continues it. ``asleep`` names sleeping uses
         to leave out, each after the id of its caller.
         """
         end = await end_of(self, thread_id, asleep=asleep)
-        return end.around.last if end is not None and end.can_go_on else None
+        return end.around.last if end is not None and end.can_continue else None
 
     async def interrupt_tools(self, thread_id: str) -> None:
         """Undo the effects of tools at the head that sleep or were cut off, and end these tools.
@@ -363,7 +363,7 @@ class Agent:
         model.
         """
         end = await end_of(self, thread_id)
-        if end is not None and end.can_go_on:
+        if end is not None and end.can_continue:
             turn = await turn_of(self, end.around.last)
             turn.continuation = Continuation(is_stopped=True)
             await use_line(turn, await LineWriter.at(turn.timeline, end.around))
@@ -435,7 +435,7 @@ def _turn_in(agent: Agent, thread: Thread, node: Node) -> Turn:
     dependencies = agent.dependencies
     earlier = partial(spent_in_turn, agent.store, node)
     meter = Meter(dependencies.limits, None if node.kind == "user" else earlier)
-    continuation = Continuation(dependencies.person)
+    continuation = Continuation(dependencies.user)
     return Turn(Timeline(dependencies, thread, meter), agent.tools, continuation)
 
 

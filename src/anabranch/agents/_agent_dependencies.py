@@ -1,4 +1,4 @@
-"""The dependencies of all turns of one agent: store, model, person, limits, time and names."""
+"""The dependencies of all turns of one agent: store, model, user, limits, time and names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class AgentDependencies:
         store: stores the threads.
         model: replies.
         tool_specs: returns the descriptions of tools for the model.
-        person: answers the questions of tools at once; ``None`` if they are answered later.
+        user: answers the questions of tools at once; ``None`` if they are answered later.
         limits: of each turn.
         tool_limits: of each call of a tool.
         listener: receives the events of a turn.
@@ -81,7 +81,7 @@ class AgentDependencies:
     store: TreeStore
     model: Model
     tool_specs: Callable[[], Sequence[ToolSpec]]
-    person: Answerer | None
+    user: Answerer | None
     limits: TurnLimits
     tool_limits: Limits
     listener: Listener

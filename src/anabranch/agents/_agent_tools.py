@@ -32,7 +32,7 @@ from anabranch.tree import NO_RESULT, NO_RESULT_CONTENT, Node, Path
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 ELSEWHERE = (OtherVersionError, UnreachableError)
-"""Why a turn goes on later, or in another process, from where its tools are."""
+"""Why a turn continues later, or in another process, from the place of its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Continuation:
     """The rules by which a turn and its branches continue at questions and sleeps.
 
     Attributes:
-        person: answers questions immediately; without one, the turn ends at questions.
+        user: answers questions immediately; without one, the turn ends at questions.
         within: the first nodes of the open branches that continue; ``None`` if all continue.
         is_left: whether the user has left the questions unanswered: tools end, and the model is not
             asked.
@@ -130,7 +130,7 @@ class Continuation:
             a branch, the tools in all branches opened with it are undone.
     """
 
-    person: Answerer | None = None
+    user: Answerer | None = None
     within: frozenset[str] | None = None
     is_left: bool = False
     is_stopped: bool = False
@@ -143,7 +143,7 @@ class Continuation:
     @property
     def in_branches(self) -> Continuation:
         """The rules for branches: the questions of a stopped tool's branches get no answers."""
-        return replace(self, person=Absent(), is_left=True) if self.is_stopped else self
+        return replace(self, user=Absent(), is_left=True) if self.is_stopped else self
 
 
 class AgentTool(Protocol):

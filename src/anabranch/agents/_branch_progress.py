@@ -160,9 +160,9 @@ class BranchProgress:
         if any(each.id == before and self.outcome(each) is None for each in siblings):
             return True
         line = self.line(start)
-        if line is None or not line.unfinished:  # then it goes on after their results
+        if line is None or not line.unfinished:  # then it continues after their results
             return False
-        return not self.can_go_on(line)
+        return not self.can_continue(line)
 
     def going(
         self, starts: Iterable[Node], within: frozenset[str] | None, *, is_asked: bool
@@ -175,7 +175,7 @@ class BranchProgress:
         open_now = [each for each in chosen if self.outcome(each) is None]
         return [each for each in open_now if is_asked or not self.waits(each)]
 
-    def can_go_on(self, line: BatchLine) -> bool:
+    def can_continue(self, line: BatchLine) -> bool:
         """Whether a tool of ``line``, or a branch of one, can continue now, without another answer."""
         return any(
             self._is_ready(line, use.id)

@@ -57,7 +57,7 @@ async def run_branches(
 
     Args:
         turn: the turn that opens the branches; its limits apply.
-        paths: each branch, first the node of its prompt; one that was begun earlier goes on from
+        paths: each branch, first the node of its prompt; one that was begun earlier continues from
             its last node.
         outcomes: receives each branch's outcome as soon as it ends, by the id of its start. After
             an interruption it holds the branches that had ended. One that waits for answers has an
@@ -132,7 +132,7 @@ async def _running(
     """Run a branch from its prompt, or from its last node; return the new last node."""
     if len(path) > 1:
         await turn.timeline.continue_from(path)
-        return await turn.go_on(path[-1])
+        return await turn.resume(path[-1])
     if turn.continuation.is_over:  # it has not begun, and does not now
         return path[0]
     if messages is None:  # it was opened earlier
@@ -196,7 +196,7 @@ async def _record_failure(turn: Turn, start: Node, error: Exception) -> BranchOu
     try:
         return BranchOutcome(start, await timeline.add(node), message, partial)
     except Exception:
-        # The store itself has failed, or a listener: the other branches go on, and the summary
+        # The store itself has failed, or a listener: the other branches continue, and the summary
         # reports this failure in any case.
         logger.exception("the failure of the branch at %r could not be recorded", start.id)
         return BranchOutcome(start, last, message, partial)

@@ -137,10 +137,10 @@ class _Fork:
         self.outcomes.update(ended)
         going = [start for start in self.starts if start.id not in self.outcomes]
         how = self.here.continuation
-        now = progress.going(going, how.within, is_asked=how.person is not None)
-        if how.is_stopped:  # all of them end, if one would go on
+        now = progress.going(going, how.within, is_asked=how.user is not None)
+        if how.is_stopped:  # all of them end, if one would continue
             going = going if now else []
-        elif self.wanted.parallel:  # otherwise the first of them goes on, and then the others
+        elif self.wanted.parallel:  # otherwise they continue one after the other
             going = now
         return [(progress.path(start), None) for start in going]
 

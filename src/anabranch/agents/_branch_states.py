@@ -1,7 +1,7 @@
 """The branches of a thread as users see them: description, state and conclusion of each.
 
 All three come from the tree. The tree does not record whether a process works on a branch: a branch
-that waits for nobody is ``running``.
+that waits for no answer is ``running``.
 """
 
 from __future__ import annotations

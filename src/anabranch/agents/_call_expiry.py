@@ -83,7 +83,7 @@ async def _conversation_at(
 async def keep_open(dependencies: AgentDependencies, call: str, until: float = math.inf) -> bool:
     """Let a call wait for a worker from now on, or from ``until`` on; return whether it is open.
 
-    The row of the call decides between this, the reaper, and a stop: whoever changes the row first
+    The row of the call decides between this, the reaper, and a stop: the first that changes the row
     has won.
 
     Raises:

@@ -103,13 +103,13 @@ class CalledTool:
         journal, answers = _opened(here)
         with call_in_logs(journal.line):
             try:
-                return await self._go_on(here, service, job, journal, answers)
+                return await self._resume(here, service, job, journal, answers)
             except ELSEWHERE:
                 raise
             except Exception as error:  # noqa: BLE001 - it is logged, as of this call
                 return self.on_error(self.name, error)
 
-    async def _go_on(
+    async def _resume(
         self,
         here: ToolUse,
         service: CallService,
@@ -121,7 +121,7 @@ class CalledTool:
         dependencies, clock = here.timeline.dependencies, service.runtime.clock
         if here.continuation.is_stopped:
             return await self._undone(here, journal)
-        is_left_alone = dependencies.person is None
+        is_left_alone = dependencies.user is None
         try:
             outcome = await service.run_round(job, journal, answers, _RESUMABLE)
             while isinstance(outcome, Asked) and not outcome.asks:
@@ -142,7 +142,7 @@ class CalledTool:
             raise
         if isinstance(outcome, Asked):
             asked = replace(outcome, call=journal.line)
-            if dependencies.person is not None:
+            if dependencies.user is not None:
                 return asked
             return replace(asked, until=wakes_at(Journal.loads(asked.state)))
         return self._outcome(outcome.value)

@@ -67,7 +67,7 @@ class BranchCreate(FoldingTool):
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
         """Open the branch, work in it, and return its message.
 
-        A branch that it has opened before goes on from its nodes.
+        A branch that it has opened before continues from its nodes.
 
         Raises:
             FoldingError: if the branch cannot be created, and nothing is; or it is in the memory of a
@@ -117,7 +117,7 @@ class BranchCreate(FoldingTool):
         how, working = here.continuation, WorkingBranch(branches, branch)
         if (ended := progress.outcome(start)) is not None:  # and was about to be closed
             return seen_outside(await self._ended(here, working, ended))
-        if not progress.going([start], how.within, is_asked=how.person is not None):
+        if not progress.going([start], how.within, is_asked=how.user is not None):
             return AskedInBranches()
         async with self._closing(here, working):
             return await self._worked(here, tools, working, (progress.path(start), None))

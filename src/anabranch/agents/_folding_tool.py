@@ -49,7 +49,7 @@ class Folding:
             kind(self.branches) for kind in (BranchCreate, _Return, _Status)
         ]
 
-    def tools_beside(self, taken: Collection[str]) -> Sequence[AgentTool]:
+    def offered_tools(self, taken: Collection[str]) -> Sequence[AgentTool]:
         """Return the three tools, without those whose names are ``taken``."""
         return [tool for tool in self._tools if tool.name not in taken]
 

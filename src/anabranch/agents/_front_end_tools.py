@@ -48,7 +48,7 @@ class FrontEndTools:
     def __init__(self, specs: Iterable[ToolSpec]) -> None:
         self._tools = [FrontEndTool(spec) for spec in specs]
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[FrontEndTool]:
+    def offered_tools(self, taken: Collection[str], /) -> Sequence[FrontEndTool]:
         """Return the tools whose names are not ``taken``: no tool of the agent is replaced."""
         return [tool for tool in self._tools if tool.name not in taken]
 

@@ -17,7 +17,7 @@ class PathEnd:
 
     Attributes:
         around: the path, with what follows there.
-        can_go_on: whether a tool, or a branch of one, can go on now, without another answer.
+        can_continue: whether a tool, or a branch of one, can continue now, without another answer.
         is_unread: whether all tools have returned, and the model has not read their results yet.
         questions: the open questions, in the order of the line; then the questions in branches.
         until: the time at which the first of their tools continues without an answer; for most
@@ -27,7 +27,7 @@ class PathEnd:
     """
 
     around: Surroundings
-    can_go_on: bool = False
+    can_continue: bool = False
     is_unread: bool = False
     questions: Sequence[Node] = ()
     until: float = math.inf
@@ -43,7 +43,7 @@ class PathEnd:
     ) -> PathEnd:
         """Return the end of a path, with the branches below it.
 
-        The tool uses ``asleep``, each after its caller, wait for a time, and cannot go on. A
+        The tool uses ``asleep``, each after its caller, wait for a time, and cannot continue. A
         question whose time is over ``now`` holds up no tool.
         """
         line = BatchLine.read(around)
@@ -51,7 +51,7 @@ class PathEnd:
             return cls(around)
         below = around.below[line.caller.id]
         progress = await BranchProgress.below(store, line.caller, below, asleep, now)
-        can_go_on = progress.can_go_on(line)
+        can_continue = progress.can_continue(line)
         questions, until = progress.questions(line), progress.until(line)
         cut_off = any(line.round_id(use.id) is None for use in line.unfinished)
-        return cls(around, can_go_on, not line.unfinished, questions, until, cut_off)
+        return cls(around, can_continue, not line.unfinished, questions, until, cut_off)

@@ -171,7 +171,7 @@ class LiveCall(Absent):
                 self._asking.clear()
 
     async def log(self, level: LogLevel, message: str, /) -> None:
-        """Send a log message to the round; between rounds, nobody listens."""
+        """Send a log message to the round; between rounds, there is no listener."""
         await self._edge.log(level, message)
 
     async def notify(self, message: str, progress: float | None, total: float | None, /) -> None:

@@ -147,7 +147,7 @@ class RemoteTools:
         for server in self._servers:
             await server.close()
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+    def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
         """Return the tools that the servers have now, under names that are not ``taken``."""
         names = self._names.setdefault(frozenset(taken), {})
         used = {*taken, *names.values()}

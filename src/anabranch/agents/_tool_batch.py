@@ -2,7 +2,7 @@
 
 Mostly, a result is stored as soon as its tool returns. If one of the tools opens branches that see
 the unfinished turn, a placeholder is stored for every result first, and what the tools return
-becomes visible with the next message only: so the branches' requests go on sharing their beginning,
+becomes visible with the next message only: so the branches' requests still share their beginning,
 and a result is never lost, wherever the turn is interrupted.
 
 The batch resumes an asking tool when all questions of its round are answered, and a sleeping tool
@@ -119,7 +119,7 @@ class ToolBatch:
     async def _store_placeholders(self) -> None:
         """Store a placeholder for every result, if a tool lets branches see the results meanwhile.
 
-        Until a tool returns, its pending result says that it was interrupted: if no turn goes on
+        Until a tool returns, its pending result says that it was interrupted: if no turn continues
         there, nothing has to be written any more.
         """
         if self._placeholder is not None:
@@ -164,11 +164,11 @@ class ToolBatch:
 
         Returns whether it is answered; otherwise, the tool waits.
         """
-        dependencies, person = self._timeline.dependencies, self._continuation.person
+        dependencies, user = self._timeline.dependencies, self._continuation.user
         is_late = dependencies.clock.now() >= round_.until and not self._continuation.is_over
         is_asked = self._continuation.is_left or not round_.is_in_front_end
-        if person is not None and is_asked and not is_late:
-            await self._ask(person, round_)
+        if user is not None and is_asked and not is_late:
+            await self._ask(user, round_)
             return True
         if round_.until == math.inf:
             return False
@@ -183,13 +183,13 @@ class ToolBatch:
             await self._writer.answer(question, TIME_OVER)
         return True
 
-    async def _ask(self, person: Answerer, round_: AskedRound) -> None:
-        """Have ``person`` answer the questions of a round, one after the other."""
+    async def _ask(self, user: Answerer, round_: AskedRound) -> None:
+        """Have ``user`` answer the questions of a round, one after the other."""
         async with self._asking:
             for question in round_.questions:
                 if question.id not in self._line.answers:
                     is_left = self._continuation.is_left
-                    given = LEFT if is_left else await answer_live(person, question)
+                    given = LEFT if is_left else await answer_live(user, question)
                     await self._writer.answer(question, given)
 
     async def _outcome(

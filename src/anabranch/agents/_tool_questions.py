@@ -221,11 +221,11 @@ def _plain(reply: Given) -> dict[str, JsonValue]:
 # -- how a live answerer answers -----------------------------------------------------------------
 
 
-async def answer_live(person: Answerer, question: Node) -> Given:
-    """Return the answer of ``person`` to ``question``; an error becomes the answer."""
+async def answer_live(user: Answerer, question: Node) -> Given:
+    """Return the answer of ``user`` to ``question``; an error becomes the answer."""
     request, step_id = question_of(question), str(question.data["step_id"])
     try:
-        return await person.elicit(request, step_id=question.id)
+        return await user.elicit(request, step_id=question.id)
     except AnswerError as error:
         answer = answer_of_error("elicit", step_id, error.code, str(error), error.data)
         declined = answer.error is None

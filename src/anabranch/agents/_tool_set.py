@@ -19,7 +19,7 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 class ToolSource(Protocol):
     """Tools that come and go while an agent runs, such as those of a running server."""
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+    def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
         """Return the present tools, under names that are not ``taken``.
 
         A name never passes from one tool to another.
@@ -58,7 +58,7 @@ class ToolSet(Mapping[str, UsableTool]):
         """Return the specifications of the tools for a model."""
         return tuple(tool.spec for tool in self._now().values())
 
-    def beside(self, source: ToolSource) -> ToolSet:
+    def with_source(self, source: ToolSource) -> ToolSet:
         """Return these tools, and those of another source."""
         return ToolSet([*self._own.values(), *self._sources, source])
 
@@ -106,8 +106,8 @@ class ToolSet(Mapping[str, UsableTool]):
     def _now(self) -> dict[str, UsableTool]:
         found = dict(self._own)
         for source in self._sources:
-            beside = source.tools_beside(found.keys())
-            found |= {tool.name: cast("UsableTool", tool) for tool in beside}
+            offered = source.offered_tools(found.keys())
+            found |= {tool.name: cast("UsableTool", tool) for tool in offered}
         return found
 
 

@@ -49,11 +49,11 @@ class Turn:
             if not node.tool_uses:
                 return node
             node = await self.use_tools(node)
-            if not self.goes_on_after(node):
+            if not self.continues_after(node):
                 return node
         raise TurnLimitError("requests to the model", limit, limit)
 
-    async def go_on(self, node: Node) -> Node:
+    async def resume(self, node: Node) -> Node:
         """Continue at any node: with the tools of its line, if it has one, and then with the model."""
         if node.tool_uses or node.kind in ASIDE:
             around = await surroundings_of(self.timeline.dependencies.store, node)
@@ -67,7 +67,7 @@ class Turn:
         """
         return await use_line(self, LineWriter(self.timeline, BatchLine([caller], {})))
 
-    def goes_on_after(self, node: Node) -> bool:
+    def continues_after(self, node: Node) -> bool:
         """Whether the model is asked next."""
         working = self.timeline.branch_of_folding
         has_returned = working is not None and working.returned is not None
@@ -77,7 +77,7 @@ class Turn:
 async def resume(turn: Turn, line: LineWriter) -> Node:
     """Continue ``turn`` with the tools of a line, and then with the model."""
     after = await use_line(turn, line)
-    return await turn.run(after) if turn.goes_on_after(after) else after
+    return await turn.run(after) if turn.continues_after(after) else after
 
 
 async def use_line(turn: Turn, line: LineWriter) -> Node:

@@ -50,9 +50,7 @@ class UserCall:
         """Call the tool after ``message``, which has this call; return the last node."""
         given = agent.dependencies
         use = ToolUseBlock(id=given.naming("node"), name=self.tool, input=dict(self.arguments))
-        caller = given.node(
-            message.thread_id, message.id, "assistant", (use,), data={"by": "person"}
-        )
+        caller = given.node(message.thread_id, message.id, "assistant", (use,), data={"by": "user"})
         [caller] = await agent.add([caller])
         return await (await turn_of(agent, caller)).use_tools(caller)
 
@@ -93,7 +91,7 @@ def is_whole(node: Node) -> bool:
 def is_by_user(path: Path) -> bool:
     """Return whether the user called the tool of the last turn on ``path``."""
     turn = takewhile(lambda each: each.kind != "user", reversed(path.nodes))
-    return any(each.data.get("by") == "person" for each in turn)
+    return any(each.data.get("by") == "user" for each in turn)
 
 
 def has_returned(path: Path) -> bool:

@@ -91,7 +91,7 @@ def read_arguments(
     typed = list(pairs)
     try:
         values = {**arguments, **read_pairs(typed, schema)}
-        # Tools ignore what hosts add; a name that a person has typed is meant.
+        # Tools ignore what hosts add; a name that a user has typed is meant.
         if not schema.get("additionalProperties") and "properties" in schema:
             _check_known(_names(typed), schema["properties"])
     except ValueError as error:

@@ -31,7 +31,7 @@ from anabranch.tree import (
     provider_blocks,
     results_preview,
     state_of,
-    text_for_person,
+    text_for_user,
 )
 
 WIDTH = 60
@@ -47,7 +47,7 @@ class Browser(App[str]):
     #find.open { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "go_on", "Continue here"),
+        Binding("c", "continue", "Continue here"),
         Binding("g", "ask", "Go to label, branch or id"),
         Binding("e", "unfold", "Expand all"),
         Binding("f", "fold", "Collapse all"),
@@ -98,7 +98,7 @@ class Browser(App[str]):
 
     # -- actions ------------------------------------------------------------------------------
 
-    def action_go_on(self) -> None:
+    def action_continue(self) -> None:
         """Exit with the node under the cursor as the result."""
         node = self._widget.cursor_node
         if node is not None and node.data is not None:
@@ -193,7 +193,7 @@ class Browser(App[str]):
         return state_of(node, self._navigator, self._navigator.tree.results)
 
     def _glimpse(self, node: Node) -> str:
-        text = text_for_person(node)
+        text = text_for_user(node)
         return glimpse(node, WIDTH) if text == node.text else cut(" ".join(text.split()), WIDTH)
 
     def _details(self, node: Node) -> Text:
@@ -202,7 +202,7 @@ class Browser(App[str]):
         details = Text(printable_line(place), style="bold")
         if state := self._state(node):
             details.append(f" · {printable_line(state)}")
-        text = text_for_person(node)
+        text = text_for_user(node)
         if text.strip():
             details.append(f"\n\n{printable(text)}", style="not bold")
         for block in self._blocks[node.id]:

@@ -41,7 +41,7 @@ def draw_call(call: RecordedCall) -> list[str]:
     facts = {
         "began": _date(call.started),
         end: _date(call.deadline),
-        "goes on at": None if call.waits_until is None else _date(call.waits_until),
+        "continues at": None if call.waits_until is None else _date(call.waits_until),
         "caller": call.principal,
         "version": call.version,
         "run by": call.lease and f"{call.lease.worker} until {_date(call.lease.until)}",
@@ -129,7 +129,7 @@ def _replayed(each: Replayed) -> Iterator[str]:
     yield {
         "waits": f"{each.id}  {each.tool}  ok: replays to where it waits:{following}",
         "ended": f"{each.id}  {each.tool}  ok: replays to its end",
-        "goes on": f"{each.id}  {each.tool}  ok: goes on{following and ' with' + following}",
+        "continues": f"{each.id}  {each.tool}  ok: continues{following and ' with' + following}",
         "drifts": f"{each.id}  {each.tool}  DRIFTS",
         "cannot be read": f"{each.id}  {each.tool}  cannot be read: {each.problem}",
     }[each.ended]

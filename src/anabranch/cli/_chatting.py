@@ -97,7 +97,7 @@ def replies_to(lines: InputLines, console: Console) -> Replies:
     return LiveReplies(console) if live else Replies()
 
 
-def command_to_go_on(options: ChatOptions, thread_id: str) -> str | None:
+def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     """Return the command that continues a thread with ``options``; ``None`` if it is not stored.
 
     The command leaves out settings of the environment, and the values of headers and variables, which
@@ -173,7 +173,7 @@ async def _chat(
             await _answer(session, options.prompt)
             return
         typed = isinstance(lines, TypedLines)
-        command = partial(command_to_go_on, options) if typed else SHORT.format
+        command = partial(command_to_continue, options) if typed else SHORT.format
         failed = await run_lines(session, screen, lines, console, command)
     except StoreError as error:
         raise FailedError(str(error)) from error
@@ -199,7 +199,7 @@ async def _answer(session: Session, prompt: str) -> None:
 def _dependencies(
     options: ChatOptions,
     parts: ChatParts,
-    person: ChatAnswerer,
+    user: ChatAnswerer,
     screen: ChatScreen,
     columns: Callable[[], int] | None,
 ) -> SessionDependencies:
@@ -214,7 +214,7 @@ def _dependencies(
         parts.model,
         model_name=options.model or "none",
         tools=tools,
-        person=person,
+        user=user,
         listener=ignore_event if options.prompt else screen.on_event,
         models=ChatModels(),
         calls=parts.calls,

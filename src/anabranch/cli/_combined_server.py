@@ -94,7 +94,7 @@ class ServerRecipe:
         store: str | TreeStore | None = url
         if url and (
             self.agent_tools.memory or self.agent_tools.folding
-        ):  # beside the calls, over the same connections
+        ):  # during the calls, over the same connections
             options, store = _beside_calls(options, url)
         with completed_by(options) as unused:
             found = load(self.targets)
@@ -117,7 +117,7 @@ class ServerRecipe:
         sampler: Sampler | None,
         engine: Engine | None,
     ) -> list[AbstractAsyncContextManager[None]]:
-        """Add the tools of ``--folding`` and ``--memory``; return their jobs beside the server."""
+        """Add the tools of ``--folding`` and ``--memory``; return their jobs during the server's run."""
         wanted = self.agent_tools
         if not (wanted.folding or wanted.memory):
             return []

@@ -117,10 +117,10 @@ class Endpoint:
     @property
     def share(self) -> int:
         """The number of requests that one caller may have in progress; an address may have many users."""
-        return self.person_share if self.token else max(LEAST, self.concurrency // 2)
+        return self.user_share if self.token else max(LEAST, self.concurrency // 2)
 
     @property
-    def person_share(self) -> int:
+    def user_share(self) -> int:
         """The number of requests that one user may have in progress."""
         return max(LEAST, self.concurrency // 4)
 

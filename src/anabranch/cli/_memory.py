@@ -39,7 +39,7 @@ def open_scrubber() -> Scrubber:
 
 
 def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBank:
-    """Return the memory in the store at a URL, or beside that of conversations.
+    """Return the memory in the store at a URL, or next to that of conversations.
 
     Callers share the project ``shared``; each may write there, and memories of their own.
 
@@ -55,7 +55,7 @@ def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBan
         memories = open_memory_store(store)
     except StoreError as error:
         raise UsageError(str(error)) from error
-    writes: list[Level] | None = ["person", "project"] if shared else None
+    writes: list[Level] | None = ["user", "project"] if shared else None
     return ReasoningBank(memories, scopes=scopes, writes=writes, scrubber=open_scrubber())
 
 
@@ -96,7 +96,7 @@ _QUEUED = (
 def open_branches(
     store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
 ) -> BranchService:
-    """Return the branches in the store at a URL or beside that of conversations, or in this process.
+    """Return the branches in the store at a URL or next to that of conversations, or in this process.
 
     With a memory, they begin with what is in it, and leave what memories are made of; ``learns``
     says whether this process makes them.

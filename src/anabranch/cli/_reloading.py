@@ -51,10 +51,10 @@ class ReloadedTools:
         self._found = self._load()
         self._called = _called(self._found)
 
-    def tools_beside(self, taken: Collection[str], /) -> Sequence[AgentTool]:
+    def offered_tools(self, taken: Collection[str], /) -> Sequence[AgentTool]:
         """Return the tools that the targets have now."""
         own = [tool for tool in self._called if tool.name not in taken]
-        return [*own, *self._remote.tools_beside({*taken, *(tool.name for tool in own)})]
+        return [*own, *self._remote.offered_tools({*taken, *(tool.name for tool in own)})]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

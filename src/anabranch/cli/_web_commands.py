@@ -161,7 +161,7 @@ def web_command(  # noqa: PLR0913 - options
             token=token or made,
             hosts=[*LOOPBACK, *allowed_host],
             rates=None if is_loopback(host) else RateLimits(),
-            max_streams=endpoint.person_share,
+            max_streams=endpoint.user_share,
             engine=parts.engine,
             concurrency=CONCURRENCY if parts.engine is None else None,
             max_backlog=max_backlog,
@@ -209,7 +209,7 @@ def _report_start(address: str, token: str | None, made: str | None) -> None:
 def worker_command(
     *targets: ChatTargets,
     concurrency: Annotated[int, Parameter(help="Maximum concurrent runs of this worker.")] = 10,
-    per_person: Annotated[
+    per_user: Annotated[
         int | None,
         Parameter(
             help="Maximum concurrent runs of one user over all workers; give each worker the same "
@@ -231,8 +231,8 @@ def worker_command(
     log_to_stderr(logging.WARNING, log_format)
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}.")
-    if per_person is not None and per_person < 1:
-        raise UsageError(f"--per-person must be at least 1, not {per_person}.")
+    if per_user is not None and per_user < 1:
+        raise UsageError(f"--per-user must be at least 1, not {per_user}.")
     if not 0 <= grace < threading.TIMEOUT_MAX:
         raise UsageError(f"--grace is a number of seconds, 0 or more, not {grace:g}.")
     limits, parts = agent.limits(), agent.parts(targets)
@@ -241,4 +241,4 @@ def worker_command(
             "A worker needs an engine that it shares with others: give --engine dbos."
             " Without one, each `anabranch web` works on its own runs."
         )
-    anyio.run(work, parts, limits, concurrency, per_person, grace)
+    anyio.run(work, parts, limits, concurrency, per_user, grace)

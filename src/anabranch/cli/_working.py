@@ -19,7 +19,7 @@ from anabranch.errors import StoreError, needs_extra
 
 
 async def work(
-    parts: ChatParts, limits: Limits, concurrency: int, per_person: int | None, grace: float
+    parts: ChatParts, limits: Limits, concurrency: int, per_user: int | None, grace: float
 ) -> None:
     """Work until the process is asked to end."""
     with needs_extra("chat", "A worker", UsageError):
@@ -39,7 +39,7 @@ async def work(
             if parts.engine is not None:
                 await parts.engine.backlog()  # it can be reached
             with _until_signal() as ended:
-                async with conversations.running(concurrency, per_person):
+                async with conversations.running(concurrency, per_user):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
                     _end_within(grace)
@@ -69,7 +69,9 @@ def _end_within(seconds: float) -> None:
     """End the process after ``seconds``, even if a thread, which cannot be cancelled, still runs."""
 
     def cut_off() -> None:
-        Console().say(f"Not everything has ended within {seconds:g} s; it goes on elsewhere.")
+        Console().say(
+            f"Not everything has ended within {seconds:g} s; another worker continues the rest."
+        )
         os._exit(FailedError.status)
 
     bound = threading.Timer(seconds, cut_off)

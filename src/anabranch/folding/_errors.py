@@ -2,7 +2,7 @@
 
 The codes come from the design that this package implements; codes that cannot occur here are
 missing. ``kind`` names the party that must act: ``user`` the caller, ``system`` the operator,
-``retryable`` nobody, since a later attempt may succeed. ``not_found`` and ``authorization`` mean
+``retryable`` no party, since a later attempt may succeed. ``not_found`` and ``authorization`` mean
 what they say.
 """
 
@@ -53,7 +53,7 @@ class BranchNotActiveError(FoldingError):
     def __init__(self, branch_id: str, status: str) -> None:
         super().__init__(
             f"Branch {branch_id!r} is {status}, not active. Its result is in branch_status; create"
-            " another branch to go on.",
+            " another branch to continue.",
             branch_id=branch_id,
             status=status,
         )

@@ -30,7 +30,7 @@ class InjectedItem:
         id: the id, for feedback on the memory.
         title: the title.
         content: the text.
-        scope: the audience of the memory, such as ``person`` or ``org``; empty if unknown.
+        scope: the audience of the memory, such as ``user`` or ``org``; empty if unknown.
         recorded: the day of recording, such as ``2026-11-29``; empty if unknown.
         tokens: the tokens that the memory takes of the branch's budget, its title included.
     """

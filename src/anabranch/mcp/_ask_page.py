@@ -54,7 +54,7 @@ HEADERS: Final = {
     " frame-ancestors 'none'; base-uri 'none'",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # whoever knows the URL may answer
+    "Referrer-Policy": "same-origin",  # the URL alone gives the right to answer
     "Cache-Control": "no-store",
 }
 

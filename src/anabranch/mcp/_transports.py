@@ -190,7 +190,7 @@ PAUSES: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def new_key() -> str:
-    """Return an idempotency key that nobody can guess."""
+    """Return an idempotency key that cannot be guessed."""
     return str(uuid.uuid4())
 
 

@@ -103,7 +103,7 @@ class ReasoningBank:
     def of(self, principal: str | None) -> ReasoningBank:
         """Return the memories of one of the callers who share this bank.
 
-        The bank stores the caller's records at the level ``person``. All callers see the levels
+        The bank stores the caller's records at the level ``user``. All callers see the levels
         that have a name here. Without a ``principal``, callers are not distinguished, and share
         this bank itself.
         """
@@ -142,7 +142,7 @@ class ReasoningBank:
         await self.embed_missing()
         return stored
 
-    async def beside(self, memory: Memory) -> list[Memory]:
+    async def similar_to(self, memory: Memory) -> list[Memory]:
         """Return the caller's other memories that are nearly the same, the newest first.
 
         They say the same in other words, or something that is no longer true.

@@ -55,7 +55,7 @@ class LevelError(AnabranchError):
         )
 
 
-Level: TypeAlias = Literal["person", "project", "team", "org"]
+Level: TypeAlias = Literal["user", "project", "team", "org"]
 """The audiences of a memory, the nearest first."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -95,10 +95,10 @@ class Scope(Shape):
 class Scopes(Shape):
     """The scopes of a caller: the user, the project, the team and the organisation.
 
-    ``person`` is the caller alone. The application names the others, which callers share.
+    ``user`` is the caller alone. The application names the others, which callers share.
     """
 
-    person: Name = ""
+    user: Name = ""
     project: Name = ""
     team: Name = ""
     org: Name = ""
@@ -109,7 +109,7 @@ class Scopes(Shape):
 
     def of(self, principal: str) -> Scopes:
         """Return the scopes of a caller who shares these."""
-        return self.model_copy(update={"person": _name_of(principal)})
+        return self.model_copy(update={"user": _name_of(principal)})
 
     @property
     def visible(self) -> tuple[Scope, ...]:
@@ -124,7 +124,7 @@ class Scopes(Shape):
         return f"{nearest.level}:{nearest.name}"
 
     def _is_common(self, scope: Scope) -> bool:
-        return scope.level == "project" and not self.person
+        return scope.level == "project" and not self.user
 
 
 def _name_of(principal: str) -> str:

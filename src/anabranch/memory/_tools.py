@@ -28,7 +28,7 @@ class FoundMemory(Shape):
 class RecordedMemory(FoundMemory):
     """A recorded memory, and the caller's memories that say nearly the same, the newest first."""
 
-    beside: tuple[FoundMemory, ...] = ()
+    similar: tuple[FoundMemory, ...] = ()
 
 
 def shown(memory: Memory) -> FoundMemory:
@@ -81,8 +81,8 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
 
         async def record() -> RecordedMemory:
             stored = await bank.add(memory)
-            beside = tuple(map(shown, await bank.beside(stored)))
-            return RecordedMemory(**shown(stored).model_dump(), beside=beside)
+            similar = tuple(map(shown, await bank.similar_to(stored)))
+            return RecordedMemory(**shown(stored).model_dump(), similar=similar)
 
         return await ctx.step(record)
 

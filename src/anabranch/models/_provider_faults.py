@@ -58,7 +58,9 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (ai.ModelServerError, _Kind("failed", "Ask again later.", passing=True)),
     (
         ai.ModelContextWindowExceededError,
-        _Kind("cannot take so long a conversation", "Shorten it, or go on from an earlier node."),
+        _Kind(
+            "cannot take so long a conversation", "Shorten it, or continue from an earlier node."
+        ),
     ),
     (ai.ModelAuthenticationError, _Kind("refused the key", "Check the provider's key.")),
     (ai.ModelNotFoundError, _Kind("is not known there", "Check the model's name.")),

@@ -170,7 +170,7 @@ class Part:
         return value.name if isinstance(value, External) else ""
 
 
-RULE = "work-beside-ask"
+RULE = "work-during-ask"
 STARTS = re.compile(
     r"asyncio\.(create_task|ensure_future|TaskGroup\(\)\.create_task"
     r"|(get_running_loop|get_event_loop)\(\)\.create_task)"

@@ -118,7 +118,7 @@ RULES: dict[str, Rule] = {
         "{} around a question starts again in every round, so it never expires on a stateless server.",
         "Give ctx.branch the timeout= instead.",
     ),
-    "work-beside-ask": Rule(
+    "work-during-ask": Rule(
         "{} runs during a question: the end of the round cancels it, and the next round starts it again.",
         "Run it in ctx.step if its work matters, or mark the line as replay-safe if it does not.",
     ),

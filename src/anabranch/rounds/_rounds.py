@@ -244,7 +244,7 @@ class Rounds:
         unchanged. Without a store, a state that is given up twice is undone twice.
 
         Returns whether no undo is left. With a store, :meth:`expire` tries the remaining undos
-        again; it also ends calls that nobody continued in time.
+        again; it also ends calls whose time is over.
 
         Raises:
             InvalidTokenError, UnreachableError, TypeError: as for :meth:`run`.
@@ -263,7 +263,7 @@ class Rounds:
         return record is None or not record.state.is_open
 
     async def expire(self, *tools: Tool[Any]) -> int:
-        """Undo the calls of ``tools`` that nobody continued in time, and delete old ended calls.
+        """Undo the calls of ``tools`` whose time is over, and delete old ended calls.
 
         Run this now and then if there is a store; any number of processes may. Returns the number
         of ended calls.

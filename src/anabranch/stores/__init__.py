@@ -222,7 +222,7 @@ def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:
 
 
 def _database_at(where: str | TreeStore) -> tuple[Database, bool]:
-    """Return the database at a URL or of a store, and whether nobody else closes the database."""
+    """Return the database at a URL or of a store, and whether the caller must close it."""
     if isinstance(where, str):
         return _open_database(where), True
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database

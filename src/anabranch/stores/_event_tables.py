@@ -104,7 +104,7 @@ MOVE = _unwaited(
     )
     .values(_NEXT)
 )
-"""Replaces a turn that nobody has changed meanwhile."""
+"""Replaces a turn if the turn is still the one that was read."""
 
 
 _TO_RUN, _IDLE = TURN_TRANSITIONS[TurnEvent.TAKE], TurnState.IDLE

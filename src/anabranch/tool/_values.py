@@ -84,7 +84,7 @@ def _unwritable(value: object) -> str | None:
 
 
 def _refuse_iterators(value: object) -> None:
-    """Refuse generators and other iterators: whoever reads one empties it."""
+    """Refuse generators and other iterators: the check would empty them."""
     level: list[Any] = [value]
     for _ in range(DEEPEST):
         for each in level:

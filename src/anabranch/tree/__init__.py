@@ -9,7 +9,7 @@ Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores``
     _left_out.py      what a provider is not sent: old reasoning, and refused blocks
     _names.py         names of branches; threads and nodes by id, short id, or ``last``
     _navigator.py     up, down, to a sibling, to a fork, to the leaves
-    _person_view.py   nodes as a user reads them
+    _user_view.py   nodes as a user reads them
     _export.py        a thread as JSON, Mermaid, Markdown
     _thread_file.py   a thread in a file, and back
 """
@@ -57,21 +57,6 @@ from anabranch.tree._names import short_ids as short_ids
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._navigator import cut as cut
 from anabranch.tree._navigator import glimpse as glimpse
-from anabranch.tree._person_view import CLOSED as CLOSED
-from anabranch.tree._person_view import ERROR as ERROR
-from anabranch.tree._person_view import LEFT as LEFT
-from anabranch.tree._person_view import STOPPED as STOPPED
-from anabranch.tree._person_view import WAITS as WAITS
-from anabranch.tree._person_view import TurnEnd as TurnEnd
-from anabranch.tree._person_view import clear_turn_end as clear_turn_end
-from anabranch.tree._person_view import is_said as is_said
-from anabranch.tree._person_view import open_questions as open_questions
-from anabranch.tree._person_view import refused_blocks as refused_blocks
-from anabranch.tree._person_view import state_of as state_of
-from anabranch.tree._person_view import store_turn_end as store_turn_end
-from anabranch.tree._person_view import text_for_person as text_for_person
-from anabranch.tree._person_view import turn_ends_in as turn_ends_in
-from anabranch.tree._person_view import turn_has_ended as turn_has_ended
 from anabranch.tree._projection import ASIDE as ASIDE
 from anabranch.tree._projection import NO_RESULT as NO_RESULT
 from anabranch.tree._projection import NO_RESULT_CONTENT as NO_RESULT_CONTENT
@@ -100,6 +85,21 @@ from anabranch.tree._threads import (
 from anabranch.tree._threads import SHOWN as SHOWN
 from anabranch.tree._threads import Kind as Kind
 from anabranch.tree._threads import check_place as check_place
+from anabranch.tree._user_view import CLOSED as CLOSED
+from anabranch.tree._user_view import ERROR as ERROR
+from anabranch.tree._user_view import LEFT as LEFT
+from anabranch.tree._user_view import STOPPED as STOPPED
+from anabranch.tree._user_view import WAITS as WAITS
+from anabranch.tree._user_view import TurnEnd as TurnEnd
+from anabranch.tree._user_view import clear_turn_end as clear_turn_end
+from anabranch.tree._user_view import is_said as is_said
+from anabranch.tree._user_view import open_questions as open_questions
+from anabranch.tree._user_view import refused_blocks as refused_blocks
+from anabranch.tree._user_view import state_of as state_of
+from anabranch.tree._user_view import store_turn_end as store_turn_end
+from anabranch.tree._user_view import text_for_user as text_for_user
+from anabranch.tree._user_view import turn_ends_in as turn_ends_in
+from anabranch.tree._user_view import turn_has_ended as turn_has_ended
 
 __all__ = [
     "HEAD",

@@ -21,9 +21,9 @@ from anabranch.tree._files import file_line
 from anabranch.tree._left_out import with_reasoning_of_open_turn, without_reasoning
 from anabranch.tree._names import name_branches, short_ids
 from anabranch.tree._navigator import Navigator
-from anabranch.tree._person_view import state_of, text_for_person
 from anabranch.tree._projection import provider_blocks
 from anabranch.tree._threads import HEAD, ROLES, SHOWN, Node, Tree
+from anabranch.tree._user_view import state_of, text_for_user
 
 HERE = "← you are here"
 """Marks the node where the user is."""
@@ -105,7 +105,7 @@ def names_of(tree: Tree, node_id: str) -> list[str]:
 
 def preview(node: Node, width: int) -> str:
     """Return the beginning of a node's text, on one line, and the tools that it calls."""
-    text = _shortened(_line(text_for_person(node)), width)
+    text = _shortened(_line(text_for_user(node)), width)
     return " ".join([text, *(f"[{use.name}]" for use in node.tool_uses)]).strip()
 
 

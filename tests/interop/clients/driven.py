@@ -17,7 +17,7 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def accept(**content: Any) -> dict[str, Any]:
-    """An answer of the person's."""
+    """An answer of the user's."""
     return {"action": "accept", "content": content}
 
 

@@ -4,11 +4,11 @@
 //   server        {"url": …} or {"command": …, "args": […]}
 //   era           "auto", "legacy", or a revision to pin
 //   capabilities  what the client declares (elicitation and sampling)
-//   elicit        the person's answers, in the order of the questions
+//   elicit        the user's answers, in the order of the questions
 //   sample        the model's replies (texts), likewise
 //   together      answer nothing until so many questions are open at the same time
 //   maxRounds     of the client, where not its own default
-//   thinking      milliseconds until the person or the model replies
+//   thinking      milliseconds until the user or the model replies
 //   timeout       milliseconds after which the client gives up, unless there was progress meanwhile
 //   calls         tools to call one after the other: {"name": …, "arguments": {…}};
 //                 "by": "saga" calls through tools/callSaga, "by": "rounds" makes each round by

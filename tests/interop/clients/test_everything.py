@@ -40,7 +40,7 @@ async def led(remote: RemoteTools, name: str, **arguments: Any) -> Setting:
         asked = request.messages[-1].text
         return "I am a model." if "a name" in asked else using(name, **arguments)(request)
 
-    return await set_up(decide, tools=[remote], person=Answering(fill))
+    return await set_up(decide, tools=[remote], user=Answering(fill))
 
 
 @pytest.mark.parametrize(

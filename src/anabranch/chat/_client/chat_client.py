@@ -119,7 +119,7 @@ class ChatClient:
         """
         return await _reply_of(self.stream(thread, text, at=at))
 
-    async def go_on(self, thread: str) -> ChatReply:
+    async def resume(self, thread: str) -> ChatReply:
         """Answer the open questions of a thread, and return the last reply.
 
         Another client may have asked them, or the same one before a restart.

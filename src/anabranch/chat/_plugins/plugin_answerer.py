@@ -110,7 +110,7 @@ def _is_of(question: Node, caller_id: str, use_id: str) -> bool:
 
 
 class PluginAnswerer(Absent):
-    """Answers by the handlers of plugins, as the ``person`` of an agent.
+    """Answers by the handlers of plugins, as the ``user`` of an agent.
 
     Args:
         store: the agent's store, which has each question before the tool asks it.

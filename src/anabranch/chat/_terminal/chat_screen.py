@@ -144,7 +144,7 @@ class ChatScreen:
             # All branches open before the first reply of any, so one read is mostly enough.
             self._branches = await _branches(self._session)
         name = self._branches[node.id] = self._branches.get(str(node.parent_id), "")
-        self._console.say(f"[{name or 'beside'}] {glimpse(node, MAX_SHOWN)}")
+        self._console.say(f"[{name or 'other branch'}] {glimpse(node, MAX_SHOWN)}")
 
 
 async def _branches(session: Session) -> dict[str, str]:

@@ -32,7 +32,7 @@ async def say(session: SessionState, text: str) -> Outputs:
     message = await _put(session, text, attaches=True)
     session.unanswered = message.id
     async with session.turn():
-        reply = await session.agent.go_on(message)
+        reply = await session.agent.resume(message)
     session.unanswered = None
     return _reply(reply)
 
@@ -68,7 +68,7 @@ async def _auto(session: SessionState) -> Outputs:
         node = walk.nodes[node.parent_id]  # the interrupted reply stays as another version
         session.cursor.node_id = node.id
     async with session.turn():
-        return _reply(await session.agent.go_on(node))
+        return _reply(await session.agent.resume(node))
 
 
 async def _answer(session: SessionState, values: str = "") -> Outputs:
@@ -82,7 +82,7 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
     if values:
         reply = read_answer(request, values)
     else:
-        reply = await session.dependencies.person.elicit(request, step_id=node.id)
+        reply = await session.dependencies.user.elicit(request, step_id=node.id)
     cursor.node_id = node.id
     async with session.turn():
         try:
@@ -90,7 +90,7 @@ async def _answer(session: SessionState, values: str = "") -> Outputs:
         except QuestionExpiredError as late:
             if not late.continues:
                 return Output("error", str(late))
-            return [Output("error", TOO_LATE), _reply(await session.agent.go_on(node))]
+            return [Output("error", TOO_LATE), _reply(await session.agent.resume(node))]
 
 
 async def call(session: SessionState, name: str, values: str = "") -> Outputs:

@@ -61,9 +61,9 @@ async def run_lines(
     try:
         failed = await _carry_out(session, screen, lines, console)
     except LeftError:
-        await _say_how_to_go_on(session, console, command)
+        await _say_how_to_continue(session, console, command)
         raise
-    await _say_how_to_go_on(session, console, command)
+    await _say_how_to_continue(session, console, command)
     return failed
 
 
@@ -101,7 +101,7 @@ async def _show_open_question(session: Session, console: Console) -> None:
             console.say((await session.cursor.here())[-1].content)
 
 
-async def _say_how_to_go_on(
+async def _say_how_to_continue(
     session: Session, console: Console, command: Callable[[str], str | None]
 ) -> None:
     thread_id = session.cursor.thread_id

@@ -116,14 +116,14 @@ class SessionDependencies:
         model: the model that replies first.
         model_name: the name of that model.
         tools: the tools that the model and the user may call.
-        person: answers the questions of tools.
+        user: answers the questions of tools.
         limits: the initial limits of each turn.
         tool_limits: the limits of each tool call, in addition to the tool's own.
         listener: receives the events of each turn.
         models: the models that the session can switch to, if there are others.
         clock: gives the time.
         naming: names threads and nodes.
-        capabilities: the requests that tools may make; by default, those that ``person`` and the
+        capabilities: the requests that tools may make; by default, those that ``user`` and the
             model can answer.
         calls: stores the calls of tools; by default, as for :class:`~anabranch.agents.Agent`.
         system_prompt: the system prompt of the threads that the session creates.
@@ -134,7 +134,7 @@ class SessionDependencies:
     model: Model
     model_name: str = "none"
     tools: Sequence[Tool[Any] | AgentTool | ToolSource] = ()
-    person: Answerer = field(default_factory=Absent)
+    user: Answerer = field(default_factory=Absent)
     limits: TurnLimits = field(default_factory=TurnLimits)
     tool_limits: Limits = UNLIMITED
     listener: Listener = ignore_event

@@ -21,7 +21,7 @@ from anabranch.tree import (
     glimpse,
     is_no_result,
     state_of,
-    text_for_person,
+    text_for_user,
 )
 
 EXPECTED = (AnabranchError, ModelError)
@@ -100,7 +100,7 @@ def position(walk: Navigator, node_id: str | None) -> str:
 
 def whole(walk: Navigator, node: Node, state: str, results: Sequence[str] = ()) -> str:
     """Return the whole text of a node: its text, tool calls, their results, and its state."""
-    text = text_for_person(node)
+    text = text_for_user(node)
     lines = [text] if text.strip() else []
     lines += [f"→ {use.name}({json.dumps(use.input)})" for use in node.tool_uses]
     lines += [f"← {result}" for result in results]

@@ -64,7 +64,7 @@ class SessionState:
             given.store,
             self.model,
             tools=given.tools,
-            person=given.person,
+            user=given.user,
             limits=self.settings.limits(given.limits),
             tool_limits=given.tool_limits,
             listener=self._follower.on_event,

@@ -114,7 +114,7 @@ class AnswerChecks:
             AnswerRefusedError: if the answer is late, or does not fit.
         """
         shown, now = await self._check(read), self._agent.dependencies.clock.now()
-        if shown.goes_on_at is not None and shown.goes_on_at <= now:
+        if shown.continues_at is not None and shown.continues_at <= now:
             raise AnswerRefusedError("expired", TOO_LATE)
 
     async def _check(self, read: CheckedAnswer, *, is_answered: bool = False) -> PendingQuestion:

@@ -75,7 +75,7 @@ class EventMapping:
         self._called: set[tuple[str | None, str]] = set()
         """The run's calls of tools that were reported, by their callers and their ids."""
 
-    def go_on_after(self, events: Collection[bytes]) -> None:
+    def continue_after(self, events: Collection[bytes]) -> None:
         """Note the logged events of a run that was cut off, whose notices happen again.
 
         The run's calls also happen again, and a client would append their arguments twice.

@@ -147,7 +147,7 @@ class LiveTurn:
         events = await self._log.read(self._after, lease.last)
         self._read_input(events[0])
         self._log.add(ends_of_all_open(events), lease=lease)
-        self._mapping.go_on_after(events)
+        self._mapping.continue_after(events)
         return events
 
     def _read_input(self, begun: bytes) -> None:
@@ -244,10 +244,10 @@ class LiveTurn:
         """
         if interrupts:
             asked = RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
-            await self._finish(asked, until, goes_on=True)
+            await self._finish(asked, until, continues=True)
         else:
             success = RunFinishedSuccessOutcome(type="success")
-            await self._finish(success, until, goes_on=True)
+            await self._finish(success, until, continues=True)
 
     async def succeed(self, *, is_empty: bool = False) -> None:
         """Report the turn's end; ``is_empty`` marks a turn without any work."""
@@ -298,12 +298,12 @@ class LiveTurn:
         | RunFinishedCancelledOutcome,
         until: float = 0.0,
         *,
-        goes_on: bool = False,
+        continues: bool = False,
     ) -> None:
         if self.run is None:
             return
         ended = RunFinishedEvent(thread_id=self._log.shown_id, run_id=self.run.id, outcome=outcome)
-        await self._end(*self._mapping.end(suspended=goes_on), ended, until=until)
+        await self._end(*self._mapping.end(suspended=continues), ended, until=until)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
         """Report the end of the run, if one is in progress; the events release its lease.

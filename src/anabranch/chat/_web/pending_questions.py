@@ -37,13 +37,13 @@ from anabranch.tree import Navigator, Node, Path
 LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
 """The last time that every time zone can represent."""
 
-SHOWN = ("kind", "url", "params", "handoff", "context", "goes_on_at", "branch")
+SHOWN = ("kind", "url", "params", "handoff", "context", "continues_at", "branch")
 
 
 class PendingQuestion(BaseModel):
     """A question in the form for pages and clients; ``module`` shows it in the page.
 
-    It takes answers until ``expires_at``. At ``goes_on_at`` its tool continues without an answer.
+    It takes answers until ``expires_at``. At ``continues_at`` its tool continues without an answer.
     ``branch`` is the innermost branch around the question: the ``id`` of its first node, which is its
     ``subagentRunId``, and its ``description``. A question of the kind ``call`` is a call of the front
     end's own tool: the front end runs the tool, and sends the result for the ``tool_call_id``.
@@ -62,7 +62,7 @@ class PendingQuestion(BaseModel):
     handoff: JsonValue = None
     context: JsonValue = None
     expires_at: float | None = None
-    goes_on_at: float | None = None
+    continues_at: float | None = None
     branch: dict[str, str] | None = None
     tool_call_id: str | None = None
 
@@ -172,9 +172,9 @@ class Questions:
         values = (server.exposure if server else self._default).of(stored.values)
         module = server.modules.get(stored.id.key) if server else None
         asked = request if isinstance(request, ElicitRequest) else None
-        goes_on_at = _goes_on_at(stored, path)
+        continues_at = _continues_at(stored, path)
         deadline = math.inf if record is None else record.deadline
-        limits = (deadline, stored.expires_at, goes_on_at)
+        limits = (deadline, stored.expires_at, continues_at)
         until = min(each for each in limits if each is not None)
         return PendingQuestion(
             id=stored.id,
@@ -188,7 +188,7 @@ class Questions:
             handoff=values.get("handoff"),
             context=asked.context if asked else None,
             expires_at=None if until > LATEST else until,
-            goes_on_at=goes_on_at,
+            continues_at=continues_at,
             branch=None if start is None else named_branch(start),
             tool_call_id=stored.tool_use_id if stored.kind == "call" else None,
         )
@@ -200,7 +200,7 @@ class Questions:
         return errors_in(question.form, reply)
 
 
-def _goes_on_at(stored: StoredQuestion, path: Path) -> float | None:
+def _continues_at(stored: StoredQuestion, path: Path) -> float | None:
     """Return the time when the tool continues: after its sleep, or at the deadline of its branch."""
     first = stored.node.data.get("round")
     untils = [node.data.get("until") for node in path.nodes if node.id == first]

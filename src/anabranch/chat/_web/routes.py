@@ -108,8 +108,8 @@ class Routes:
         nodes = [{**node, **data, "interrupted": interrupted(node)} for node, data in shown]
         ends = {each.node_id: {"error": each.error} for each in turn_ends_in(tree)}
         named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
-        beside = {"ends": ends, "position": str(last), "running": running}
-        return _json({**named, **beside})
+        more = {"ends": ends, "position": str(last), "running": running}
+        return _json({**named, **more})
 
     async def file(self, request: Request) -> Response:
         """Return a file of the thread: an image to show, any other type to save."""

@@ -143,7 +143,7 @@ class RunWork:
                 await turn.begin_with(*queued)
             return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
-        if end is None or not end.can_go_on:
+        if end is None or not end.can_continue:
             if due is not None:
                 await self._move(due, math.inf if end is None else end.until)
             return None
@@ -193,7 +193,7 @@ class RunWork:
             agent = self._agent.of_run(run.id, turn.front_end)
             work = TurnWork(agent, self._thread_id, report)
             last = await work.run(run.id, turn.message, is_new=turn.is_new)
-            if turn.is_taken_over and await self._goes_on_below(last):
+            if turn.is_taken_over and await self._continues_below(last):
                 last = await work.run(run.id, None)
             await self._end(turn, work, last)
 
@@ -202,7 +202,7 @@ class RunWork:
         end = await end_of(self._agent, self._thread_id) if turn.is_resumed else None
         return end is not None and end.is_cut_off and await turn.follows_a_stop()
 
-    async def _goes_on_below(self, last: Node) -> bool:
+    async def _continues_below(self, last: Node) -> bool:
         """Whether an earlier process of the run stored more nodes without continuing from them."""
         end = await end_of(self._agent, self._thread_id)
         return end is not None and last.id in {node.id for node in end.around.nodes[:-1]}
@@ -219,14 +219,14 @@ class RunWork:
         while last.kind in ASIDE or last.tool_uses:
             asleep = turn.times.asleep(self._agent.dependencies.clock.now())
             end = await end_of(self._agent, self._thread_id, asleep=asleep)
-            if end is None or not (end.can_go_on or end.is_unread):
+            if end is None or not (end.can_continue or end.is_unread):
                 is_there = end is not None and end.around.last.id == last.id
                 end = end if is_there else await end_of(self._agent, self._thread_id, last.id)
                 if end is not None:
                     asked, until = await self._questions.asked_at(end), end.until
                     is_open = bool(end.questions)
                 break
-            last = await work.go_on(end.around)
+            last = await work.resume(end.around)
             await self._show_missed(turn, last)
         until = min([*asleep.values(), until])
         if is_open:

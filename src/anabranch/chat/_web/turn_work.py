@@ -111,16 +111,16 @@ class TurnWork:
         if node.kind == "user":
             return await self._reply(node)
         has_returned = (node.tool_uses or node.kind in ASIDE) and not end.questions
-        if end.can_go_on or has_returned:  # the node of the results is still missing
-            return await self.go_on(end.around)
+        if end.can_continue or has_returned:  # the node of the results is still missing
+            return await self.resume(end.around)
         if node.kind == "results" and not is_by_user(end.around):
-            return await self._agent.go_on(end.around)
+            return await self._agent.resume(end.around)
         return node
 
-    async def go_on(self, around: Surroundings) -> Node:
+    async def resume(self, around: Surroundings) -> Node:
         """Continue at a question or an answer; the model follows unless the user called the tool."""
-        by_person = is_by_user(around)
-        return await (self._agent.use_tools if by_person else self._agent.go_on)(around)
+        by_user = is_by_user(around)
+        return await (self._agent.use_tools if by_user else self._agent.resume)(around)
 
     async def keep(self, run_id: str, message: Message) -> bool:
         """Add the message of a run, if the run ends before it is stored; return whether the message exists.
@@ -165,7 +165,7 @@ class TurnWork:
     async def _reply(self, message: Node) -> Node:
         called = UserCall.read(self._agent, message.text)
         return await (
-            self._agent.go_on(message) if called is None else called.run(self._agent, message)
+            self._agent.resume(message) if called is None else called.run(self._agent, message)
         )
 
 

@@ -59,8 +59,8 @@ export function Question({ question, place = [], takesFocus = false, onAnswer })
     <p class="asks"><b>${question.id.tool_name}</b> asks${place.length > 0 && html`, in the branch <strong>${place.join(" › ")}</strong>`}</p>
     <${Markdown} text=${question.message} />
     ${url && html`<${Link} url=${url} />`}
-    ${question.goes_on_at
-      ? html`<p class="hint">Without an answer, the tool continues at ${moment(question.goes_on_at * 1000)}.</p>`
+    ${question.continues_at
+      ? html`<p class="hint">Without an answer, the tool continues at ${moment(question.continues_at * 1000)}.</p>`
       : question.expires_at && html`<p class="hint">You can answer until ${moment(question.expires_at * 1000)}.</p>`}
     ${question.module && html`<${OwnForm} question=${question} refused=${refused} onSend=${send} onForm=${setFormed} />`}
     ${formed

@@ -82,7 +82,7 @@ function Memory({ name, onForgotten, onProblem }) {
     <p>${memory.content}</p>
     <dl>
       <${Fact} name="Confidence">${memory.confidence} (helpful ${memory.helpful}, not ${memory.unhelpful})<//>
-      <${Fact} name="Seen by">${memory.scope === "person" ? "you alone" : `the ${memory.scope}`}<//>
+      <${Fact} name="Seen by">${memory.scope === "user" ? "you alone" : `the ${memory.scope}`}<//>
       <${Fact} name="Source">${[source, outcome && `from a ${outcome}`, branch].filter(Boolean).join(" · ")}<//>
       <${Fact} name="Since">${when(memory.created_at)}<//>
       ${memory.task && html`<${Fact} name="Task">${memory.task}<//>`}

@@ -77,7 +77,7 @@ function answersOf(state, path, at, results) {
   if (isAside(path[at + 1])) return [];
   let first = at;
   while (isAside(path[first])) first -= 1;
-  if (path[first]?.by !== "person") return [];
+  if (path[first]?.by !== "user") return [];
   return path[first].content
     .filter(({ type, id }) => type === "tool_use" && !(results.get(id)?.is_error ?? state.tools.get(id)?.failed))
     .map((use) => ({ use, blocks: returnedBy(state.tools.get(use.id), results.get(use.id)) }))
@@ -105,7 +105,7 @@ function Message({ node, state, results, asking, answer, stopped, isActive, acts
     return html`<${ToolUse}
       key=${block.id}
       use=${block}
-      byPerson=${node.by === "person"}
+      byUser=${node.by === "user"}
       tool=${state.tools.get(block.id)}
       result=${results.get(block.id)}
       running=${isActive}

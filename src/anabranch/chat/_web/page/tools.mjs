@@ -23,7 +23,7 @@ export const returnedBy = (tool, result) =>
   result?.content ?? (tool?.result === undefined || tool.interrupted ? undefined : [{ type: "text", text: tool.result }]);
 
 /**
- * @param byPerson whether the user called the tool, and not the model: its result is shown apart
+ * @param byUser whether the user called the tool, and not the model: its result is shown apart
  * @param tool its state from events, if any came
  * @param result its tool_result, if it has one on this path
  * @param running whether the run in progress may work on it
@@ -32,7 +32,7 @@ export const returnedBy = (tool, result) =>
  * @param asked the nodes of its open questions
  * @param branches of the model: [{start, leaf, path, title, isFolded, waits, live}]
  */
-export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhere, asked, branches, onGo }) {
+export function ToolUse({ use, byUser, tool, result, running, stopped, elsewhere, asked, branches, onGo }) {
   const returned = returnedBy(elsewhere ? undefined : tool, result);
   const asks = asked.length > 0 || branches.some(({ waits }) => waits);
   const state = returned
@@ -56,7 +56,7 @@ export function ToolUse({ use, byPerson, tool, result, running, stopped, elsewhe
       ${reports && html`<${Report} name=${use.name} notices=${notices} branches=${inner} state=${state} asked=${asked} />`}
       ${Object.keys(use.input).length > 0 &&
       html`<pre tabindex="0" role="group" aria-label="Arguments">${JSON.stringify(use.input, null, 1)}</pre>`}
-      ${returned && !forked && !(byPerson && state === "done") && html`<${Returned} blocks=${returned} />`}
+      ${returned && !forked && !(byUser && state === "done") && html`<${Returned} blocks=${returned} />`}
     </details>
     ${forked && html`<${Fork} branches=${branches} returned=${returned} failed=${state === "failed"} ended=${!running} stopped=${state === "stopped"} onGo=${onGo} />`}
     ${forked && returned && !isFolded(branches) && html`<${Recombined} how=${use.input.recombine ?? "none"} returned=${returned} />`}

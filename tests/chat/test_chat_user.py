@@ -1,4 +1,4 @@
-"""The person in a chat, when branches ask side by side."""
+"""The user in a chat, when branches ask side by side."""
 
 import asyncio
 import io
@@ -25,10 +25,10 @@ def question(place: str) -> Question:
 async def all_answers(lines: ScriptedLines, shown: io.StringIO) -> list[ElicitReply]:
     """What three branches are answered that ask at the same time."""
     console = Console(shown, interactive=False)
-    person = ChatAnswerer(console, Respondent(console), lines)
+    user = ChatAnswerer(console, Respondent(console), lines)
     with anyio.fail_after(PATIENCE):
         return await asyncio.gather(
-            *(person.elicit(question(place), step_id="q") for place in ("Ulm", "Linz", "Graz"))
+            *(user.elicit(question(place), step_id="q") for place in ("Ulm", "Linz", "Graz"))
         )
 
 
@@ -83,12 +83,12 @@ async def test_when_the_pipe_has_ended_no_one_waits_for_it() -> None:
 async def test_a_sample_goes_to_the_present_user_and_to_nobody_in_a_script() -> None:
     console = Console(io.StringIO(), interactive=True)
     with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-        person = ChatAnswerer(
+        answerer = ChatAnswerer(
             console, Respondent(console), TypedLines(console.stream, history=None)
         )
         pipe.send_text("Because.\r")
         asked = SampleRequest(messages=(user("Why?"),), max_tokens=10)
-        assert (await person.sample(asked, step_id="s")).text == "Because."
-    assert person.capabilities.sampling
+        assert (await answerer.sample(asked, step_id="s")).text == "Because."
+    assert answerer.capabilities.sampling
     script = ChatAnswerer(console, Respondent(console), scripted("hello"))
     assert not script.capabilities.sampling

@@ -155,7 +155,7 @@ def _is_over(node: Node, walk: Navigator, results: Results) -> bool:
     return False
 
 
-def text_for_person(node: Node) -> str:
+def text_for_user(node: Node) -> str:
     """Return the text of a node for users; at the end of a folded branch, also its conclusion."""
     returned = [use.input.get("message") for use in node.tool_uses if use.name == "branch_return"]
     concluded = [message for message in returned if isinstance(message, str)]

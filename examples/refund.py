@@ -17,4 +17,4 @@ async def refund(ctx: BranchContext, order: str, amount: float) -> str:
     answer = await ctx.elicit(Approval, f"Refund {amount:.2f} for order {order}?")
     if not isinstance(answer, Accepted) or not answer.content.approve:
         return "Not refunded."
-    return await ctx.step(pay_out, order, amount)  # a replay returns the receipt and pays nothing
+    return await ctx.step(pay_out, order, amount)  # recorded: the money is paid once

@@ -40,7 +40,7 @@ def handle_in(stopped: types.CallToolResult) -> str:
 
 VALUES: dict[str, tuple[Any, Any, list[Any]]] = {
     "a text": (str, '"done"', ["done"]),
-    "a list": (list[int], [1, 2], [1, 2]),  # the SDK makes a block of each
+    "a list": (list[int], [1, 2], [[1, 2]]),
     "a dict": (dict[str, int], {"a": 1}, [{"a": 1}]),
     "a model": (Counted, Counted(answers=11), [{"answers": 11}]),
 }

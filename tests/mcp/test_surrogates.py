@@ -130,7 +130,7 @@ async def test_our_client_sends_only_encodable_text(era: Any) -> None:
         async with connect(process, person, era=era) as client:
             result = await call_tool(client, "find", {"how": "", "given": NAME}, person)
             asked = await call_tool(client, "find", {"how": "question"}, person)
-    assert text_of(result) == ESCAPED
+    assert json.loads(text_of(result)) == [ESCAPED]
     assert not asked.is_error
 
 

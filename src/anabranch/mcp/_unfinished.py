@@ -11,26 +11,23 @@ from __future__ import annotations
 import inspect
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import mcp_types as types
 from pydantic import JsonValue
 
 from anabranch._schemas import Form
 from anabranch.errors import ToolError
+from anabranch.tool import FILE_METHODS
 
 if TYPE_CHECKING:
     from anabranch.mcp._service import OpenCall
 
-MOST_TEXTS: Final = 1_000
-"""Maximum values of a list that become one text each; a longer list becomes a single text."""
 DEEPEST: Final = 64
-DATA: Final = {int, float, str, bool, NoneType, dict}
-LISTS: Final = {list, tuple}
 
 
 def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -48,21 +45,28 @@ def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, N
 
 
 def list_as_one(value: object) -> object:
-    """Return ``value``; a long list becomes a sequence of which the SDK makes a single text.
+    """Return ``value``; a list of data becomes a sequence of which the SDK makes a single JSON text.
 
-    The SDK makes a content block for each value in a list, and in nested lists. For a million
-    values that takes half a minute, in which the server answers no other request.
+    The SDK makes a content block for each value in a list, and in nested lists: a client without
+    the output schema could not read the list back, and a million blocks take half a minute.
     """
-    level, values = [value], 0
+    level: list[Any] = [value]
     for _ in range(DEEPEST):
-        kinds = {*map(type, level)}
-        if not kinds <= DATA | LISTS:
-            break  # for example an image
-        if not kinds & LISTS:
-            return deque(cast("list[object]", value)) if values > MOST_TEXTS else value
-        level = [*chain.from_iterable(cast("Any", each) for each in level if type(each) in LISTS)]
-        values += len(level)
+        if any(map(_is_file, {*map(type, level)})):
+            return value
+        lists: list[Iterable[Any]] = [each for each in level if isinstance(each, list | tuple)]
+        level = [*chain.from_iterable(lists)]
+        if not level:
+            is_list = isinstance(value, list | tuple)
+            return deque(cast("Iterable[object]", value)) if is_list else value
     return value
+
+
+def _is_file(kind: type[object]) -> bool:
+    """Return whether values of ``kind`` are content blocks, or become some."""
+    return issubclass(kind, get_args(types.ContentBlock)) or any(
+        hasattr(kind, name) for name in FILE_METHODS
+    )
 
 
 CONTINUE_CALL: Final = "continue_call"

@@ -18,5 +18,6 @@ from anabranch.tool._opening import warn_of_rounds as warn_of_rounds
 from anabranch.tool._parameters import Parameters as Parameters
 from anabranch.tool._parameters import hints_of as hints_of
 from anabranch.tool._tools import FunctionTool, HandoffTool, Tool, ToolAnnotations, tool
+from anabranch.tool._values import FILE_METHODS as FILE_METHODS
 
 __all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]

@@ -17,7 +17,7 @@ from anabranch._text import DEEPEST, encodable, number_problem, require_shallow
 from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 
-_FILES = ("to_image_content", "to_audio_content", "to_resource_content")
+FILE_METHODS = ("to_image_content", "to_audio_content", "to_resource_content")
 """The methods of the SDK's and FastMCP's helpers that make a file of the helper."""
 
 _SCALARS = {str, bool, int, type(None)}
@@ -103,7 +103,7 @@ def _inside(value: Any) -> Iterable[Any]:  # noqa: ANN401 - a container of anyth
 
 def _file(value: object) -> None:
     """Accept a helper that becomes a file of the result."""
-    if not any(callable(getattr(value, name, None)) for name in _FILES):
+    if not any(callable(getattr(value, name, None)) for name in FILE_METHODS):
         _refuse(value)
 
 

@@ -1,6 +1,7 @@
 """Samples with a schema: parsed, retried with the reason, and returned as an exchange of three."""
 
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -238,6 +239,7 @@ def asking(schema: Any) -> Tool[Any]:
 LEAF = {"name": "a", "below": []}
 SHAPES: list[tuple[Any, Any, Any]] = [
     (list[str], ["a", "b"], ["a", "b"]),
+    (Iterable[str], ["a", "b"], ["a", "b"]),
     (int, 7, 7),
     (str, "a", "a"),
     (Literal["a", "b"], "b", "b"),

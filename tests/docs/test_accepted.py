@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import Enum
 from html import unescape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import mcp_types as types
 import pytest
@@ -75,6 +75,15 @@ class Place(BaseModel):
     city: str
 
 
+class Sheet(BaseModel):
+    rows: Iterable[int]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
 class Ok(BaseModel):
     ok: bool
 
@@ -105,7 +114,10 @@ NAMES: dict[str, Any] = {
     "Literal": Literal,
     "Path": Path,
     "Payment": Payment,
+    "Iterable": Iterable,
     "Place": Place,
+    "Point": Point,
+    "Sheet": Sheet,
     "date": date,
     "datetime": datetime,
 }
@@ -131,7 +143,7 @@ async def test_arguments_are_read_as_the_page_says(
         return
     await run
     seen = {name: value for name, value in made["seen"].items() if name != "ctx"}
-    assert to_jsonable_python(seen) == json.loads(received)
+    assert [to_jsonable_python(seen) for _ in range(2)] == [json.loads(received)] * 2
 
 
 async def paid(step: Callable[..., Any], log: list[str], given: Iterable[Any] = ()) -> list[Any]:

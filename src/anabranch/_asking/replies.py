@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from anabranch._engine import repeatable
 from anabranch._text import answer_in, encodable
 from anabranch.elicitation import describe
 from anabranch.messages import SampleReply, ToolUseBlock
@@ -100,7 +101,8 @@ class WantedForm:
 
     def dump(self, value: Any) -> str:  # noqa: ANN401 - of any type
         """Return an answer as JSON."""
-        return self.adapter.dump_json(encodable(value), by_alias=True).decode()
+        # An Iterable is a list here, of which the type's own serializer would warn.
+        return self.adapter.dump_json(encodable(value), by_alias=True, warnings=False).decode()
 
     def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
         """Return the answer in a tool's arguments.
@@ -157,6 +159,7 @@ def _made(schema: object) -> WantedForm:
         raise _refused(cast("object", schema), "a JSON Schema cannot be read as a type")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", schema))
+        adapter.validator = repeatable(adapter.core_schema, adapter.validator)
         return WantedForm(adapter, adapter.json_schema())
     except PydanticUserError as problem:
         raise _refused(schema, problem.message.splitlines()[0]) from problem

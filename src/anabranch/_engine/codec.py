@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeAlias, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue, PydanticUserError, TypeAdapter, ValidationError
@@ -93,7 +93,7 @@ class Codec:
                 value = self._writer.to_python(value, mode="json", by_alias=False, warnings="error")
             except (PydanticSerializationError, ValueError, TypeError) as problem:
                 raise SerializationError(
-                    step_id, type(value).__name__, _first_line(problem)
+                    step_id, type(value).__name__, "it does not fit the return annotation"
                 ) from problem
         return plain(step_id, value)
 
@@ -134,7 +134,8 @@ def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidato
     Models write bytes as text by default, which fails for most bytes. The methods of an adapter
     would check each of their options again for every value.
     """
-    binary = _as_base64(adapter.core_schema)
+    binary = _replaced(adapter.core_schema, _base64_in)
+    binary = _replaced(binary, _iterable_as_list)
     if binary is adapter.core_schema:
         return adapter.serializer, cast("SchemaValidator", adapter.validator)
     # A class's own serializer and validator, made before, know nothing of base64.
@@ -145,22 +146,48 @@ def _halves(adapter: TypeAdapter[Any]) -> tuple[SchemaSerializer, SchemaValidato
 _BASE64 = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
-def _as_base64(schema: Any) -> Any:  # noqa: ANN401 - a schema of pydantic's, or a part of one
-    """Return a schema in which bytes are base64; the same object if there are no bytes in it."""
+def repeatable(schema: Any, validator: object) -> SchemaValidator:  # noqa: ANN401 - a schema of pydantic's
+    """Return the ``validator`` of a schema, which reads each ``Iterable`` as a list.
+
+    pydantic reads an ``Iterable`` lazily and once: the first reader would empty the value.
+    """
+    read = _replaced(schema, _iterable_as_list)
+    if read is schema:
+        return cast("SchemaValidator", validator)
+    return SchemaValidator(read, _use_prebuilt=False)  # a model's own validator knows no lists
+
+
+_Part: TypeAlias = dict[str, Any]
+"""A part of one of pydantic's schemas."""
+
+
+def _replaced(schema: Any, change: Callable[[_Part, _Part], _Part]) -> Any:  # noqa: ANN401 - a schema of pydantic's, or a part of one
+    """Return a schema with other parts in place of some; the same object if nothing changes.
+
+    ``change`` gets each part twice: as it was, and with its inner parts replaced.
+    """
     if isinstance(schema, dict):
-        parts = cast("dict[str, Any]", schema)
-        made = {key: _as_base64(part) for key, part in parts.items()}
-        changed = any(made[key] is not part for key, part in parts.items())
-        if parts.get("type") == "bytes":
-            return dict(parts)  # another object: those around it change, too
-        if changed and parts.get("type") in ("model", "dataclass", "typed-dict"):
-            made["config"] = {**made.get("config", {}), **_BASE64}
-        return made if changed else parts
+        parts = cast("_Part", schema)
+        inner = {key: _replaced(part, change) for key, part in parts.items()}
+        is_same = all(inner[key] is part for key, part in parts.items())
+        return change(parts, parts if is_same else inner)
     if isinstance(schema, list):
         items = cast("list[object]", schema)
-        read = [_as_base64(part) for part in items]
+        read = [_replaced(part, change) for part in items]
         return read if any(map(operator.is_not, read, items)) else items
     return schema
+
+
+def _base64_in(before: _Part, part: _Part) -> _Part:
+    if before.get("type") == "bytes":
+        return dict(part)  # another object: the parts around it change as well
+    if part is not before and part.get("type") in ("model", "dataclass", "typed-dict"):
+        return {**part, "config": {**part.get("config", {}), **_BASE64}}
+    return part
+
+
+def _iterable_as_list(_: _Part, part: _Part) -> _Part:
+    return {**part, "type": "list"} if part.get("type") == "generator" else part
 
 
 PLAIN = Codec(None)
@@ -218,10 +245,6 @@ def _hint(kind: type[Any]) -> str:
     except (PydanticUserError, TypeError):
         return ""
     return f"it needs the return annotation {kind.__name__}"
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).partition("\n")[0].rstrip(".:")
 
 
 def codec_of(function: Callable[..., object]) -> Codec:

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, to_json
 
-from anabranch._engine import EXIT_AS_ERROR
+from anabranch._engine import EXIT_AS_ERROR, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem
 from anabranch.elicitation import reason_of
@@ -69,6 +69,9 @@ class Parameters:
         try:
             self._model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
             self.schema: dict[str, Any] = self._model.model_json_schema()
+            self._validator = repeatable(
+                self._model.__pydantic_core_schema__, self._model.__pydantic_validator__
+            )
         except PydanticUserError as problem:
             wrong = [parameter.name for parameter in self.declared if _cannot_be_given(parameter)]
             if wrong == ["ctx"]:
@@ -134,7 +137,7 @@ class Parameters:
             raise
 
     def _validated(self, given: dict[str, Any]) -> BaseModel:
-        model: BaseModel = self._model.model_validate(given)
+        model: BaseModel = self._validator.validate_python(given)
         return model
 
     def _in_words(self, problem: ErrorDetails) -> str:

@@ -14,7 +14,7 @@ SOURCE = TESTS.parent / "src"
 LAZY = ["_asking", "_durable", "_recorded", "_terminal"]
 """The packages whose names are loaded when they are first used."""
 
-ENTERED = {"_durable", "agents", "chat"}
+ENTERED = {"agents", "chat"}
 """The rooms that other rooms of the package still enter past their faces."""
 
 ROOM_OF = {

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from anabranch._durable.expiry import INTERVAL, Reaper
     from anabranch._durable.job import RETAIN, Durability, Job
     from anabranch._durable.lease import Lease, RenewedLease
-    from anabranch._durable.reading import MAX_STATE
+    from anabranch._durable.reading import MAX_STATE, store_errors_mapped
     from anabranch._durable.rehearsal import Rehearsed, rehearse
     from anabranch._durable.run_events import (
         BegunTurn,
@@ -109,7 +109,7 @@ else:
             ".expiry": "INTERVAL Reaper",
             ".job": "Durability Job RETAIN",
             ".lease": "Lease RenewedLease",
-            ".reading": "MAX_STATE",
+            ".reading": "MAX_STATE store_errors_mapped",
             ".rehearsal": "Rehearsed rehearse",
             ".run_events": "BegunTurn EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
             ".service": "CallService",
@@ -185,6 +185,7 @@ __all__ = [
     "new_owner",
     "process_of",
     "rehearse",
+    "store_errors_mapped",
     "undo_again",
     "unfinished",
     "waiting_round",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from anabranch._aio import Clock as Clock
 from anabranch._asking import Absent as Absent
 from anabranch._asking import Answerer as Answerer
-from anabranch._durable.job import Durability as Durability
-from anabranch._durable.store import CallStore as CallStore
+from anabranch._durable import CallStore as CallStore
+from anabranch._durable import Durability as Durability
 from anabranch._engine import Notice
 from anabranch.agents._agent import Agent
 from anabranch.agents._agent import end_of as end_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch._aio import SystemClock
-from anabranch._durable.undoing import Unfinished, undo_again, unfinished
+from anabranch._durable import Unfinished, undo_again, unfinished
 from anabranch._recorded import AmbiguousCallError, NoSuchCallError, find_call
 from anabranch._terminal import FailedError, UsageError
 from anabranch.cli._commands import example, installed_version

@@ -22,12 +22,17 @@ from pydantic import Field
 from anabranch._aio import Clock, Ids, SystemClock, SystemIds
 from anabranch._asking import Capabilities, Host, Sampler
 from anabranch._budget import Limits
-from anabranch._durable.expiry import Reaper
-from anabranch._durable.job import RETAIN, Durability, Job
-from anabranch._durable.reading import MAX_STATE, store_errors_mapped
-from anabranch._durable.service import CallService
-from anabranch._durable.states import digest
-from anabranch._durable.store import CallStore
+from anabranch._durable import (
+    MAX_STATE,
+    RETAIN,
+    CallService,
+    CallStore,
+    Durability,
+    Job,
+    Reaper,
+    digest,
+    store_errors_mapped,
+)
 from anabranch._engine import Ask, Finished, Journal, Notice, wakes_at
 from anabranch._sealing import ROUNDS, Claims, Sealer
 from anabranch.errors import InvalidTokenError

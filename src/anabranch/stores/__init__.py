@@ -32,32 +32,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch._durable.call_states import TRANSITIONS as TRANSITIONS
-from anabranch._durable.call_states import (
-    CallEvent,
-    CallState,
-)
-from anabranch._durable.engine import Processes
-from anabranch._durable.engine import UnknownProcesses as UnknownProcesses
-from anabranch._durable.run_events import (
+from anabranch._durable import TRANSITIONS as TRANSITIONS
+from anabranch._durable import (
+    AnswerRecord,
     BegunTurn,
+    CallEvent,
+    CallRecord,
+    CallState,
+    CallStore,
     EventBatch,
     EventId,
+    LeaseRecord,
     MissedEventsError,
     NewEvents,
+    OpenedRound,
+    Processes,
     QueuedTurn,
+    RoundRecord,
     RunEvents,
     TakenTurn,
+    TurnRecord,
+    TurnState,
 )
-from anabranch._durable.store import (
-    AnswerRecord,
-    CallRecord,
-    CallStore,
-    LeaseRecord,
-    OpenedRound,
-    RoundRecord,
-)
-from anabranch._durable.turn_states import TurnRecord, TurnState
+from anabranch._durable import UnknownProcesses as UnknownProcesses
 from anabranch._lazy import lazy_names
 from anabranch.errors import StoreError, UnknownCallError, needs_extra
 

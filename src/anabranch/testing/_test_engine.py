@@ -18,7 +18,7 @@ from random import Random
 from typing import NoReturn
 
 from anabranch._aio import Clock, SystemClock, Timer
-from anabranch._durable.engine import Advance, Backlog, Engine, Wake, WorkLimits
+from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 

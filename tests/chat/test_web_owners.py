@@ -234,7 +234,10 @@ async def test_an_owner_is_in_the_calls_of_their_tools_and_not_in_exports() -> N
         [question] = (await client.get("/threads/anns/pending")).json()
         record = await calls.find(question["id"]["call_id"])
         assert record is not None
-        assert record.principal.endswith("\nann")
+        assert (record.principal, record.thread) == ("ann", "anns")
+        assert [record.node] == [
+            node.id for node in (await trees.tree("anns")).nodes if node.tool_uses
+        ]
         assert tree_to_json(await trees.tree("anns")).keys() == {"thread", "refs", "nodes"}
     assert "owner" not in exported
 

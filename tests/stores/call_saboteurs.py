@@ -44,6 +44,20 @@ class LosesCalls(Saboteur):
         return None
 
 
+class Forgets(Saboteur):
+    """Loses one column of every call."""
+
+    column: str
+
+    async def find(self, call_id: str) -> CallRecord | None:
+        found = await self.good.find(call_id)
+        return found and replace(found, **{self.column: ""})
+
+
+def forgets(column: str) -> type[Forgets]:
+    return type(f"Forgets_{column}", (Forgets,), {"column": column})
+
+
 class SharesNothing(Saboteur):
     def __init__(self, url: str = "memory:") -> None:
         del url

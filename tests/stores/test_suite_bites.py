@@ -17,8 +17,12 @@ from tests.suites.call_samples import CallStoreCheck
 from tests.suites.call_store_checks import CALL_STORE_CHECKS
 from tests.suites.shared_call_store_checks import SHARED_CALL_STORE_CHECKS
 
+TEXTS = ("tool", "arguments", "principal", "thread", "node", "version")
+"""The columns of a call that its edge names."""
+
 SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.LosesCalls, PROGRAM["a call is found as it was begun"]),
+    *((by.forgets(each), PROGRAM["a call is found as it was begun"]) for each in TEXTS),
     (by.ForgetsWhatIsThere, PROGRAM["to begin a call again changes nothing"]),
     (by.BeginsWithoutTheRoundBefore, PROGRAM["a call begins after a round of another line"]),
     (by.InventsCalls, PROGRAM["an unknown call has nothing"]),

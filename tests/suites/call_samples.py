@@ -17,8 +17,9 @@ CallStoreCheck: TypeAlias = Callable[[OpenCallStore], Awaitable[None]]
 
 def a_call(call_id: str = "call_1", **changes: Any) -> CallRecord:
     """Return a call that is ready, began at 100 and expires at 200, but for ``changes``."""
-    call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0, principal="somebody")
-    return replace(call, **changes)
+    call = CallRecord(call_id, "pick_card", '{"count": 5}', 100.0, 200.0)
+    place = {"principal": "somebody", "thread": "talk", "node": "n1", "version": "1"}
+    return replace(call, **place | changes)
 
 
 def an_end(number: int = 0, **changes: Any) -> RoundRecord:

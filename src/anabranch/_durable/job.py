@@ -59,6 +59,8 @@ class Job:
         host: the capabilities of the client, or of this server.
         sink: receives notices.
         principal: the caller, if known.
+        thread: the conversation that the call is part of; empty for none.
+        node: the node of the thread that calls the tool; empty for none.
         cuts_effects: whether the cancellation of a recorded round also cancels its effects, in
             place of awaiting and recording them.
         watch: reports the branches of the call.
@@ -77,6 +79,8 @@ class Job:
     host: Host
     sink: Sink
     principal: str = ""
+    thread: str = ""
+    node: str = ""
     cuts_effects: Callable[[], bool] = lambda: False
     watch: Watch | None = None
     wakes: bool = False

@@ -70,7 +70,9 @@ class StoredCalls:
         return refer(journal.line, journal.rounds - 1, state)
 
     async def find(self, line: str, principal: str) -> CallRecord | None:
-        """Return the call of that name, if it is stored here and belongs to ``principal``.
+        """Return the call of that name, if it is stored here and belongs to ``principal`` alone.
+
+        A call of a conversation is not found: the conversation continues the call.
 
         Raises:
             ToolError: if the store does not answer.
@@ -79,7 +81,8 @@ class StoredCalls:
             return None
         with store_errors_mapped():
             record = await self._policy.store.find(line)
-        return record if record is not None and record.principal == principal else None
+        is_theirs = record is not None and (record.principal, record.thread) == (principal, "")
+        return record if is_theirs else None
 
     async def waiting(self, line: str, replies: Replies[R]) -> tuple[R, RoundRecord] | None:
         """Return the reply with which a stored call waits for answers, and its round.

@@ -263,6 +263,8 @@ class Rounds:
             journal.started,
             self.expires(job, journal),
             principal=job.principal,
+            thread=job.thread,
+            node=job.node,
             version=self.runtime.version,
         )
 
@@ -357,8 +359,8 @@ def _is_expired(call: CallRecord) -> bool:
     return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 
 
-def _asked_for(call: CallRecord) -> tuple[str, str, str]:
-    return call.principal, call.tool, call.arguments
+def _asked_for(call: CallRecord) -> tuple[str, ...]:
+    return call.principal, call.thread, call.node, call.tool, call.arguments
 
 
 @asynccontextmanager

@@ -55,6 +55,8 @@ class CallRecord:
             deleted.
         state: the state of the call.
         principal: the caller's name at the edge; empty if unknown.
+        thread: the conversation that the call is part of; empty for none.
+        node: the node of the thread that calls the tool; empty for none.
         version: the version of the code that began the call, or last continued it; empty if
             unknown.
         failure: the recorded error with which the call has failed, as text.
@@ -73,6 +75,8 @@ class CallRecord:
     deadline: float
     state: CallState = CallState.READY
     principal: str = ""
+    thread: str = ""
+    node: str = ""
     version: str = ""
     failure: str | None = None
     is_stopped: bool = False

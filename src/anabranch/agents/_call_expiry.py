@@ -16,30 +16,11 @@ from anabranch.errors import UnknownCallError
 from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
-_CALLER = "node:"
-
 LONGEST_WAIT = 30 * 86_400.0
 """Seconds for which a call that waits for no user waits for a worker: later, no worker comes any more."""
 
 ENDED_AT_ONCE = 100
 """Calls that are ended at the same time."""
-
-
-def principal_of(caller: Node, thread: Thread) -> str:
-    """Return the principal of the calls that ``caller`` makes: the node, and the thread's owner."""
-    owner = "" if thread.owner is None else f"\n{thread.owner}"
-    return f"{_CALLER}{caller.id}{owner}"
-
-
-def caller_in(principal: str) -> tuple[str, str | None] | None:
-    """Return the node's id and the owner from a principal that :func:`principal_of` made.
-
-    Returns ``None`` for the principal of a call that no conversation has made.
-    """
-    if not principal.startswith(_CALLER):
-        return None
-    node_id, owned, owner = principal.removeprefix(_CALLER).partition("\n")
-    return node_id, owner if owned else None
 
 
 async def runtime_at(
@@ -63,9 +44,9 @@ async def runtime_at(
 
 async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
     """Return the conversation that a recorded call had, ``None`` if that is gone from ``store``."""
-    if (named := caller_in(record.principal)) is None:
+    if not record.node:
         return Runtime()
-    caller = await store.node(named[0])
+    caller = await store.node(record.node)
     return None if caller is None else await _conversation_at(store, caller)
 
 
@@ -125,8 +106,7 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
     service = CallService(alone, dependencies.calls)
 
     async def runtime_for(record: CallRecord) -> Runtime:
-        node_id, _ = caller_in(record.principal) or ("", None)
-        caller = await dependencies.store.node(node_id)
+        caller = await dependencies.store.node(record.node)
         return alone if caller is None else await runtime_at(dependencies, caller)
 
     return Reaper(service, tools, runtime_of=runtime_for)

@@ -21,7 +21,7 @@ from anabranch._engine import Answer, Ask, Journal, Notice, wakes_at
 from anabranch._telemetry import call_in_logs
 from anabranch.agents._agent_tools import ELSEWHERE, Asked, Asleep, Outcome, ToolUse, failed
 from anabranch.agents._batch_line import AnsweredRound
-from anabranch.agents._call_expiry import keep_open, principal_of, reaper_of, runtime_at
+from anabranch.agents._call_expiry import keep_open, reaper_of, runtime_at
 from anabranch.agents._events import ToolBranched, ToolNoticed
 from anabranch.agents._result_blocks import result_blocks
 from anabranch.agents._tool_questions import dump_ask, load_ask
@@ -168,6 +168,7 @@ class CalledTool:
 
         dependencies, thread = here.timeline.dependencies, here.timeline.thread
         agents, suspension = dependencies.capabilities, dependencies.suspension
+        owner = thread.owner or ""
         offered = replace(
             agents,
             concurrent_elicits=agents.concurrent_elicits and self._concurrent,
@@ -180,10 +181,12 @@ class CalledTool:
                 offered,
                 _TurnModel(here),
                 own=offered,
-                principal=thread.owner or "",
+                principal=owner,
             ),
             deliver,
-            principal_of(here.caller, thread),
+            owner,
+            thread.id,
+            here.caller.id,
             lambda: not suspension.begun,
             watch,
             wakes=True,

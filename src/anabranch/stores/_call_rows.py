@@ -25,7 +25,7 @@ from anabranch._durable import (
 from anabranch.stores import _call_tables as sql
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
 
-CALL_WIDTH = 13
+CALL_WIDTH = 15
 """The number of columns of a call, at the beginning of a row."""
 
 
@@ -50,6 +50,8 @@ def call_row(
         "deadline": call.deadline,
         "state": str(state),
         "principal": to_bytes(call.principal),
+        "thread": to_bytes(call.thread),
+        "node": to_bytes(call.node),
         "version": to_bytes(call.version),
         "failure": optional_bytes(call.failure),
         "stopped": call.is_stopped,
@@ -63,8 +65,9 @@ def call_row(
 
 def to_call(row: Row) -> CallRecord:
     """Return the call at the beginning of a row."""
-    call_id, tool, arguments, started, deadline, state, principal, version = row[:8]
-    failure, is_stopped, asked, owner, until = row[8:CALL_WIDTH]
+    call_id, tool, arguments, started, deadline, state = row[:6]
+    principal, thread, node, version = map(to_text, row[6:10])
+    failure, is_stopped, asked, owner, until = row[10:CALL_WIDTH]
     return CallRecord(
         to_text(call_id),
         to_text(tool),
@@ -72,8 +75,10 @@ def to_call(row: Row) -> CallRecord:
         started,
         deadline,
         CallState(state),
-        to_text(principal),
-        to_text(version),
+        principal,
+        thread,
+        node,
+        version,
         optional_text(failure),
         bool(is_stopped),
         asked,

@@ -36,6 +36,8 @@ CALL = sa.Table(
     sa.Column[float]("deadline", sa.Double(), nullable=False),
     sa.Column[str]("state", sa.Text, nullable=False),
     sa.Column[str]("principal", Opaque, nullable=False),
+    sa.Column[str]("thread", Opaque, nullable=False),
+    sa.Column[str]("node", Opaque, nullable=False),
     sa.Column[str]("version", Opaque, nullable=False),
     sa.Column[str]("failure", Opaque),
     sa.Column[bool]("stopped", sa.Boolean(), nullable=False),

@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "757c44a099f1ef07"
+STAMP = "f9ac9891e5620b29"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

@@ -81,7 +81,8 @@ async def answer_differently(
     )
     service = CallService(runtime, replace(policy, forks="fork"))
     arguments = tool.validate(json.loads(record.arguments))
-    job = Job(tool, arguments, host, discard, record.principal)
+    owner = (record.principal, record.thread, record.node)
+    job = Job(tool, arguments, host, discard, *owner)
     try:
         await service.run_round(job, journal, answers, _REPLIES)
     except StoreError:

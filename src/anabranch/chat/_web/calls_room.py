@@ -26,7 +26,6 @@ from anabranch._durable import NAMED, CallRecord, Durability
 from anabranch._recorded import NoSuchCallError, RecordedCall, find_call, listed, outline, read_call
 from anabranch._text import encodable
 from anabranch.agents import CalledTool
-from anabranch.agents._call_expiry import caller_in
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.another_line import answer_differently
 from anabranch.chat._web.answer_checks import AnswerRefusedError
@@ -149,14 +148,11 @@ class CallsRoom:
         self, request: Request, record: CallRecord
     ) -> tuple[Conversation | None, bool]:
         """Return the caller's conversation around a call, and whether another user owns one."""
-        if (named := caller_in(record.principal)) is None:
+        if not record.thread:
             return None, False
-        (node_id, owner), principal = named, caller_of(request).principal
-        node = await self._agent.store.node(node_id)
-        if node is None:  # deleted, or another application's
-            return None, owner != principal
-        found = await self._conversations.find(node.thread_id, principal)
-        return found, found is None
+        principal = caller_of(request).principal
+        found = await self._conversations.find(record.thread, principal)
+        return found, record.principal != (principal or "")
 
     def _tool_of(self, record: CallRecord) -> Tool[Any] | None:
         tool = self._agent.tools.get(record.tool)

@@ -77,7 +77,6 @@ async def lease_on(
         events,
         name,
         clock,
-        worker="w",
         seconds=15,
         kind="thread",
         on_lost=lambda: lost.append(name),

@@ -188,9 +188,9 @@ class Modelled(Watched):
     """The reference of what stores do (``store_model.py``), as a store: fast, and gone with it."""
 
     def __init__(self) -> None:
-        self.model = CallModel()
-        super().__init__(cast("CallStore", self.model))  # but for its methods, which do not wait
         self._processes = UnknownProcesses()
+        self.model = CallModel(self._processes.name)
+        super().__init__(cast("CallStore", self.model))  # but for its methods, which do not wait
 
     @property
     def processes(self) -> Processes:

@@ -106,7 +106,7 @@ async def test_a_worker_that_died_is_waited_for_one_lease() -> None:
     service = counter.desk.service(behind)
     clock = counter.desk.clock
     journal = service.keyed("k-1", "", asks, {})
-    dead = Lease(behind, journal.line, clock, worker="dead", seconds=15)
+    dead = Lease(behind, journal.line, clock, seconds=15)
     opened = await dead.open_round(0, new=_record(counter, journal))
     assert opened is not None
     await dead._stop_renewing()

@@ -30,7 +30,7 @@ class Owners:
         return None
 
 def take():
-    asyncio.run(Lease(Owners(), "call_1", SystemClock(), worker="w", seconds=1).take_to_undo(is_due=True))
+    asyncio.run(Lease(Owners(), "call_1", SystemClock(), seconds=1).take_to_undo(is_due=True))
 
 child = os.fork()
 take()
@@ -60,7 +60,7 @@ async def test_why_a_lease_was_not_renewed_is_logged(caplog: pytest.LogCaptureFi
     store, clock = Forgetful(Modelled()), ManualClock()
     await store.begin(a_call())
     with caplog.at_level(logging.ERROR):
-        async with Lease(store, "call_1", clock, worker="w", seconds=9) as lease:
+        async with Lease(store, "call_1", clock, seconds=9) as lease:
             await lease.open_round(0)
             await asyncio.sleep(0)  # it is renewed from now on
             clock.advance(3)
@@ -73,9 +73,9 @@ async def test_a_lease_from_a_clock_an_hour_ahead_is_waited_for_one_lease(
 ) -> None:
     ahead, clock = ManualClock(1_000_003_600.0), Obliging()
     await store.begin(a_call())
-    dead = Lease(store, "call_1", ahead, worker="dead", seconds=15)
+    dead = Lease(store, "call_1", ahead, seconds=15)
     await dead.open_round(0)
-    waiting = Lease(store, "call_1", clock, worker="w", seconds=15)
+    waiting = Lease(store, "call_1", clock, seconds=15)
     async with waiting:
         assert await waiting.open_round(0) is not None
         assert 15 <= clock.now() - 1_000_000_000.0 < 300

@@ -186,7 +186,7 @@ async def test_a_deadline_is_recorded_with_the_first_entry_of_its_step(
     await store.begin(CallRecord("call_1", "once", "{}", 0.0, 1e9))
     await store.record("call_1", 0, {"first": dump_entry(step)})
     journal = Journal("call_1", 0.0)
-    async with Lease(store, "call_1", clock, worker="w", seconds=15) as lease:
+    async with Lease(store, "call_1", clock, seconds=15) as lease:
         opened = await lease.open_round(0)
         recorder = StoreRecorder(store, journal, lease, opened.given)
         journal.deadlines["once/branch"] = 5.0

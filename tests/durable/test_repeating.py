@@ -304,7 +304,7 @@ async def test_a_round_that_has_ended_is_repeated_while_a_later_one_is_running(
     desk = Desk(trip, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     second = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
-    busy = Lease(store, "call_1", desk.clock, worker="busy", seconds=10)
+    busy = Lease(store, "call_1", desk.clock, seconds=10)
     async with busy:
         await busy.open_round(9)
         again = await desk.request(desk.service(store), first.request_state, numbered(first, 3))
@@ -370,7 +370,7 @@ async def test_an_answer_entered_after_a_crash_waits_for_the_next_round(store: C
     desk = Desk(both, always(n=3))
     first = asking(await desk.request(desk.service(store)))
     await entered(store, first, FIRST, 3)
-    dead = Lease(store, "call_1", desk.clock, worker="dead", seconds=10)
+    dead = Lease(store, "call_1", desk.clock, seconds=10)
     await dead.open_round(1, [*(first.input_requests or {})])
     await dead.give_up()
     await entered(store, first, OTHER, 4)

@@ -10,9 +10,9 @@ from anabranch._durable import TURN_TRANSITIONS, TurnEvent, TurnRecord, TurnStat
 from tests.durable.state_tables import documented
 
 COLUMNS = tuple(TurnState)
-WORKED = TurnRecord("t", TurnState.RUNNING, 9.0, "w", attempt=2, wakes_at=5.0)
+WORKED = TurnRecord("t", TurnState.RUNNING, 9.0, "w", "p", attempt=2, wakes_at=5.0)
 MADE = {
-    TurnEvent.TAKE: lambda turn: turn.taken("w", 20.0),
+    TurnEvent.TAKE: lambda turn: turn.taken("w", "p", 20.0),
     TurnEvent.LEAVE: lambda turn: turn.left(20.0),
     TurnEvent.SLEEP: lambda turn: turn.asleep(20.0),
     TurnEvent.CALL: lambda turn: turn.called(20.0),
@@ -33,7 +33,7 @@ def test_an_event_moves_a_turn_as_the_table_says(event: TurnEvent, state: TurnSt
         return
     made = MADE[event](turn)
     assert (made.state, made.due) == (after, 20.0)
-    assert bool(made.owner) == (after is TurnState.RUNNING)
+    assert bool(made.owner) == bool(made.process) == (after is TurnState.RUNNING)
 
 
 def test_a_worker_that_left_its_turn_to_upkeep_counts() -> None:
@@ -50,5 +50,5 @@ def test_a_worker_is_called_for_a_sleeping_turn_before_its_time() -> None:
 
 
 def test_a_turn_begins_where_there_is_none() -> None:
-    assert begun("t", "w", 9.0).state is TURN_TRANSITIONS[TurnEvent.BEGIN][alarm(1.0).state]
+    assert begun("t", "w", "p", 9.0).state is TURN_TRANSITIONS[TurnEvent.BEGIN][alarm(1.0).state]
     assert TURN_TRANSITIONS[TurnEvent.END][TurnState.RUNNING] is alarm(1.0).state

@@ -430,7 +430,7 @@ async def test_a_lease_is_prolonged_for_as_long_as_a_step_takes(store: CallStore
     observed = Observed(store)
     request = asyncio.ensure_future(desk.request(desk.service(observed)))
     await begun.wait()
-    other = Lease(store, "call_1", desk.clock, worker="other", seconds=15)
+    other = Lease(store, "call_1", desk.clock, seconds=15)
     for _ in range(8):
         desk.clock.advance(5)
         await observed.until("renew")
@@ -479,7 +479,7 @@ async def test_a_worker_that_lost_the_lease_starts_nothing_and_the_first_record_
 async def test_a_lease_that_has_run_out_is_refused(quick: Modelled) -> None:
     desk = Desk(found, always(n=1))
     await desk.request(desk.service(quick))
-    async with Lease(quick, "call_1", desk.clock, worker="w", seconds=10) as lease:
+    async with Lease(quick, "call_1", desk.clock, seconds=10) as lease:
         await lease.open_round(9)
         lease.check()
         desk.clock.advance(10)

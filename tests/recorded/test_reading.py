@@ -162,7 +162,7 @@ async def test_a_round_that_runs_and_one_that_was_interrupted() -> None:
 
     call = await recorded(store, at)
     assert (call.state, call.rounds[-1].outcome) == ("running", "running")
-    assert call.lease == Holder(worker="abc", until=at.clock.now() + 15)
+    assert call.lease == Holder(worker=store.processes.name, until=at.clock.now() + 15)
     at.clock.advance(16)
     call = await recorded(store, at)
     assert (call.state, call.rounds[-1].outcome) == ("ready", "interrupted")

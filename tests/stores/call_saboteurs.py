@@ -50,8 +50,8 @@ class Forgets(Saboteur):
     column: str
 
     async def find(self, call_id: str) -> CallRecord | None:
-        found = await self.good.find(call_id)
-        return found and replace(found, **{self.column: ""})
+        found, lost = await self.good.find(call_id), dict[str, Any]({self.column: ""})
+        return found and replace(found, **lost)
 
 
 def forgets(column: str) -> type[Forgets]:
@@ -168,6 +168,13 @@ class KnowsNoLease(Saboteur):
     async def find(self, call_id: str) -> CallRecord | None:
         found = await self.good.find(call_id)
         return found and replace(found, lease=None)
+
+
+class KnowsNoProcess(Saboteur):
+    async def find(self, call_id: str) -> CallRecord | None:
+        found = await self.good.find(call_id)
+        lease = None if found is None or found.lease is None else replace(found.lease, process="")
+        return found and replace(found, lease=lease)
 
 
 class RenewsByTaking(Saboteur):

@@ -349,7 +349,7 @@ class WorksWhenClosed(Saboteur):
         pass
 
 
-COLUMNS = ("id", "state", "owner", "attempt", "version", "wakes_at")
+COLUMNS = ("id", "state", "owner", "process", "attempt", "version", "wakes_at")
 
 SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (NumbersFromZero, suite.numbers_count_from_one_without_gaps),

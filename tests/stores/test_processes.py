@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._aio import SystemClock
-from anabranch._durable import Lease, new_owner, process_of
+from anabranch._durable import Lease
 from anabranch.errors import StoreError
 from anabranch.stores import CallStore, UnknownProcesses, _processes, open_store
 from tests.patience import PATIENCE
@@ -68,7 +68,7 @@ async def run_a_call(open_store: OpenCallStore, name: str, report: Callable[[Any
     """Take the lease on a call, and run it until killed."""
     store = open_store()
     await store.begin(a_call())
-    lease = Lease(store, "call_1", SystemClock(), worker=name, seconds=FOR_HOURS)
+    lease = Lease(store, "call_1", SystemClock(), seconds=FOR_HOURS)
     await lease.open_round(0)
     report(lease.owner)
     await anyio.sleep_forever()
@@ -157,7 +157,7 @@ async def test_a_call_whose_process_was_killed_is_run_at_once(open_shared: OpenC
     child.kill()
     await child.end()
     store = open_shared()
-    async with Lease(store, "call_1", SystemClock(), worker="second", seconds=15.0) as lease:
+    async with Lease(store, "call_1", SystemClock(), seconds=15.0) as lease:
         with anyio.fail_after(PATIENCE):
             await lease.open_round(0)
         assert await owner_of(store, "call_1") == lease.owner != owner
@@ -169,7 +169,7 @@ async def test_the_effects_of_a_call_whose_process_was_killed_can_be_undone(
 ) -> None:
     child, owner = await begun(run_a_call, open_shared, "first")
     store = open_shared()
-    async with Lease(store, "call_1", SystemClock(), worker="w", seconds=FOR_HOURS) as lease:
+    async with Lease(store, "call_1", SystemClock(), seconds=FOR_HOURS) as lease:
         for _ in range(5):
             assert await lease.take_to_undo(is_due=False) is None
         assert await owner_of(store, "call_1") == owner
@@ -185,7 +185,7 @@ async def test_the_effects_of_a_call_whose_process_was_killed_can_be_undone(
 async def test_a_call_whose_process_lives_is_waited_for(open_shared: OpenCallStore) -> None:
     child, owner = await begun(run_a_call, open_shared, "first")
     store = open_shared()
-    async with Lease(store, "call_1", SystemClock(), worker="second", seconds=15.0) as lease:
+    async with Lease(store, "call_1", SystemClock(), seconds=15.0) as lease:
         with anyio.move_on_after(1.0) as waiting:
             await lease.open_round(0)
         assert waiting.cancelled_caught
@@ -399,15 +399,3 @@ async def test_a_store_that_cannot_tell_takes_no_process_for_dead() -> None:
     processes = UnknownProcesses()
     await processes.enter()
     assert not await processes.dead([processes.name, "0" * 12])
-
-
-def test_an_owner_has_its_process_in_its_name() -> None:
-    processes = UnknownProcesses()
-    owner = new_owner("a.0123456789ab-00000000/1", processes)
-    assert process_of(owner) == processes.name
-    assert owner != new_owner("a.0123456789ab-00000000/1", processes)
-
-
-@pytest.mark.parametrize("other", ["", "r/0", "r.0123456789ab-00000000/0", "r/0.worker", "a.b-c"])
-def test_another_name_has_no_process(other: str) -> None:
-    assert process_of(other) == ""

@@ -39,6 +39,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.WorksWhenClosed, suite.a_closed_store_refuses),
     (by.MovesWithoutTheTable, model.each_operation_does_what_the_model_does),
     (by.KnowsNoLease, model.each_operation_does_what_the_model_does),
+    (by.KnowsNoProcess, suite.a_lease_names_its_process),
     (by.RetriesUnderItsLease, model.each_operation_does_what_the_model_does),
     (by.ReturnsTheLastFailure, PROGRAM["the first failure stays"]),
     (by.FailsWhatIsUndone, model.each_operation_does_what_the_model_does),

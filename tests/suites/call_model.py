@@ -48,7 +48,7 @@ class _Stored:
         """Have the lease of another last no longer than ``until``."""
         lease = self.record.lease
         if lease is not None and lease.until > until:
-            self.change(lease=LeaseRecord(lease.owner, until))
+            self.change(lease=replace(lease, until=until))
 
     def is_owned(self, owner: str) -> bool:
         """Whether ``owner`` has the lease."""
@@ -56,10 +56,15 @@ class _Stored:
 
 
 class CallModel:
-    """The methods of :class:`CallStore`, at once and one after the other."""
+    """The methods of :class:`CallStore`, at once and one after the other.
 
-    def __init__(self) -> None:
+    Args:
+        process: the name of this process.
+    """
+
+    def __init__(self, process: str = "") -> None:
         self._calls: dict[str, _Stored] = {}
+        self._process = process
 
     def do(self, operation: Operation) -> object:
         """Do one operation; a ``StoreError`` is returned as its type."""
@@ -126,12 +131,15 @@ class CallModel:
 
     # -- leases and states -------------------------------------------------------------------
 
+    def _lease(self, owner: str, until: float) -> LeaseRecord:
+        return LeaseRecord(owner, until, self._process)
+
     def renew(self, call_id: str, owner: str, until: float) -> bool:
         """See the port."""
         known = self._calls.get(call_id)
         if known is None or not known.is_owned(owner):
             return False
-        known.change(lease=LeaseRecord(owner, until))
+        known.change(lease=self._lease(owner, until))
         return True
 
     def release(self, call_id: str, owner: str) -> None:
@@ -152,7 +160,7 @@ class CallModel:
             known.shorten(until)
             return None
         is_stopped = known.record.is_stopped or not is_due
-        known.change(CallEvent.UNDO, is_stopped=is_stopped, lease=LeaseRecord(owner, until))
+        known.change(CallEvent.UNDO, is_stopped=is_stopped, lease=self._lease(owner, until))
         return known.record
 
     def move(
@@ -237,7 +245,7 @@ class CallModel:
         """See the port."""
         given = dict(answers or {})
         if new is not None and call_id not in self._calls:
-            lease = LeaseRecord(owner, until)
+            lease = self._lease(owner, until)
             self.begin(replace(new, state=CallState.RUNNING, lease=lease))
             known = self._calls[call_id]
             known.inbox = {step: AnswerRecord(text, "", number) for step, text in given.items()}
@@ -264,7 +272,7 @@ class CallModel:
             known.shorten(until)
             return None
         inbox |= {step: replace(each, round=number) for step, each in taken.items()}
-        known.change(CallEvent.OPEN, lease=LeaseRecord(owner, until))
+        known.change(CallEvent.OPEN, lease=self._lease(owner, until))
         is_undoing = found.call.state == CallState.UNDOING
         undone = frozenset(known.undone if is_undoing else ())
         texts, entered = _texts(taken), _entered(taken)

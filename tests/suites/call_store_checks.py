@@ -41,6 +41,23 @@ async def a_record_that_fails_leaves_nothing(open_store: OpenCallStore) -> None:
         expect(await store.record("call_1", 0, {"b": "3"}), {"b": "3"}, "the step is still free")
 
 
+async def a_lease_names_its_process(open_store: OpenCallStore) -> None:
+    """However it was taken, and until it is released."""
+    async with opened(open_store) as store:
+        here = store.processes.name
+        await store.open_round("new", 0, "a", 100.0, 110.0, new=a_call("new"))
+        for name in ("run", "undone"):
+            await begun(store, name)
+        await run(store, "run")
+        await store.take_to_undo("undone", "a", 200.0, 210.0)
+        for name in ("new", "run", "undone"):
+            found = await store.find(name)
+            expect(found and found.lease and found.lease.process, here, f"the process of {name}")
+        await store.release("run", "a")
+        found = await store.find("run")
+        expect(found and found.lease, None, "no lease")
+
+
 async def any_text_is_stored(open_store: OpenCallStore) -> None:
     """NUL characters, every script, lone surrogates, and 4 MB of text come back as they were."""
     async with opened(open_store) as store:
@@ -155,6 +172,7 @@ async def a_closed_store_refuses(open_store: OpenCallStore) -> None:
 
 CALL_STORE_CHECKS: tuple[CallStoreCheck, ...] = (
     a_record_that_fails_leaves_nothing,
+    a_lease_names_its_process,
     any_text_is_stored,
     calls_are_chosen_by_any_text,
     a_worker_records_nothing_where_another_was_given_other_answers,

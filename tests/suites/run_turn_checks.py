@@ -55,6 +55,7 @@ async def a_turn_moves_from_what_was_read(open_store: OpenRunEvents) -> None:
             replace(ASLEEP, id="other"),
             replace(ASLEEP, state=TurnState.READY),
             replace(ASLEEP, owner="b"),
+            replace(ASLEEP, process="p"),
             replace(ASLEEP, attempt=1),
             replace(ASLEEP, version="1"),
             replace(ASLEEP, wakes_at=111.0),
@@ -62,7 +63,7 @@ async def a_turn_moves_from_what_was_read(open_store: OpenRunEvents) -> None:
             no(await store.move("r", other, READY), f"it is not {other}")
         no(await store.move("r", ASLEEP, READY, now=109.0), "it is not due")
         expect(await store.turn("r"), ASLEEP, "nothing has changed")
-        sooner = replace(ASLEEP, due=90.0, wakes_at=95.0, version="é\0", attempt=9)
+        sooner = replace(ASLEEP, due=90.0, wakes_at=95.0, version="é\0", attempt=9, process="p")
         yes(await store.move("r", replace(ASLEEP, due=0.0), sooner), "any time")
         expect(await store.turn("r"), sooner, "all columns")
         yes(await store.move("r", sooner, None, now=90.0), "when it is due")
@@ -87,10 +88,10 @@ async def a_worker_takes_what_waits_for_it(open_store: OpenRunEvents) -> None:
             await put_turn(store, "r", turn)
             before = await store.last("r")
             taken = await store.take("r", "b", 150.0, now=now, version=version)
-            ours = replace(turn, state=TurnState.RUNNING, owner="b", due=150.0, version="")
+            ours = turn.taken("b", store.processes.name, 150.0) if is_taken else turn
             wanted = TakenTurn(ours, None, before) if is_taken else None
             expect(taken, wanted, f"{turn} by {version!r} at {now}")
-            expect(await store.turn("r"), ours if is_taken else turn, "so it is stored")
+            expect(await store.turn("r"), ours, "so it is stored")
             again = is_taken and await store.take("r", "c", 150.0, now=999.0, version="1")
             no(bool(again), "once")
 
@@ -107,7 +108,8 @@ async def a_taken_turn_has_its_events(open_store: OpenRunEvents) -> None:
             await store.append_all([NewEvents("r", batch)], at=101.0)
         yes(await store.move("r", turn, replace(READY, id="k")), "its worker leaves")
         taken = await store.take("r", "b", 120.0, now=110.0, version="")
-        expect(taken, TakenTurn(running("k", "b", 120.0), 2, 2 + count), "all its events")
+        ours = replace(running("k", "b", 120.0), process=store.processes.name)
+        expect(taken, TakenTurn(ours, 2, 2 + count), "all its events")
         expect(await read_from(store, "r", 1, 2), [(2, b"x"), (3, b".")], "which can be read")
 
 

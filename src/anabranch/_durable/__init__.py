@@ -49,8 +49,6 @@ if TYPE_CHECKING:
         UnknownProcesses,
         Wake,
         WorkLimits,
-        new_owner,
-        process_of,
     )
     from anabranch._durable.entries import (
         PAGE,
@@ -104,7 +102,7 @@ else:
         __name__,
         {
             ".call_states": "CallEvent CallState ENDS_LEASE ENDS_ROUND NAMED OPEN TAKES_ANSWERS TRANSITIONS UNDONE",
-            ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake WorkLimits new_owner process_of",
+            ".engine": "Advance Backlog Engine Processes UnknownProcesses Wake WorkLimits",
             ".entries": "Notes PAGE dump_answers dump_entry enter entered load_answers load_entry load_notes merge waiting_round",
             ".expiry": "INTERVAL Reaper",
             ".job": "Durability Job RETAIN",
@@ -182,8 +180,6 @@ __all__ = [
     "load_entry",
     "load_notes",
     "merge",
-    "new_owner",
-    "process_of",
     "rehearse",
     "store_errors_mapped",
     "undo_again",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, Protocol, TypeAlias
-
-_OF_PROCESS = re.compile(r"\.([0-9a-f]+)-[0-9a-f]{8}\Z")
 
 
 class Processes(Protocol):
@@ -52,21 +49,6 @@ class UnknownProcesses:
         """Return no name."""
         del names
         return ()
-
-
-def new_owner(what: str, processes: Processes) -> str:
-    """Return the name of a new owner of leases in this process; the name begins with ``what``.
-
-    Two leases of one process exclude each other, so each has a separate owner. A forked process has
-    its parent's name, but draws a different random part.
-    """
-    return f"{what}.{processes.name}-{secrets.token_hex(4)}"
-
-
-def process_of(owner: str) -> str:
-    """Return the process of an owner that :func:`new_owner` has named, or "" for any other owner."""
-    found = _OF_PROCESS.search(owner)
-    return "" if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ class Reaper:
     def _lease(self, line: str) -> Lease:
         """Return the lease on a call, not yet taken."""
         store, clock, seconds = self._policy.store, self._calls.runtime.clock, self._policy.lease
-        return Lease(store, line, clock, worker=self._calls.worker, seconds=seconds)
+        return Lease(store, line, clock, seconds=seconds)
 
     async def _try_to_end(self, record: CallRecord, lease: Lease | None = None) -> bool:
         """End a stopped call under a lease that is held, or else a due call that no worker runs."""

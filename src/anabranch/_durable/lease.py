@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
 from anabranch._aio import Clock, pause, run_shielded
 from anabranch._durable.call_states import CallEvent
-from anabranch._durable.engine import Processes, new_owner, process_of
+from anabranch._durable.engine import Processes
 from anabranch._durable.store import CallRecord, CallStore, OpenedRound, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 
@@ -54,13 +55,12 @@ class RenewedLease:
         store: stores the lease.
         name: the name of the job.
         clock: the time, the same for all workers.
-        worker: the name of this process; no other worker has it.
         seconds: seconds after which the lease of a dead worker runs out.
         kind: the kind of job, for the log.
         on_lost: called when another worker has taken the lease over.
 
     Attributes:
-        owner: the holder, as the store knows it.
+        owner: the holder, as the store knows it; two leases of one process exclude each other.
         is_lost: whether another worker has taken the lease over, or must do so.
     """
 
@@ -70,12 +70,11 @@ class RenewedLease:
         name: str,
         clock: Clock,
         *,
-        worker: str,
         seconds: float,
         kind: str,
         on_lost: Callable[[], object] = lambda: None,
     ) -> None:
-        self.owner: str = new_owner(worker, store.processes)
+        self.owner: str = secrets.token_hex(8)
         self._processes = store.processes
         self._leases = store
         self._name = name
@@ -200,14 +199,11 @@ class Lease(RenewedLease):
         store: the store of the call.
         line: the name of the call in the store.
         clock: the time, the same for all workers.
-        worker: the name of this process; no other worker has it.
         seconds: seconds after which the lease of a dead worker runs out.
     """
 
-    def __init__(
-        self, store: CallStore, line: str, clock: Clock, *, worker: str, seconds: float
-    ) -> None:
-        super().__init__(store, line, clock, worker=worker, seconds=seconds, kind="call")
+    def __init__(self, store: CallStore, line: str, clock: Clock, *, seconds: float) -> None:
+        super().__init__(store, line, clock, seconds=seconds, kind="call")
         self._store = store
         self._line = line
 
@@ -267,8 +263,7 @@ class Lease(RenewedLease):
         """Release the lease if its owner's process is dead; return whether it was."""
         found = await self._store.find(self._line)
         held = None if found is None else found.lease
-        process = "" if held is None else process_of(held.owner)
-        if held is None or not process or process not in await self._processes.dead([process]):
+        if held is None or held.process not in await self._processes.dead([held.process]):
             return False
         logger.warning("%s: the process that ran it is dead", self._what)
         await self._store.release(self._line, held.owner)

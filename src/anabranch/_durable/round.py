@@ -156,7 +156,7 @@ class StoredRound:
             deadline = self._rounds.expires(self._job, self._journal)
         elif event == CallEvent.RAISE and self._journal.compensations:
             event, deadline = CallEvent.RETRY, now + policy.retry_undo_after  # the reaper retries
-        notes = notes_text(now, self._rounds.worker, asks=asks, entries=self.left)
+        notes = notes_text(now, policy.store.processes.name, asks=asks, entries=self.left)
         asked = self._asked_since(asks, now)
         mine = RoundRecord(self._number, reply, state, notes, asked)
         ended = await self._lease.end_round(mine, event, deadline=deadline)
@@ -177,13 +177,11 @@ class Rounds:
     Attributes:
         policy: the policy of the store.
         runtime: the environment of the calls; its time is the same for all workers of the store.
-        worker: the name of this process; no other worker has it.
         foreign: errors of the protocol that a client may see; ``None`` without any.
     """
 
     policy: Durability
     runtime: Runtime
-    worker: str
     foreign: ForeignErrors | None
 
     @asynccontextmanager
@@ -246,13 +244,8 @@ class Rounds:
 
     def _lease(self, line: str) -> Lease:
         """Return the lease on a call, not yet taken."""
-        return Lease(
-            self.policy.store,
-            line,
-            self.runtime.clock,
-            worker=self.worker,
-            seconds=self.policy.lease,
-        )
+        clock, seconds = self.runtime.clock, self.policy.lease
+        return Lease(self.policy.store, line, clock, seconds=seconds)
 
     def record_of(self, job: Job, journal: Journal) -> CallRecord:
         """Return the record with which the line of ``journal`` is stored when it begins."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -83,7 +82,6 @@ class CallService:
         self.runtime = runtime
         self.durability = durability
         self.stored: StoredCalls = StoredCalls(durability, max_state)
-        self.worker: str = secrets.token_hex(8)
         self.running: RunningCalls = RunningCalls()
         self._foreign = foreign
         self._max_state = max_state
@@ -241,7 +239,7 @@ class CallService:
                 yield opened
 
     def _rounds(self, policy: Durability) -> Rounds:
-        return Rounds(policy, self.runtime, self.worker, self._foreign)
+        return Rounds(policy, self.runtime, self._foreign)
 
     async def _play(
         self,

@@ -35,10 +35,14 @@ from anabranch._durable.engine import Processes
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """The owner of the lease on a call, and the time until which it lasts without renewal."""
+    """The owner of the lease on a call, and the time until which it lasts without renewal.
+
+    ``process`` is the owner's process, which the store names (:attr:`CallStore.processes`).
+    """
 
     owner: str
     until: float
+    process: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class TurnRecord:
         due: the time from which upkeep calls a worker: the end of the lease while the turn is
             ``running``.
         owner: the owner of the lease; empty without one.
+        process: the owner's process.
         attempt: the number of its workers that died or left.
         version: the version of the tools' code that its next worker must have; empty for any.
         wakes_at: the time until which the turn waits, or has waited; 0 if it waits only for a
@@ -81,6 +82,7 @@ class TurnRecord:
     state: TurnState
     due: float
     owner: str = ""
+    process: str = ""
     attempt: int = 0
     version: str = ""
     wakes_at: float = 0.0
@@ -97,9 +99,10 @@ class TurnRecord:
         """Whether there is a turn, and not only a time."""
         return self.state is not TurnState.IDLE
 
-    def taken(self, owner: str, until: float) -> TurnRecord:
-        """Return the turn under the lease of ``owner``, which ends at ``until``."""
-        return replace(self._on(TurnEvent.TAKE), owner=owner, due=until, version="")
+    def taken(self, owner: str, process: str, until: float) -> TurnRecord:
+        """Return the turn under the lease of an owner in a process, which ends at ``until``."""
+        on = self._on(TurnEvent.TAKE)
+        return replace(on, owner=owner, process=process, due=until, version="")
 
     def left(self, due: float) -> TurnRecord:
         """Return the turn that its worker leaves to a called worker."""
@@ -115,7 +118,8 @@ class TurnRecord:
         return replace(self._on(TurnEvent.CALL), due=due, wakes_at=wakes_at, attempt=attempt)
 
     def _on(self, event: TurnEvent) -> TurnRecord:
-        return replace(self, state=TURN_TRANSITIONS[event][self.state], owner="")
+        state = TURN_TRANSITIONS[event][self.state]
+        return replace(self, state=state, owner="", process="")
 
 
 def alarm(at: float) -> TurnRecord:
@@ -123,6 +127,7 @@ def alarm(at: float) -> TurnRecord:
     return TurnRecord("", TurnState.IDLE, at, wakes_at=at)
 
 
-def begun(turn_id: str, owner: str, until: float) -> TurnRecord:
-    """Return a new turn under the lease of ``owner``, which ends at ``until``."""
-    return TurnRecord(turn_id, TURN_TRANSITIONS[TurnEvent.BEGIN][TurnState.IDLE], until, owner)
+def begun(turn_id: str, owner: str, process: str, until: float) -> TurnRecord:
+    """Return a new turn under the lease of an owner in a process, which ends at ``until``."""
+    state = TURN_TRANSITIONS[TurnEvent.BEGIN][TurnState.IDLE]
+    return TurnRecord(turn_id, state, until, owner, process)

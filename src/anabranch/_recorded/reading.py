@@ -175,7 +175,7 @@ def _outcome(ended: RoundRecord, reply: Mapping[str, Any]) -> RoundOutcome:
 def _holder(lease: LeaseRecord | None) -> Holder | None:
     if lease is None:
         return None
-    return Holder(worker=lease.owner.partition(".")[0], until=lease.until)
+    return Holder(worker=lease.process, until=lease.until)
 
 
 async def _other_lines(store: CallStore, line: str) -> list[str]:

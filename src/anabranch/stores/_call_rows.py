@@ -25,7 +25,7 @@ from anabranch._durable import (
 from anabranch.stores import _call_tables as sql
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
 
-CALL_WIDTH = 15
+CALL_WIDTH = 16
 """The number of columns of a call, at the beginning of a row."""
 
 
@@ -38,10 +38,9 @@ def digest_of(answers: Mapping[str, str]) -> str:
 def call_row(
     call: CallRecord,
     state: CallState,
-    owner: str | None = None,
-    until: float | None = None,
+    lease: LeaseRecord | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a new call, leased to ``owner`` until ``until`` if ``owner`` is given."""
+    """Return the row of a new call, with a lease if one is given."""
     return {
         "call_id": to_bytes(call.call_id),
         "tool": to_bytes(call.tool),
@@ -56,8 +55,9 @@ def call_row(
         "failure": optional_bytes(call.failure),
         "stopped": call.is_stopped,
         "asked": None,
-        "owner": optional_bytes(owner),
-        "leased_until": until,
+        "owner": None if lease is None else to_bytes(lease.owner),
+        "process": None if lease is None else lease.process,
+        "leased_until": None if lease is None else lease.until,
         "opened": None,
         "given": None,
     }
@@ -67,7 +67,7 @@ def to_call(row: Row) -> CallRecord:
     """Return the call at the beginning of a row."""
     call_id, tool, arguments, started, deadline, state = row[:6]
     principal, thread, node, version = map(to_text, row[6:10])
-    failure, is_stopped, asked, owner, until = row[10:CALL_WIDTH]
+    failure, is_stopped, asked, owner, process, until = row[10:CALL_WIDTH]
     return CallRecord(
         to_text(call_id),
         to_text(tool),
@@ -82,7 +82,7 @@ def to_call(row: Row) -> CallRecord:
         optional_text(failure),
         bool(is_stopped),
         asked,
-        None if owner is None else LeaseRecord(to_text(owner), until),
+        None if owner is None else LeaseRecord(to_text(owner), until, process),
     )
 
 

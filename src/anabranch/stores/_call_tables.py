@@ -43,6 +43,7 @@ CALL = sa.Table(
     sa.Column[bool]("stopped", sa.Boolean(), nullable=False),
     sa.Column[float]("asked", sa.Double()),
     sa.Column[str]("owner", Opaque),
+    sa.Column[str]("process", sa.Text),
     sa.Column[float]("leased_until", sa.Double()),
     sa.Column[int]("opened", sa.Integer),
     sa.Column[str]("given", Opaque),
@@ -107,6 +108,7 @@ _IS_FREE = sa.or_(
     CALL.c.leased_until <= sa.bindparam("now"),
 )
 _IS_OWNED = CALL.c.owner == sa.bindparam("old_owner")
+_UNLEASED = {name: sa.null() for name in ("owner", "process", "leased_until")}
 _DEADLINE = sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL.c.deadline)
 
 
@@ -130,7 +132,12 @@ def _leasing(event: CallEvent) -> sa.Update:
     return (
         sa.update(CALL)
         .where(_THIS, before, _IS_FREE)
-        .values(state=after, owner=sa.bindparam("new_owner"), leased_until=sa.bindparam("until"))
+        .values(
+            state=after,
+            owner=sa.bindparam("new_owner"),
+            process=sa.bindparam("new_process"),
+            leased_until=sa.bindparam("until"),
+        )
     )
 
 
@@ -140,7 +147,7 @@ def _moving(event: CallEvent) -> sa.Update:
     return (
         sa.update(CALL)
         .where(_THIS, before, _IS_OWNED)
-        .values(state=after, deadline=_DEADLINE, owner=sa.null(), leased_until=sa.null())
+        .values(state=after, deadline=_DEADLINE, **_UNLEASED)
     )
 
 

@@ -27,6 +27,7 @@ from anabranch._durable import (
     CallEvent,
     CallRecord,
     CallState,
+    LeaseRecord,
     OpenedRound,
     Processes,
     RoundRecord,
@@ -139,6 +140,11 @@ class Calls:
             lambda connection: leave.count(connection, values), lasting=False
         )
 
+    def _leased(self, owner: str, until: float) -> dict[str, Any]:
+        """Return the values with which this process takes a lease."""
+        name = self.processes.name
+        return {"new_owner": to_bytes(owner), "new_process": name, "until": until}
+
     def _leave(self, connection: sa.Connection, values: Mapping[str, Any]) -> bool:
         """Release a call, and return the answers that its round had taken."""
         if not sql.MOVE[CallEvent.LEAVE].count(connection, values):
@@ -152,7 +158,7 @@ class Calls:
         self, call_id: str, owner: str, now: float, until: float, *, is_due: bool = True
     ) -> CallRecord | None:
         this = to_bytes(call_id)
-        values = {"this": this, "new_owner": to_bytes(owner), "now": now, "until": until}
+        values = {"this": this, "now": now, **self._leased(owner, until)}
         due = {**values, "due": now if is_due else math.inf, "stops": not is_due}
 
         def work(connection: sa.Connection) -> CallRecord | None:
@@ -210,12 +216,13 @@ class Calls:
         """
         this, given = to_bytes(call_id), dict(answers or {})
         which = {"this": this, "which": number}
-        lease = {**which, "new_owner": to_bytes(owner), "now": now, "until": until}
+        lease = {**which, "now": now, **self._leased(owner, until)}
 
         row: dict[str, Any] = {}
         if new is not None:
             opened = {"opened": number, "given": to_bytes(digest_of(given))}
-            row = {**call_row(new, CallState.RUNNING, owner, until), **opened}
+            taken = LeaseRecord(owner, until, self.processes.name)
+            row = {**call_row(new, CallState.RUNNING, taken), **opened}
 
         def work(connection: sa.Connection) -> OpenedRound | None:
             while not (new is not None and sql.INSERT_CALL.count(connection, row)):

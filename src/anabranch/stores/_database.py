@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "f9ac9891e5620b29"
+STAMP = "48a2819d5d45bddf"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

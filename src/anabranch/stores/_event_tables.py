@@ -38,6 +38,7 @@ RUN = sa.Table(
     sa.Column[str]("state", sa.Text),
     sa.Column[float]("due", sa.Double()),
     sa.Column[str]("owner", Opaque),
+    sa.Column[str]("process", sa.Text),
     sa.Column[int]("attempt", sa.Integer),
     sa.Column[str]("version", Opaque),
     sa.Column[float]("wakes_at", sa.Double()),
@@ -67,7 +68,9 @@ HEAD = Statement(sa.select(RUN.c.last, RUN.c.mark, _MARK).where(_THIS))
 """The number and the mark of a run's last event, and the mark of the event ``after``."""
 _FIND = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == sa.bindparam("name"))
 FIND = Statement(_FIND)
-TURN_COLUMNS: tuple[str, ...] = ("turn", "state", "due", "owner", "attempt", "version", "wakes_at")
+TURN_COLUMNS: tuple[str, ...] = (
+    *("turn", "state", "due", "owner", "process", "attempt", "version", "wakes_at"),
+)
 """The columns of a turn, in the order of the record's attributes."""
 _TURN = [RUN.c[name] for name in TURN_COLUMNS]
 _IS_OWNED = RUN.c.owner == sa.bindparam("old_owner")
@@ -142,6 +145,7 @@ def _taking(condition: sa.ColumnElement[bool]) -> Statement:
             state=sa.literal_column(f"'{_TO_RUN[TurnState.READY]}'"),
             due=sa.bindparam("until"),
             owner=sa.bindparam("new_owner"),
+            process=sa.bindparam("new_process"),
             version=sa.bindparam("any_version"),
         )
         .returning(*_TURN, begun.scalar_subquery(), RUN.c.last)
@@ -286,7 +290,7 @@ APPEND_POSTGRES = Statement(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
             CAST(:holders AS bytea[]), CAST(:releases AS bytea[]),
             CAST(:turn AS bytea[]), CAST(:state AS text[]), CAST(:due AS double precision[]),
-            CAST(:owner AS bytea[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
+            CAST(:owner AS bytea[]), CAST(:process AS text[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
             CAST(:wakes_at AS double precision[])
         ) WITH ORDINALITY AS new (run, count, name, holder, releases, {_SET_TURN}, place)
     ), head AS (
@@ -327,7 +331,7 @@ BEGIN_POSTGRES = Statement(
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at, {_SET_TURN})
         SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:new_turn AS bytea), :new_state, :new_due,
-            CAST(:new_owner AS bytea), :new_attempt, CAST(:new_version AS bytea), :new_wakes_at
+            CAST(:new_owner AS bytea), :new_process, :new_attempt, CAST(:new_version AS bytea), :new_wakes_at
         WHERE NOT EXISTS (
             SELECT 1 FROM anabranch_event
             WHERE run = CAST(:this AS bytea) AND key = CAST(:new_turn AS bytea)

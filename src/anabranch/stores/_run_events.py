@@ -225,6 +225,7 @@ class Events:
     ) -> TakenTurn | None:
         values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "until": until, "now": now}
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
+        values["new_process"] = self.processes.name
         take = sql.TAKE_ANY if version is None else sql.TAKE
         for row in await self._change(lambda connection: take.rows(connection, values)):
             columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]
@@ -295,6 +296,7 @@ def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:
         str(turn.state),
         turn.due,
         to_bytes(turn.owner),
+        turn.process,
         turn.attempt,
         to_bytes(turn.version),
         turn.wakes_at,
@@ -304,9 +306,10 @@ def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:
 
 
 def _turn_of(columns: Row) -> TurnRecord:
-    turn, state, due, owner, attempt, version, wakes_at = columns
+    turn, state, due, owner, process, attempt, version, wakes_at = columns
+    held = (to_text(owner), process)
     return TurnRecord(
-        to_text(turn), TurnState(state), due, to_text(owner), attempt, to_text(version), wakes_at
+        to_text(turn), TurnState(state), due, *held, attempt, to_text(version), wakes_at
     )
 
 

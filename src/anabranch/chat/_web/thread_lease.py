@@ -77,9 +77,7 @@ class TurnLease(RenewedLease):
     def __init__(
         self, events: RunEvents, thread_id: str, clock: Clock, on_lost: Callable[[], object]
     ) -> None:
-        super().__init__(
-            events, thread_id, clock, worker="", seconds=SECONDS, kind="thread", on_lost=on_lost
-        )
+        super().__init__(events, thread_id, clock, seconds=SECONDS, kind="thread", on_lost=on_lost)
         self.begun: int | None = None
         self.last = 0
 
@@ -184,7 +182,7 @@ class ThreadLease:
     async def _begun(
         self, lease: TurnLease, run_id: str, event: bytes, until: float
     ) -> BegunTurn | None:
-        turn = begun(run_id, lease.owner, until)
+        turn = begun(run_id, lease.owner, self._events.processes.name, until)
         new = await self._events.begin(self._thread_id, turn, event, at=self._clock.now())
         if new is not None:
             lease.turn, lease.begun, lease.last = turn, new.number, new.number

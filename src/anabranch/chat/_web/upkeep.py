@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from anabranch._durable import RunEvents, TurnRecord, TurnState, process_of
+from anabranch._durable import RunEvents, TurnRecord, TurnState
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
 from anabranch.chat._web.conversation import RUNS
@@ -48,13 +48,13 @@ class Revival:
         found: list[tuple[str, TurnRecord]] = []
         before, self._seen = self._seen, {}
         turns = await self._events.overdue(now + SECONDS, limit)
-        at_work = {process_of(turn.owner) for _, turn in turns} - {""}
+        at_work = {turn.process for _, turn in turns} - {""}
         dead = await self._events.processes.dead(at_work)
         for held in turns:
             thread_id, turn = held
             is_running = turn.state is TurnState.RUNNING
             may_be_valid = turn.due > now or (is_running and turn.due > now - APART)
-            if may_be_valid and process_of(turn.owner) not in dead:
+            if may_be_valid and turn.process not in dead:
                 first = self._seen[held] = before.get(held, now)
                 if turn.due > now or now - first < SECONDS:
                     continue

@@ -32,7 +32,7 @@ async def die(events: RunEvents, run_id: str, attempt: int = 0) -> None:
     turn = await events.turn("t1")
     assert turn is not None
     assert turn.id == run_id
-    dead = replace(turn.taken("dead", 1.0), attempt=attempt)
+    dead = replace(turn.taken("dead", "", 1.0), attempt=attempt)
     assert await events.move("t1", turn, dead)
 
 

@@ -223,9 +223,9 @@ class Events:
     async def take(
         self, run: str, owner: str, until: float, *, now: float, version: str | None
     ) -> TakenTurn | None:
-        values = {"this": to_bytes(run), "new_owner": to_bytes(owner), "until": until, "now": now}
+        values: dict[str, object] = {"this": to_bytes(run), "until": until, "now": now}
+        values |= {"new_owner": to_bytes(owner), "new_process": self.processes.name}
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
-        values["new_process"] = self.processes.name
         take = sql.TAKE_ANY if version is None else sql.TAKE
         for row in await self._change(lambda connection: take.rows(connection, values)):
             columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]

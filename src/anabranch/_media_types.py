@@ -68,12 +68,21 @@ def read_text(data: bytes, encoding: str = "utf-8") -> str | None:
         data: the file.
         encoding: the encoding of a text without a byte order mark.
     """
-    marked = next((name for mark, name in _MARKS if data.startswith(mark)), encoding)
     try:
-        text = data.decode(marked)
+        text = decoded(data, encoding)
     except (ValueError, LookupError):
         return None
     return None if "\0" in text else text
+
+
+def decoded(data: bytes, encoding: str = "utf-8") -> str:
+    """Return a text file's text: by its byte order mark, or else in ``encoding``.
+
+    Raises:
+        UnicodeDecodeError: if ``data`` is not text in that encoding.
+    """
+    marked = next((name for mark, name in _MARKS if data.startswith(mark)), encoding)
+    return data.decode(marked)
 
 
 def size_of(data: bytes | int) -> str:

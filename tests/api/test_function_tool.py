@@ -133,6 +133,7 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     [
         (not_async, "is an async function"),
         (yielding, "yields. Return one value"),
+        ("sell", r"Write `@tool\(name='sell'\)`"),
         (Shop.sell, "ctx must be the first parameter"),
         (without_context, "must take a BranchContext as first parameter"),
         (only_keywords, r"first parameter\. Write `async def only_keywords\(ctx: BranchContext"),
@@ -143,7 +144,7 @@ async def by_position(ctx: BranchContext, city: str, /) -> str:
     ],
 )
 def test_a_function_that_is_no_tool_is_refused_where_it_is_defined(
-    function: Callable[..., Any], words: str
+    function: Any, words: str
 ) -> None:
     """Chosen: the author learns of it at import, not at the first call."""
     with pytest.raises(TypeError, match=words):

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from anabranch._terminal import Answers, UsageError, names_of
+from anabranch.messages import SampleRequest, user
+from anabranch.models import ScriptedModel
 
 STEP = "book/pay#2/confirm.1"
 
@@ -84,3 +86,17 @@ def test_a_file_without_answers_is_refused(tmp_path: Path, text: str | None, mes
         file.write_text(text)
     with pytest.raises(UsageError, match=message):
         Answers.from_file(file)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+async def test_a_file_is_read_by_its_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """Editors and shells of Windows write one."""
+    file = tmp_path / "file"
+    file.write_text('[{"sample": "Grüße"}]', encoding=encoding)
+    reply = Answers.from_file(file).sample("t/sample.1")
+    file.write_text('[{"text": "Grüße"}]', encoding=encoding)
+    said = await ScriptedModel.from_file(file).sample(
+        SampleRequest(messages=(user("Hello"),), max_tokens=9)
+    )
+    assert reply is not None
+    assert reply.text == said.text == "Grüße"

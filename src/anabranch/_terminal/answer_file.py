@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from anabranch._media_types import decoded
 from anabranch._terminal.exits import UsageError
 from anabranch._text import read_json
 from anabranch.elicitation import reason_of
@@ -53,6 +54,8 @@ class _Entry(BaseModel):
         return self.model_dump_json(exclude_unset=True)
 
 
+FORMS = 'Write {"accept": {…}}, {"decline": true}, {"cancel": true} or {"sample": "…"}.'
+
 _FILE: TypeAdapter[list[_Entry]] = TypeAdapter(list[_Entry])
 
 
@@ -71,7 +74,7 @@ class Answers:
             number, *field = problem["loc"]
             where = f", field {'.'.join(map(str, field))!r}" if field else ""
             raise UsageError(
-                f"{name}: answer {int(number) + 1}{where}: {reason_of(problem)}."
+                f"{name}: answer {int(number) + 1}{where}: {reason_of(problem)}. {FORMS}"
             ) from error
 
     @classmethod
@@ -82,7 +85,7 @@ class Answers:
             UsageError: if ``path`` is unreadable or holds no JSON list.
         """
         try:
-            entries: object = read_json(path.read_text("utf-8"))
+            entries: object = read_json(decoded(path.read_bytes()))
         except OSError as error:
             raise UsageError(f"Cannot read the answers in {path}: {error.strerror}.") from error
         except ValueError as error:

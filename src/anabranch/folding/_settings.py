@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from anabranch._media_types import decoded
 from anabranch._text import read_json
 from anabranch.elicitation import reason_of
 from anabranch.errors import needs_extra
@@ -114,7 +115,7 @@ class FoldingSettings(BaseModel):
         """
         given = os.environ if environment is None else environment
         file = given.get(FILE)
-        text = Path(file).read_text(encoding="utf-8") if file else ""
+        text = decoded(Path(file).read_bytes()) if file else ""
         settings = {
             name.removeprefix(ENVIRONMENT).lower(): value
             for name, value in given.items()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from anabranch._asking import estimate_tokens
+from anabranch._media_types import decoded
 from anabranch._text import encodable, read_json
 from anabranch.messages import (
     Block,
@@ -89,7 +90,7 @@ class ScriptedModel:
             ModelError: if the file cannot be read, or is not a script.
         """
         try:
-            entries: object = read_json(path.read_text("utf-8"))
+            entries: object = read_json(decoded(path.read_bytes()))
         except OSError as error:
             raise ModelError(
                 f"Cannot read the model script {path}: {error.strerror}. Check the path."

@@ -328,6 +328,8 @@ def _snake_case(name: str) -> str:
 def _not_a_function(fn: object) -> str:
     """Return why ``fn`` is no body of a tool, and the remedy."""
     name = getattr(fn, "__name__", type(fn).__name__)
+    if isinstance(fn, str):
+        return f"@tool({fn!r}) gives no name. Write `@tool(name={fn!r})`."
     if inspect.isasyncgenfunction(fn):
         return f"Tool {name!r} yields. Return one value, and report progress by ctx.notify."
     return f"A tool is an async function; {name!r} is not. Write `async def`."

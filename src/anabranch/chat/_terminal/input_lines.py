@@ -20,6 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
 from anabranch._asking import Absent, AnswerError
+from anabranch._media_types import decoded
 from anabranch._terminal import Console, LeftError, Respondent, UsageError
 from anabranch._text import printable, printable_line
 from anabranch.agents import Question
@@ -143,7 +144,7 @@ def read_script(path: Path) -> ScriptedLines:
         UsageError: if ``path`` cannot be read.
     """
     try:
-        return ScriptedLines(path.read_text("utf-8").splitlines())
+        return ScriptedLines(decoded(path.read_bytes()).splitlines())
     except OSError as error:
         raise UsageError(f"Cannot read the script {path}: {error.strerror}.") from error
     except UnicodeDecodeError:

@@ -9,7 +9,7 @@ import functools
 import gc
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
-from anabranch._engine import Codec, codec_of
+from anabranch._engine import Codec, codec_of, repeatable
 from anabranch._engine.codec import PLAIN, reference_to, resolve, same
 from anabranch.errors import SerializationError
 from tests.engine.json_values import JSON
@@ -371,3 +371,11 @@ def test_a_name_that_is_gone_cannot_be_referred_to() -> None:
 def test_a_reference_that_leads_nowhere_is_a_lookup_error(reference: str) -> None:
     with pytest.raises(LookupError):
         resolve(reference)
+
+
+def test_an_iterable_is_read_as_a_list() -> None:
+    adapter = TypeAdapter(dict[str, Iterable[int]])
+    read = repeatable(adapter.core_schema, adapter.validator).validate_python({"rows": (1, 2)})
+    assert [*read["rows"]] == [*read["rows"]] == [1, 2]
+    plain = TypeAdapter(list[int])
+    assert repeatable(plain.core_schema, plain.validator) is plain.validator

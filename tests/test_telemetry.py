@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._durable import CallService, Reaper
 from anabranch._engine import Journal
-from anabranch.agents import Agent, Durability
+from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
-from anabranch.mcp import create_server
+from anabranch.mcp import Durability, create_server
 from anabranch.stores import (
     CallEvent,
     CallRecord,

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, BranchSelf, Event, Folding, open_questions
+from anabranch.agents import Agent, BranchSelf, Event, Folding
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, text_of
 from anabranch.testing import MockModel, calls
-from anabranch.tree import HEAD, Node, Tree, TreeStore, project
+from anabranch.tree import HEAD, Node, Tree, TreeStore, open_questions, project
 from tests.agents.harness import faults, heard, results_in
 from tests.agents.memory import MemoryTrees
 from tests.durable.stores import Modelled

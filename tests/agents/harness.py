@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from anabranch import Capabilities
+from anabranch import Answerer, Capabilities, Clock
+from anabranch._asking import Absent
 from anabranch._budget import Limits
 from anabranch.agents import (
-    Absent,
     Agent,
     AgentTool,
-    Answerer,
     BranchSelf,
-    CallStore,
-    Clock,
-    Durability,
     Event,
     Listener,
     Question,
@@ -23,7 +19,9 @@ from anabranch.agents import (
     TurnLimits,
     ignore_event,
 )
+from anabranch.mcp import Durability
 from anabranch.messages import ElicitReply, Message, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.stores import CallStore
 from anabranch.testing import MockModel, ModelFunction
 from anabranch.testing import calls as calling
 from anabranch.tool import Tool

@@ -13,7 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch.agents import Agent, Durability, Question
+from anabranch.agents import Agent, Question
+from anabranch.mcp import Durability
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.stores import CallStore, open_stores
 from anabranch.testing import MockModel, calls

@@ -12,8 +12,8 @@ import anyio
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, tool
-from anabranch.agents import Agent, Durability, RemoteTools
-from anabranch.mcp import create_server
+from anabranch.agents import Agent, RemoteTools
+from anabranch.mcp import Durability, create_server
 from anabranch.messages import SampleReply, SampleRequest, ToolResultBlock
 from anabranch.stores import open_stores
 from anabranch.testing import MockModel, calls

@@ -7,10 +7,10 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, ToolError, tool
-from anabranch.agents import CallStore, Question, QuestionExpiredError
+from anabranch.agents import Question, QuestionExpiredError
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
-from anabranch.stores import open_stores
+from anabranch.stores import CallStore, open_stores
 from anabranch.testing import ManualClock, calls
 from anabranch.tree import Node
 from tests.agents.harness import Answering, Setting, results_in, set_up

@@ -13,10 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, OtherVersionError, tool
-from anabranch.agents import Agent, BranchSelf, CallStore
+from anabranch.agents import Agent, BranchSelf
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.agents._call_expiry import LONGEST_WAIT, reaper_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
+from anabranch.stores import CallStore
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tool import Tool
 from anabranch.tree import Node, TreeStore

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, tool
-from anabranch.agents import Absent, Agent
+from anabranch._asking import Absent
+from anabranch.agents import Agent
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolUseBlock
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import Answering, results_in

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.agents import RemoteTools, open_questions
+from anabranch.agents import RemoteTools
 from anabranch.messages import ElicitReply
+from anabranch.tree import open_questions
 from tests.agents.killed_remote import die, make_agent, noted, serve
 from tests.suites.child_processes import Child
 

@@ -6,9 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, Durability, Folding, QuestionExpiredError
+from anabranch.agents import Agent, Folding, QuestionExpiredError
 from anabranch.agents._call_expiry import reaper_of
 from anabranch.folding import BranchService
+from anabranch.mcp import Durability
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls

@@ -18,10 +18,10 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, tool
-from anabranch.agents import Agent, RemoteTools, open_questions, question_of
+from anabranch.agents import Agent, RemoteTools, question_of
 from anabranch.messages import ElicitReply, ElicitRequest, SampleRequest, UrlRequest
 from anabranch.testing import MockModel
-from anabranch.tree import Node, tree_to_json
+from anabranch.tree import Node, open_questions, tree_to_json
 from tests.agents.harness import Answering
 from tests.agents.memory import MemoryTrees
 from tests.agents.remote import OTHER, using

@@ -10,24 +10,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from anabranch import BranchContext, Capabilities, tool
+from anabranch import Answerer, BranchContext, Capabilities, tool
 from anabranch._aio import Timer
-from anabranch.agents import (
-    Absent,
-    Agent,
-    Answerer,
-    BranchSelf,
-    Durability,
-    Event,
-    Folding,
-    ToolSuspended,
-    open_questions,
-)
+from anabranch._asking import Absent
+from anabranch.agents import Agent, BranchSelf, Event, Folding, ToolSuspended
 from anabranch.folding import BranchService
+from anabranch.mcp import Durability
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.stores import open_branch_store
 from anabranch.testing import ManualClock, MockModel, calls
-from anabranch.tree import Node
+from anabranch.tree import Node, open_questions
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.diary import DONE, forget, note

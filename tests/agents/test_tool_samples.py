@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Limits, ToolError, tool
-from anabranch.agents import Absent, Agent, TurnLimitError, TurnLimits, turn_of
+from anabranch._asking import Absent
+from anabranch.agents import Agent, TurnLimitError, TurnLimits, turn_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, Usage
 from anabranch.testing import MockModel, calls
 from tests.agents.harness import Answering, Setting, fork, heard, results_in, set_up

@@ -23,7 +23,7 @@ from anabranch import (
     tool,
     user,
 )
-from anabranch.agents import Absent
+from anabranch._asking import Absent
 from anabranch.messages import (
     ElicitReply,
     ElicitRequest,

@@ -7,7 +7,8 @@ from typing import Any
 
 from ag_ui.core import Event, ToolCallResultEvent
 
-from anabranch.agents import Absent, Question
+from anabranch._asking import Absent
+from anabranch.agents import Question
 from anabranch.messages import ElicitReply
 
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, Elicitation, tool
-from anabranch.agents import Absent, BranchSelf, Question
+from anabranch._asking import Absent
+from anabranch.agents import BranchSelf, Question
 from anabranch.chat import Output, Session, SessionDependencies
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
 from anabranch.testing import MockModel, calls

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from anabranch import Capabilities
-from anabranch.agents import Absent, Event, NodeAdded, Question, TurnLimits
+from anabranch._asking import Absent
+from anabranch.agents import Event, NodeAdded, Question, TurnLimits
 from anabranch.chat import Output, Session
 from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock

@@ -13,8 +13,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from anabranch import ToolError, tool
+from anabranch._asking import Absent
 from anabranch._terminal import CommandError, FailedError
-from anabranch.agents import Absent, RemoteTools
+from anabranch.agents import RemoteTools
 from anabranch.cli._connection import open_session, server_of
 from anabranch.cli._option_values import headers_of
 from anabranch.cli._options import Era

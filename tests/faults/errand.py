@@ -13,8 +13,8 @@ import anyio
 import uvicorn
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch.agents import Durability
 from anabranch.chat import make_chat_app
+from anabranch.mcp import Durability
 from anabranch.stores import CallStore, open_stores
 from anabranch.testing import MockModel
 from tests.faults.journey import (

@@ -20,9 +20,8 @@ from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, ToolError, tool
 from anabranch._aio import Timer
-from anabranch.agents import Durability
 from anabranch.engines import DBOSEngine, Engine
-from anabranch.mcp import create_server
+from anabranch.mcp import Durability, create_server
 from anabranch.stores import CallStore, open_store
 from tests.faults.ledger import Ledger
 

@@ -13,8 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
-from anabranch.agents import Durability
-from anabranch.mcp import create_server
+from anabranch.mcp import Durability, create_server
 from anabranch.stores import open_store
 from tests.mcp.harness import ERAS, KEY, MODERN, Answers, accept, call_once, connected
 from tests.sagas.harness import call_saga, resume_saga

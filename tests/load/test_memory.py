@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from anabranch._durable import CallService
-from anabranch.agents import Durability
+from anabranch.mcp import Durability
 from anabranch.stores import open_store
 from anabranch.tool import Runtime
 from tests.load.calls import busy, play

@@ -15,8 +15,8 @@ from mcp import MCPError, StdioServerParameters
 from pydantic import BaseModel
 
 from anabranch import BranchContext, Capabilities, ToolError, tool
+from anabranch._asking import Absent
 from anabranch._text import checked_name, encodable
-from anabranch.agents import Absent
 from anabranch.mcp import install_fastmcp
 from anabranch.mcp._client import call_tool, connect
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest

@@ -13,8 +13,8 @@ from anabranch import BranchContext, ToolError, tool
 from anabranch._durable import Reaper, dump_entry, enter, latest_journal
 from anabranch._engine import Answer, Entry
 from anabranch._recorded import Holder, RecordedCall, listed, outline
-from anabranch.agents import Durability
 from anabranch.errors import error_to_json
+from anabranch.mcp import Durability
 from anabranch.stores import CallState
 from tests.durable.harness import Desk, accept
 from tests.durable.stores import Modelled

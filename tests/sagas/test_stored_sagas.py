@@ -13,8 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch.agents import Durability
-from anabranch.mcp import create_server
+from anabranch.mcp import Durability, create_server
 from anabranch.stores import CallStore, open_store
 from anabranch.tool import Tool
 from tests.masking import with_any_id

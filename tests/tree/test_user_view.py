@@ -4,9 +4,18 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from anabranch.agents import open_questions
 from anabranch.messages import TextBlock, ToolUseBlock
-from anabranch.tree import LEFT, NO_RESULT_CONTENT, SHOWN, WAITS, Node, Result, Tree, draw
+from anabranch.tree import (
+    LEFT,
+    NO_RESULT_CONTENT,
+    SHOWN,
+    WAITS,
+    Node,
+    Result,
+    Tree,
+    draw,
+    open_questions,
+)
 from tests.tree.samples import SAMPLE, node
 
 

@@ -9,24 +9,30 @@ a timeline and batches of tools; ``branch_self`` and the flows run further turns
 
 from typing import TYPE_CHECKING
 
-from anabranch._aio import Clock as Clock
-from anabranch._asking import Absent as Absent
-from anabranch._asking import Answerer as Answerer
-from anabranch._durable import CallStore as CallStore
-from anabranch._durable import Durability as Durability
 from anabranch._engine import Notice
+from anabranch._lazy import lazy_names
 from anabranch.agents._agent import Agent
 from anabranch.agents._agent import end_of as end_of
 from anabranch.agents._agent import given_answer as given_answer
 from anabranch.agents._agent import turn_of as turn_of
 from anabranch.agents._agent_dependencies import AgentDependencies as AgentDependencies
+from anabranch.agents._agent_dependencies import Suspension as Suspension
+from anabranch.agents._agent_dependencies import offered as offered
+from anabranch.agents._agent_dependencies import require_parts as require_parts
 from anabranch.agents._agent_tools import AgentTool
 from anabranch.agents._agent_tools import Outcome as Outcome
 from anabranch.agents._agent_tools import ToolUse as ToolUse
+from anabranch.agents._agent_tools import failed as failed
+from anabranch.agents._answers import line_at_head as line_at_head
 from anabranch.agents._batch_line import result_at as result_at
 from anabranch.agents._branch_progress import BranchOutcome
+from anabranch.agents._branch_progress import BranchProgress as BranchProgress
 from anabranch.agents._branch_self_tool import BranchSelf
 from anabranch.agents._branch_self_tool import BranchSelfTool as BranchSelfTool
+from anabranch.agents._branch_states import branch_around as branch_around
+from anabranch.agents._branch_states import branches_in as branches_in
+from anabranch.agents._call_expiry import end_calls as end_calls
+from anabranch.agents._call_expiry import runtime_of as runtime_of
 from anabranch.agents._called_tool import CalledTool as CalledTool
 from anabranch.agents._events import (
     BranchEnded,
@@ -58,13 +64,20 @@ from anabranch.agents._timeline import Timeline as Timeline
 from anabranch.agents._tool_questions import FrontEndResult
 from anabranch.agents._tool_questions import Reply as Reply
 from anabranch.agents._tool_questions import TimeOver as TimeOver
+from anabranch.agents._tool_questions import is_in_front_end as is_in_front_end
+from anabranch.agents._tool_questions import question_id as question_id
 from anabranch.agents._tool_questions import question_of as question_of
+from anabranch.agents._tool_questions import stored_with as stored_with
 from anabranch.agents._tool_set import ToolSource
+from anabranch.agents._tool_set import most_tools as most_tools
 from anabranch.agents._turn_limits import TurnLimitError, TurnLimits
-from anabranch.tree import open_questions
 
 if TYPE_CHECKING:
     from anabranch.agents._remote_tools import RemoteTools
+    from anabranch.agents._remote_tools import ToolChoice as ToolChoice
+else:
+    # These names need the SDK of MCP.
+    __getattr__ = lazy_names(__name__, {"._remote_tools": "RemoteTools ToolChoice"})
 
 __all__ = [
     "Agent",
@@ -97,15 +110,5 @@ __all__ = [
     "branch",
     "broadcast_to_leaves",
     "combine",
-    "open_questions",
     "parallel",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Load a name that needs the SDK of MCP on its first use."""
-    if name == "RemoteTools":
-        from anabranch.agents._remote_tools import RemoteTools  # noqa: PLC0415
-
-        return RemoteTools
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

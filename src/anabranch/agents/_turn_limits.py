@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, cast
 
 from pydantic import JsonValue
@@ -224,8 +224,3 @@ class TurnLimits:
         """Return those limits of a turn that ``limits`` has, and the defaults for the others."""
         given = {name: value for name, value in asdict(limits).items() if value is not None}
         return cls(**given)
-
-
-def of_tools(limits: Limits) -> Limits:
-    """Return the limits of each tool call in a turn with ``limits``; the turn limits the tokens."""
-    return replace(limits, max_tokens=None)

@@ -10,48 +10,75 @@ as the terminal's, run sessions and show the outputs.
     _web        the web application: its routes, its events, its page
 """
 
-from __future__ import annotations
-
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from anabranch.chat._plugins.plugin import (
-    Plugin,
-    PluginBuilder,
-    PluginClient,
-    make_plugin,
-)
-from anabranch.chat._plugins.plugin_answerer import PluginAnswerer
-from anabranch.chat._plugins.plugin_request import (
-    ElicitId,
-    PluginRequest,
-)
-from anabranch.chat._terminal.session import (
-    COMMANDS as COMMANDS,
-)
-from anabranch.chat._terminal.session import (
-    Session as Session,
-)
-from anabranch.chat._terminal.session_dependencies import (
-    SessionDependencies as SessionDependencies,
-)
-from anabranch.chat._terminal.session_output import (
-    Output as Output,
-)
-from anabranch.chat._terminal.session_output import (
-    SessionError,
-)
-from anabranch.chat._terminal.typed_input import (
-    read_answer as read_answer,
-)
+from anabranch._lazy import lazy_names
 from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
     from anabranch.chat._client.chat_client import ChatClient
     from anabranch.chat._client.chat_reply import ChatClientError, ChatReply
+    from anabranch.chat._plugins.plugin import Plugin, PluginBuilder, PluginClient, make_plugin
+    from anabranch.chat._plugins.plugin_answerer import PluginAnswerer
+    from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
+    from anabranch.chat._terminal.chat_screen import ChatScreen as ChatScreen
+    from anabranch.chat._terminal.input_lines import ChatAnswerer as ChatAnswerer
+    from anabranch.chat._terminal.input_lines import InputLines as InputLines
+    from anabranch.chat._terminal.input_lines import ScriptedLines as ScriptedLines
+    from anabranch.chat._terminal.input_lines import TypedLines as TypedLines
+    from anabranch.chat._terminal.input_lines import piped_lines as piped_lines
+    from anabranch.chat._terminal.input_lines import read_script as read_script
+    from anabranch.chat._terminal.line_loop import run_lines as run_lines
+    from anabranch.chat._terminal.replies import LiveReplies as LiveReplies
+    from anabranch.chat._terminal.replies import Replies as Replies
+    from anabranch.chat._terminal.session import COMMANDS as COMMANDS
+    from anabranch.chat._terminal.session import Session as Session
+    from anabranch.chat._terminal.session_dependencies import (
+        SessionDependencies as SessionDependencies,
+    )
+    from anabranch.chat._terminal.session_output import Output as Output
+    from anabranch.chat._terminal.session_output import SessionError
+    from anabranch.chat._terminal.typed_input import read_answer as read_answer
+    from anabranch.chat._web.access import LOOPBACK as LOOPBACK
     from anabranch.chat._web.access import Authenticate
     from anabranch.chat._web.application import make_chat_app
+    from anabranch.chat._web.conversations import CONCURRENCY as CONCURRENCY
+    from anabranch.chat._web.conversations import Conversations as Conversations
+    from anabranch.chat._web.open_work import OpenWork as OpenWork
+    from anabranch.chat._web.open_work import asleep_until as asleep_until
+    from anabranch.chat._web.open_work import cancel as cancel
+    from anabranch.chat._web.open_work import open_work as open_work
+    from anabranch.chat._web.open_work import retry as retry
     from anabranch.chat._web.rate_limits import RateLimits
+else:
+    _load = lazy_names(
+        __name__,
+        {
+            "._client.chat_client": "ChatClient",
+            "._client.chat_reply": "ChatClientError ChatReply",
+            "._plugins.plugin": "Plugin PluginBuilder PluginClient make_plugin",
+            "._plugins.plugin_answerer": "PluginAnswerer",
+            "._plugins.plugin_request": "ElicitId PluginRequest",
+            "._terminal.chat_screen": "ChatScreen",
+            "._terminal.input_lines": "ChatAnswerer InputLines ScriptedLines TypedLines piped_lines read_script",
+            "._terminal.line_loop": "run_lines",
+            "._terminal.replies": "LiveReplies Replies",
+            "._terminal.session": "COMMANDS Session",
+            "._terminal.session_dependencies": "SessionDependencies",
+            "._terminal.session_output": "Output SessionError",
+            "._terminal.typed_input": "read_answer",
+            "._web.access": "Authenticate LOOPBACK",
+            "._web.application": "make_chat_app",
+            "._web.conversations": "CONCURRENCY Conversations",
+            "._web.open_work": "OpenWork asleep_until cancel open_work retry",
+            "._web.rate_limits": "RateLimits",
+        },
+    )
+
+    def __getattr__(name: str) -> object:
+        with needs_extra("chat", f"anabranch.chat.{name}"):
+            return _load(name)
+
 
 __all__ = [
     "Authenticate",
@@ -69,23 +96,3 @@ __all__ = [
     "make_chat_app",
     "make_plugin",
 ]
-
-
-_LAZY = {
-    "Authenticate": "anabranch.chat._web.access",
-    "ChatClient": "anabranch.chat._client.chat_client",
-    "ChatClientError": "anabranch.chat._client.chat_reply",
-    "ChatReply": "anabranch.chat._client.chat_reply",
-    "RateLimits": "anabranch.chat._web.rate_limits",
-    "make_chat_app": "anabranch.chat._web.application",
-}
-"""The names that need the extra ``chat``, and their modules."""
-
-
-def __getattr__(name: str) -> object:
-    """Load a name that needs the extra ``chat`` on its first use."""
-    if name in _LAZY:
-        with needs_extra("chat", f"anabranch.chat.{name}"):
-            module = import_module(_LAZY[name])
-        return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,17 +8,13 @@ from itertools import dropwhile, takewhile
 
 from pydantic import JsonValue
 
-from anabranch.agents import Agent, turn_of
-from anabranch.agents._batch_line import result_at
+from anabranch.agents import Agent, result_at, turn_of
 from anabranch.chat._terminal.typed_input import read_arguments
 from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
-from anabranch.tree import Node, Path, Result, TurnEnd, is_no_result, store_turn_end
+from anabranch.tree import ASIDE, Node, Path, Result, TurnEnd, is_no_result, store_turn_end
 
-ASIDE = {"question", "answer"}
-"""Kinds of nodes between a node that calls tools and their results."""
-
-BATCH = {*ASIDE, "results"}
+BATCH: frozenset[str] = ASIDE | {"results"}
 """Kinds of nodes that follow a node that calls tools, and whose names derive from it."""
 
 

@@ -25,7 +25,7 @@ from anabranch._recorded import (
     without_tool,
 )
 from anabranch._terminal import FailedError, UsageError
-from anabranch.agents._call_expiry import runtime_of
+from anabranch.agents import runtime_of
 from anabranch.cli._output import confirm
 from anabranch.cli._stores import Stores
 from anabranch.cli._targets import is_url, load

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 from anabranch._aio import run_shielded
 from anabranch._asking import Sampler
 from anabranch._terminal import FailedError, UsageError
-from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolSource
+from anabranch.agents import AgentTool, BranchSelf, Folding, RemoteTools, ToolChoice, ToolSource
 from anabranch.agents import Model as AgentModel
-from anabranch.agents._remote_tools import ToolChoice
 from anabranch.chat import Plugin, make_plugin
 from anabranch.cli._answering import open_sampler
 from anabranch.cli._chat_models import DemoModel, WithoutModel

@@ -22,22 +22,24 @@ from anabranch._aio import cancel_and_wait
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._terminal import Console, FailedError, Respondent, UsageError
 from anabranch.agents import TurnLimits, ignore_event
-from anabranch.agents._turn_limits import of_tools
-from anabranch.chat import Plugin, Session, SessionDependencies
-from anabranch.chat._terminal.chat_screen import ChatScreen
-from anabranch.chat._terminal.input_lines import (
+from anabranch.chat import (
     ChatAnswerer,
+    ChatScreen,
     InputLines,
+    LiveReplies,
+    Plugin,
+    Replies,
     ScriptedLines,
+    Session,
+    SessionDependencies,
     TypedLines,
     piped_lines,
     read_script,
+    run_lines,
 )
-from anabranch.chat._terminal.line_loop import run_lines
-from anabranch.chat._terminal.replies import LiveReplies, Replies
 from anabranch.cli._chat_models import ChatModels, WithoutModel
 from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
-from anabranch.cli._options import MODEL, STORE
+from anabranch.cli._options import MODEL, STORE, of_tools
 from anabranch.cli._output import print_text
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -300,3 +300,8 @@ class CallLimits:
             UsageError: if a limit is negative or infinite.
         """
         return limits_of(self.max_tokens, self.max_depth, self.timeout)
+
+
+def of_tools(limits: Limits) -> Limits:
+    """Return the limits of each tool call in a turn with ``limits``; the turn limits the tokens."""
+    return replace(limits, max_tokens=None)

@@ -21,8 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from anabranch._terminal import Console, UsageError
-from anabranch.agents import AgentTool, CalledTool, Outcome, RemoteTools
-from anabranch.agents._agent_tools import failed
+from anabranch.agents import AgentTool, CalledTool, Outcome, RemoteTools, failed
 from anabranch.cli._chat_parts import check_names
 from anabranch.cli._targets import Found, load
 from anabranch.errors import AnabranchError, ToolError, format_for_author, is_authors

@@ -131,13 +131,11 @@ def web_command(  # noqa: PLR0913 - options
     """Serve the page until the user stops the server."""
     from anabranch._terminal import log_to_stderr
     from anabranch.agents import TurnLimits
-    from anabranch.agents._turn_limits import of_tools
-    from anabranch.chat import RateLimits, make_chat_app
-    from anabranch.chat._web.access import LOOPBACK
-    from anabranch.chat._web.conversations import CONCURRENCY
+    from anabranch.chat import CONCURRENCY, LOOPBACK, RateLimits, make_chat_app
     from anabranch.cli._endpoint import Endpoint, is_loopback
     from anabranch.cli._http_server import Bounds, serve_app
     from anabranch.cli._http_shares import SharedRequests
+    from anabranch.cli._options import of_tools
 
     log_to_stderr(logging.WARNING, log_format)
     endpoint = Endpoint("http", host, port, [*allowed_host])

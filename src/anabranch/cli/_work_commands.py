@@ -19,11 +19,10 @@ from anabranch.cli._commands import example, installed_version
 from anabranch.cli._options import AsJson, Store
 from anabranch.cli._output import print_either
 from anabranch.cli._stores import Stores, with_store
-from anabranch.errors import needs_extra
 from anabranch.tree import AmbiguousIdError, find_thread, local_time
 
 if TYPE_CHECKING:
-    from anabranch.chat._web.open_work import OpenWork
+    from anabranch.chat import OpenWork
 
 T = TypeVar("T")
 
@@ -87,8 +86,8 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
     A running server that has the call's tool tries them, when it next looks for expired calls. A run
     that is asleep continues at its time, and not before.
     """
-    with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import asleep_until, retry
+    from anabranch.chat import asleep_until, retry
+
     now = SystemClock().now()
 
     async def work(stores: Stores) -> bool:
@@ -120,8 +119,7 @@ def cancel_command(
     store: Store = None,
 ) -> None:
     """Stop the run of a conversation with all its branches, wherever it is in progress."""
-    with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import cancel
+    from anabranch.chat import cancel
 
     async def work(stores: Stores) -> bool:
         return await cancel(stores.events, await _whole(stores, name), SystemClock())
@@ -151,8 +149,8 @@ async def _whole(stores: Stores, name: str) -> str:
 
 
 def _open(store: str | None, limit: int) -> tuple[list[OpenWork], list[Unfinished]]:
-    with needs_extra("chat", "`anabranch work`", UsageError):
-        from anabranch.chat._web.open_work import open_work
+    from anabranch.chat import open_work
+
     now = SystemClock().now()
 
     async def work(stores: Stores) -> tuple[list[OpenWork], list[Unfinished]]:

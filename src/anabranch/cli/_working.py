@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from types import FrameType
 
 from anabranch._budget import Limits
-from anabranch._terminal import Console, FailedError, UsageError, woken_by_signals
+from anabranch._terminal import Console, FailedError, woken_by_signals
 from anabranch.agents import TurnLimits
-from anabranch.agents._turn_limits import of_tools
 from anabranch.cli._chat_parts import ChatParts
-from anabranch.errors import StoreError, needs_extra
+from anabranch.cli._options import of_tools
+from anabranch.errors import StoreError
 
 
 async def work(
     parts: ChatParts, limits: Limits, concurrency: int, per_user: int | None, grace: float
 ) -> None:
     """Work until the process is asked to end."""
-    with needs_extra("chat", "A worker", UsageError):
-        from anabranch.chat._web.conversations import Conversations
+    from anabranch.chat import Conversations
+
     conversations = Conversations(
         parts.trees,
         parts.model,

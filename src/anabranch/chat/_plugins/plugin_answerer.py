@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from anabranch._asking import Capabilities
+from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._engine import Journal
-from anabranch.agents import Absent, Answerer, Question, question_of
-from anabranch.agents._tool_questions import is_in_front_end, stored_with
+from anabranch.agents import Question, is_in_front_end, question_of, stored_with
 from anabranch.chat._plugins.plugin import Plugin, PluginClients
 from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
 from anabranch.errors import InvalidArgumentsError

@@ -288,10 +288,10 @@ class CursorFollower:
             if cursor.node_id is None
             else await store.children(cursor.node_id)
         )
-        kinds = BATCH if cursor.node_id in self._own else set[str]()
+        kinds = BATCH if cursor.node_id in self._own else frozenset[str]()
         return next((node for node in reversed(followers) if self._follows(node, kinds)), None)
 
-    def _follows(self, node: Node, kinds: set[str]) -> bool:
+    def _follows(self, node: Node, kinds: frozenset[str]) -> bool:
         """Whether ``node`` follows the cursor, and is the session's own or of one of ``kinds``."""
         follows = node.parent_id == self._cursor.node_id and node.kind != "branch"
         return follows and (node.id in self._own or node.kind in kinds)

@@ -9,14 +9,11 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from anabranch._aio import Clock, SystemClock
-from anabranch._asking import Capabilities
+from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._budget import UNLIMITED, Limits
+from anabranch._durable import CallStore, Durability
 from anabranch.agents import (
-    Absent,
     AgentTool,
-    Answerer,
-    CallStore,
-    Durability,
     Listener,
     Model,
     Naming,

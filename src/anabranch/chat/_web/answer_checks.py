@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.agents import Agent, FrontEndResult, Reply, TimeOver, given_answer
-from anabranch.agents._answers import line_at_head
-from anabranch.agents._tool_questions import is_in_front_end
+from anabranch.agents import (
+    Agent,
+    FrontEndResult,
+    Reply,
+    TimeOver,
+    given_answer,
+    is_in_front_end,
+    line_at_head,
+)
 from anabranch.chat._web.pending_questions import FieldError, PendingQuestion, Questions
 from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply

@@ -19,8 +19,7 @@ from anabranch._asking import Capabilities
 from anabranch._budget import Limits, Shares
 from anabranch._durable import CallStore, Durability
 from anabranch._health import Health, Watched
-from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits
-from anabranch.agents._agent_dependencies import require_parts
+from anabranch.agents import AgentTool, Model, ToolSource, TurnLimits, require_parts
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._web.access import LOOPBACK, Access, Authenticate
 from anabranch.chat._web.agui_route import agui_route

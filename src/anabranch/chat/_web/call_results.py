@@ -13,8 +13,15 @@ from itertools import takewhile
 from ag_ui.core import Message, ToolMessage
 from starlette.exceptions import HTTPException
 
-from anabranch.agents import Agent, FrontEndResult, PathEnd, end_of, result_at
-from anabranch.agents._tool_questions import is_in_front_end, stored_with
+from anabranch.agents import (
+    Agent,
+    FrontEndResult,
+    PathEnd,
+    end_of,
+    is_in_front_end,
+    result_at,
+    stored_with,
+)
 from anabranch.chat._web.answer_checks import AnswerRefusedError
 from anabranch.messages import text_of
 from anabranch.tree import Node

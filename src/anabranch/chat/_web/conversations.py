@@ -26,9 +26,9 @@ from anabranch.agents import (
     Model,
     ToolSource,
     TurnLimits,
+    end_calls,
+    offered,
 )
-from anabranch.agents._agent_dependencies import offered
-from anabranch.agents._call_expiry import end_calls
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._plugins.plugin_request import PageModule
 from anabranch.chat._web.conversation import RUNS, Conversation

@@ -38,14 +38,12 @@ from anabranch.agents import (
     ToolNoticed,
     ToolStarted,
     ToolSuspended,
+    question_id,
 )
-from anabranch.agents._batch_line import ASIDE
-from anabranch.agents._branch_states import WAITS
-from anabranch.agents._tool_questions import question_id
 from anabranch.chat._web.log_writer import TextPiece
 from anabranch.chat._web.shown_node import shown_data
 from anabranch.messages import text_of
-from anabranch.tree import Node, file_lines, is_no_result, node_to_json
+from anabranch.tree import ASIDE, WAITS, Node, file_lines, is_no_result, node_to_json
 
 NODE = "anabranch.node"
 NOTICE = "anabranch.notice"

@@ -19,8 +19,7 @@ from starlette.exceptions import HTTPException
 
 from anabranch._schemas import UnusableSchemaError
 from anabranch._text import encodable, number_problem
-from anabranch.agents import Agent, ContextEntry, FrontEnd
-from anabranch.agents._tool_set import most_tools
+from anabranch.agents import Agent, ContextEntry, FrontEnd, most_tools
 from anabranch.messages import ToolSpec
 from anabranch.models import folded
 from anabranch.tree import wire_name

@@ -25,11 +25,11 @@ from pydantic import BaseModel
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord
-from anabranch.agents import Event, FrontEnd, NodeAdded, ToolSuspended
-from anabranch.agents._agent_dependencies import Suspension
+from anabranch.agents import Event, FrontEnd, NodeAdded, Suspension, ToolSuspended
+from anabranch.chat._turns import BATCH
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
-from anabranch.chat._web.missed_events import BATCH, missed_events
+from anabranch.chat._web.missed_events import missed_events
 from anabranch.chat._web.run_input import Message, ends_of_all_open, front_end_in, message_in
 from anabranch.chat._web.thread_lease import ThreadLease, TurnLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog

@@ -11,21 +11,17 @@ from ag_ui.core import ToolCallResultEvent
 
 from anabranch.agents import (
     BranchEnded,
+    BranchProgress,
     BranchResumed,
     Event,
     NodeAdded,
     ToolEnded,
     ToolStarted,
+    is_in_front_end,
 )
-from anabranch.agents._batch_line import ASIDE
-from anabranch.agents._branch_progress import BranchProgress
-from anabranch.agents._tool_questions import is_in_front_end
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.messages import ToolUseBlock, text_of
 from anabranch.tree import Node, Result, Tree, is_placeholder
-
-BATCH = {*ASIDE, "results"}
-"""Kinds of nodes that follow a node that calls tools."""
 
 RESULT = b'{"type":"TOOL_CALL_RESULT"'
 

@@ -18,9 +18,14 @@ from anabranch._durable import UNDONE, CallRecord, is_compensated
 from anabranch._engine import wakes_at
 from anabranch._schemas import filled_in, misfits
 from anabranch._text import number_problem
-from anabranch.agents import AgentDependencies, FrontEndResult, PathEnd, Reply, open_questions
-from anabranch.agents._branch_states import branch_around
-from anabranch.agents._tool_questions import is_in_front_end
+from anabranch.agents import (
+    AgentDependencies,
+    FrontEndResult,
+    PathEnd,
+    Reply,
+    branch_around,
+    is_in_front_end,
+)
 from anabranch.chat._plugins.plugin import PluginServer
 from anabranch.chat._plugins.plugin_answerer import StoredQuestion, read_question
 from anabranch.chat._plugins.plugin_request import ElicitId, Exposure
@@ -32,7 +37,7 @@ from anabranch.messages import (
     UrlRequest,
 )
 from anabranch.tool import Tool
-from anabranch.tree import Navigator, Node, Path
+from anabranch.tree import Navigator, Node, Path, open_questions
 
 LATEST = datetime.max.replace(tzinfo=UTC).timestamp() - 86_400.0
 """The last time that every time zone can represent."""

@@ -17,7 +17,7 @@ from ag_ui.core import Interrupt
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord, TurnState, Wake, alarm
 from anabranch.agents import Agent, end_of
-from anabranch.chat._turns import ASIDE, end_turn
+from anabranch.chat._turns import end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
@@ -27,7 +27,7 @@ from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
-from anabranch.tree import Node, RefusedError
+from anabranch.tree import ASIDE, Node, RefusedError
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 

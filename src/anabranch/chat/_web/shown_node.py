@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from anabranch.agents._branch_states import branches_in
+from anabranch.agents import branches_in
 from anabranch.tree import LEFT_OUT, SHOWN, Navigator, Node, Tree, refused_blocks
 
 FIELDS = (

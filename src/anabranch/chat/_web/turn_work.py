@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from anabranch.agents import Agent, PathEnd, end_of
-from anabranch.chat._turns import ASIDE, UserCall, has_returned, is_by_user, results_at_end
+from anabranch.chat._turns import UserCall, has_returned, is_by_user, results_at_end
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import Block, TextBlock
+from anabranch.tree import ASIDE, Node, Ref, Surroundings, clear_turn_end, turn_has_ended
 from anabranch.tree import HEAD as HEAD_REF
-from anabranch.tree import Node, Ref, Surroundings, clear_turn_end, turn_has_ended
 
 
 class TurnWork:

@@ -19,7 +19,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 
-from anabranch._asking import Absent, AnswerError
+from anabranch._asking import Absent, AnswerError, Capabilities
 from anabranch._media_types import decoded
 from anabranch._terminal import Console, LeftError, Respondent, UsageError
 from anabranch._text import printable, printable_line
@@ -209,7 +209,7 @@ class ChatAnswerer(Absent):
         self._lock = anyio.Lock()
         able = respondent.capabilities
         scripted = isinstance(lines, ScriptedLines)
-        self.capabilities = replace(able, sampling=able.sampling and not scripted)
+        self.capabilities: Capabilities = replace(able, sampling=able.sampling and not scripted)
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
         """Ask the user in the model's place, if a user is at the terminal."""

@@ -41,7 +41,7 @@ class Replies:
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
-        self.in_line = False
+        self.in_line: bool = False
         """Whether a reply is arriving."""
         self.running: dict[str, str] = {}
         """The names of the running tools, by the ids of their uses."""
@@ -126,7 +126,8 @@ class LiveReplies(Replies):
         self._region = LiveRegion(console.stream)
         console.region = self._region
         self._reply = ""
-        self.columns = lambda: self._region.columns
+        self.in_line: bool = False
+        self.columns: Callable[[], int] | None = lambda: self._region.columns
 
     @contextmanager
     def turn(self, awaited: str) -> Generator[None]:

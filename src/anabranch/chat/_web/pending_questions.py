@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ag_ui.core import Interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -54,7 +54,7 @@ class PendingQuestion(BaseModel):
     end's own tool: the front end runs the tool, and sends the result for the ``tool_call_id``.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     id: ElicitId
     interrupt_id: str

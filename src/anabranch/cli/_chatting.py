@@ -39,14 +39,12 @@ from anabranch.chat import (
 )
 from anabranch.cli._chat_models import ChatModels, WithoutModel
 from anabranch.cli._chat_parts import ChatParts, ChatTool, opened_model, parts_around
+from anabranch.cli._option_values import store_url
 from anabranch.cli._options import MODEL, STORE, of_tools
 from anabranch.cli._output import print_text
 from anabranch.engines import InProcessEngine
 from anabranch.errors import StoreError
 from anabranch.tree import LATEST, AmbiguousIdError, TreeStore, find_thread
-
-SHORT = "anabranch chat --thread {}"
-"""The text that a script prints in place of the command that continues a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
     The command leaves out settings of the environment, and the values of headers and variables, which
     may be secrets.
     """
-    if options.store is not None and options.store.startswith("memory:"):
+    if store_url(options.store).startswith("memory:"):
         return None
     words = ["anabranch", "chat", *options.targets, "--thread", thread_id]
     for name, given, variable in (
@@ -174,8 +172,7 @@ async def _chat(
         if options.prompt is not None:
             await _answer(session, options.prompt)
             return
-        typed = isinstance(lines, TypedLines)
-        command = partial(command_to_continue, options) if typed else SHORT.format
+        command = partial(command_to_continue, options)
         failed = await run_lines(session, screen, lines, console, command)
     except StoreError as error:
         raise FailedError(str(error)) from error

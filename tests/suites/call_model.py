@@ -44,10 +44,10 @@ class _Stored:
         lease = self.record.lease
         return lease is None or lease.owner == owner or lease.until <= now
 
-    def shorten(self, until: float) -> None:
-        """Have the lease of another last no longer than ``until``."""
+    def shorten(self, owner: str, now: float, until: float) -> None:
+        """Have the lease that another than ``owner`` has at ``now`` last no longer than ``until``."""
         lease = self.record.lease
-        if lease is not None and lease.until > until:
+        if lease is not None and lease.until > until and not self.is_free(owner, now):
             self.change(lease=replace(lease, until=until))
 
     def is_owned(self, owner: str) -> bool:
@@ -157,7 +157,7 @@ class CallModel:
             return None
         is_wanted = known.record.state.is_open and (not is_due or known.record.deadline <= now)
         if not is_wanted or not known.is_free(owner, now):
-            known.shorten(until)
+            known.shorten(owner, now, until)
             return None
         is_stopped = known.record.is_stopped or not is_due
         known.change(CallEvent.UNDO, is_stopped=is_stopped, lease=self._lease(owner, until))
@@ -269,7 +269,7 @@ class CallModel:
         if is_other:
             return found
         if not known.is_free(owner, now):
-            known.shorten(until)
+            known.shorten(owner, now, until)
             return None
         inbox |= {step: replace(each, round=number) for step, each in taken.items()}
         known.change(CallEvent.OPEN, lease=self._lease(owner, until))

@@ -337,8 +337,8 @@ class CallStore(Protocol):
         """Take the lease on an open call to undo its effects; return the call.
 
         If the call need not be due, it is stopped, and marked so (:attr:`CallRecord.is_stopped`).
-        The result is ``None``, without any write, if the call is not open, another owner has the
-        lease at ``now``, or a call that has to be due is not.
+        The result is ``None`` if the call is not open, another owner has the lease at ``now``, or a
+        call that has to be due is not. Another's lease is shortened as in :meth:`open_round`.
         """
         ...
 

@@ -168,7 +168,7 @@ TAKE_TO_UNDO = Statement(
 )
 SHORTEN = Statement(
     sa.update(CALL)
-    .where(_THIS, CALL.c.leased_until > sa.bindparam("until"))
+    .where(_THIS, sa.not_(_IS_FREE), CALL.c.leased_until > sa.bindparam("until"))
     .values(leased_until=sa.bindparam("until"))
 )
 RENEW = Statement(

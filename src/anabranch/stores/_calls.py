@@ -163,7 +163,7 @@ class Calls:
 
         def work(connection: sa.Connection) -> CallRecord | None:
             if not sql.TAKE_TO_UNDO.count(connection, due):
-                sql.SHORTEN.count(connection, {"this": this, "until": until})
+                sql.SHORTEN.count(connection, values)
                 return None
             return to_call(sql.FIND.rows(connection, {"this": this})[0])
 

@@ -27,7 +27,6 @@ from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work
 from anabranch.chat._web.thread_lease import SECONDS, BusyError
-from anabranch.errors import StoreError
 from anabranch.folding import BranchService
 from anabranch.messages import ElicitReply, SampleRequest
 from anabranch.stores import open_branch_store, open_run_events
@@ -46,8 +45,6 @@ pytestmark = pytest.mark.usefixtures("nothing_done")
 DAY = 86_400.0
 GAP = "Calls.record"
 """The write of the effect of a step, which happens again if the write is held up: in any branch."""
-CUT = {"Trees.set_results"}
-"""Writes that fail when their process wakes up, since the database has closed the connection."""
 POLL = "Database.version"
 """A question whether others have written, which SQLite's writer is asked."""
 
@@ -115,8 +112,6 @@ class Held(WatchedDatabase):
         if self.reached.is_set() and not self.continues.is_set():
             self.holds_effect = self.holds_effect or name == GAP
             await self.continues.wait()
-            if name in CUT:  # its connection was closed meanwhile
-                raise StoreError("The store cannot be reached.")
 
 
 class Process:

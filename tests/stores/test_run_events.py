@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
+from anabranch.errors import StoreError
 from anabranch.stores import (
     EventId,
     MissedEventsError,
@@ -18,6 +19,7 @@ from anabranch.stores import (
     _event_tails,
     open_run_events,
     open_tree_store,
+    under_lease,
 )
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
@@ -29,6 +31,7 @@ from tests.postgres import Server
 from tests.stores.lost_events import lose_events
 from tests.suites.expectations import opened
 from tests.suites.run_event_checks import read_from
+from tests.suites.tree_samples import a_node, a_result, begin_caller, says
 from tests.suites.turn_samples import running
 
 NEVER = 1e9
@@ -87,6 +90,31 @@ async def test_a_run_that_begins_while_another_waits_loses_its_oldest_events(
         with pytest.raises(MissedEventsError):
             await read_from(store, "r", 48, 1)
         assert (await read_from(store, "r", 72, 8))[0] == (73, b"begun")
+
+
+async def test_a_store_takes_results_of_a_turn_from_its_owner_alone(url: str) -> None:
+    """A suspended worker wakes up late, and would replace the results of the next one."""
+    trees = open_tree_store(url)
+    events = open_run_events(trees)
+    await begin_caller(trees)
+    first, second = (under_lease(trees, "t", owner) for owner in "ab")
+    with pytest.raises(StoreError):
+        await first.set_results([a_result("b", "early")])
+    await events.begin("t", running("turn"), b"begun", at=1.0)
+    await first.set_results([a_result("b", "first")])
+    await events.move("t", running("turn"), running("turn", "b"))
+
+    with pytest.raises(StoreError, match="Another worker has taken over the turn of 't'"):
+        await first.set_results([a_result("b", "late")])
+    with pytest.raises(StoreError):
+        await first.append([a_node("late", "b")])
+    await second.append([a_node("c", "b")], results=[a_result("b", "second")])
+
+    tree = await trees.tree("t")
+    assert [node.id for node in tree.nodes] == ["a", "b", "c"]
+    assert [result.content for result in tree.results.values()] == [says("second")]
+    assert under_lease(MemoryTrees(), "t", "a").__class__ is MemoryTrees
+    await trees.close()
 
 
 async def test_a_reader_that_returns_after_a_crash_misses_its_lost_events(url: str) -> None:

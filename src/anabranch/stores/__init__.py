@@ -109,6 +109,7 @@ __all__ = [
     "open_store",
     "open_stores",
     "open_tree_store",
+    "under_lease",
 ]
 
 
@@ -207,6 +208,21 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
     from anabranch.stores._run_events import Events  # noqa: PLC0415
 
     return Events(database, closes=closes)
+
+
+def under_lease(store: TreeStore, run: str, owner: str) -> TreeStore:
+    """Return a store of conversations for the owner of the lease on a run's turn.
+
+    It refuses new nodes and results with a :class:`StoreError` as soon as another owner has the
+    turn, if it is a store of this package; other stores have no turns, and are returned.
+    """
+    from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
+
+    if not isinstance(store, Trees):
+        return store
+    from anabranch.stores._run_events import LeasedTrees  # noqa: PLC0415
+
+    return LeasedTrees(store.database, run, owner)
 
 
 def _database_beside(where: str | TreeStore) -> tuple[Database, bool]:

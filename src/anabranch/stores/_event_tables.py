@@ -75,7 +75,8 @@ TURN_COLUMNS: tuple[str, ...] = (
 _TURN = [RUN.c[name] for name in TURN_COLUMNS]
 _IS_OWNED = RUN.c.owner == sa.bindparam("old_owner")
 TURN = Statement(sa.select(*_TURN).where(_THIS, RUN.c.state.is_not(None)))
-HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, _IS_OWNED))
+HOLDS = Statement(sa.select(RUN.c.run).where(_THIS, _IS_OWNED).with_for_update(read=True))
+"""Finds the run of an owner, which stays the owner until the end of the transaction."""
 _UNWAITED = sa.func.set_config("synchronous_commit", "off", True)  # noqa: FBT003 - of Postgres
 """A column of a Postgres statement; it makes the commit not wait for the disk."""
 

@@ -33,6 +33,7 @@ from anabranch.stores._database import Database
 from anabranch.stores._event_tails import UNKNOWN, Page, Tails, watch_of
 from anabranch.stores._sql import Row, Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
+from anabranch.stores._trees import Trees
 
 T = TypeVar("T")
 
@@ -285,6 +286,27 @@ class Events:
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
         return await self._database.read(lambda connection: statement.rows(connection, values))
+
+
+class LeasedTrees(Trees):
+    """Threads in a database, to which ``owner`` adds only while it holds the lease on a run.
+
+    A suspended worker may wake up after another has taken the run over. The store then refuses its
+    nodes and results, in the transaction that would store them.
+    """
+
+    def __init__(self, database: Database, run: str, owner: str) -> None:
+        super().__init__(database)
+        self._run = run
+        self._lease = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
+
+    async def _write(self, work: Work[None]) -> None:
+        def leased(connection: sa.Connection) -> None:
+            if not sql.HOLDS.rows(connection, self._lease):
+                raise StoreError(f"Another worker has taken over the turn of {self._run!r}.")
+            work(connection)
+
+        await super()._write(leased)
 
 
 def _columns(turn: TurnRecord | None, prefix: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from anabranch.errors import StoreError
 from anabranch.stores import _tree_tables as sql
 from anabranch.stores._database import Database
 from anabranch.stores._sql import Statement, to_bytes, to_text
+from anabranch.stores._threads import Work
 from anabranch.stores._tree_deletion import delete_subtree
 from anabranch.stores._tree_rows import (
     node_row,
@@ -93,7 +94,7 @@ class Trees:
                 raise _NoPlaceError from error
 
         try:
-            await self.database.write(work)
+            await self._write(work)
         except _NoPlaceError:
             raise await self.database.read(lambda connection: _refusal(connection, nodes)) from None
 
@@ -115,7 +116,7 @@ class Trees:
             sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))
 
     async def set_results(self, results: Sequence[Result]) -> None:
-        await self.database.write(lambda connection: self._set_results(connection, results))
+        await self._write(lambda connection: self._set_results(connection, results))
 
     def _set_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         rows = [result_row(result) for result in results]
@@ -222,6 +223,9 @@ class Trees:
 
     async def delete_subtree(self, node_id: str) -> int:
         return await self.database.write(lambda connection: delete_subtree(connection, node_id))
+
+    async def _write(self, work: Work[None]) -> None:
+        await self.database.write(work)
 
     async def _count(self, statement: Statement, values: Mapping[str, Any]) -> int:
         return await self.database.write_single(

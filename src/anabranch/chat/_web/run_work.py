@@ -11,12 +11,13 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord, TurnState, Wake, alarm
-from anabranch.agents import Agent, end_of
+from anabranch.agents import Agent, FrontEnd, end_of
 from anabranch.chat._turns import end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
@@ -27,6 +28,7 @@ from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
 from anabranch.errors import AnabranchError, OtherVersionError, StoreError, UnreachableError
 from anabranch.models import ModelError
+from anabranch.stores import under_lease
 from anabranch.tree import ASIDE, Node, RefusedError
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
@@ -190,12 +192,18 @@ class RunWork:
             await self._stop(turn)
         else:
             report = turn.show_missed if turn.is_taken_over else None
-            agent = self._agent.of_run(run.id, turn.front_end)
-            work = TurnWork(agent, self._thread_id, report)
+            work = TurnWork(self._agent_of(run, turn.front_end), self._thread_id, report)
             last = await work.run(run.id, turn.message, is_new=turn.is_new)
             if turn.is_taken_over and await self._continues_below(last):
                 last = await work.run(run.id, None)
             await self._end(turn, work, last)
+
+    def _agent_of(self, run: TurnRecord, front_end: FrontEnd | None = None) -> Agent:
+        """Return the agent of a run, which stores nothing after another process has taken the run."""
+        agent = self._agent.of_run(run.id, front_end)
+        store = under_lease(agent.store, self._thread_id, run.owner)
+        agent.dependencies = replace(agent.dependencies, store=store)
+        return agent
 
     async def _was_stopped(self, turn: LiveTurn) -> bool:
         """Whether a stop reached the work of this turn while no worker had it."""
@@ -270,7 +278,8 @@ class RunWork:
         try:
             end = await end_of(self._agent, self._thread_id)
             if turn.has_slept or (end is not None and end.is_cut_off):
-                await self._agent.interrupt_tools(self._thread_id)
+                agent = self._agent if turn.run is None else self._agent_of(turn.run)
+                await agent.interrupt_tools(self._thread_id)
         except AnabranchError as error:
             logger.warning(
                 "thread %r: the effects of a stopped run are undone when its calls expire: %s",
@@ -289,16 +298,16 @@ class RunWork:
     async def _store_end(self, turn: LiveTurn, error: str | None) -> None:
         """Store the end of a turn at the head, which is the turn's last node or its message."""
         try:
-            if await self._is_said(turn) or error is not None:
-                await end_turn(self._agent, self._thread_id, None, error)
+            run = turn.run
+            agent = self._agent if run is None else self._agent_of(run)
+            if await self._is_said(agent, turn) or error is not None:
+                await end_turn(agent, self._thread_id, None, error)
         except AnabranchError as problem:
             name = self._thread_id
             logger.warning("thread %r: could not store the end of a turn: %s", name, problem)
 
-    async def _is_said(self, turn: LiveTurn) -> bool:
+    async def _is_said(self, agent: Agent, turn: LiveTurn) -> bool:
         """Whether the tree has the message of a turn, or the turn has none; add a missing one."""
         if turn.run is None or turn.message is None:
             return True
-        run_id = turn.run.id
-        work = TurnWork(self._agent.of_run(run_id), self._thread_id)
-        return await work.keep(run_id, turn.message)
+        return await TurnWork(agent, self._thread_id).keep(turn.run.id, turn.message)

@@ -181,7 +181,8 @@ async def test_only_where_a_turn_ended_it_is_tried_again() -> None:
         for node_id in ("nothing", (await tree_of(client))["nodes"][-1]["id"]):
             response = await client.post("/threads/t1/retry", json={"node_id": node_id})
             assert response.status_code == 422
-            assert response.json()["error"] == f"No turn ended without a reply at {node_id!r}."
+            refused = f"The node {node_id!r} does not end a turn without a reply."
+            assert response.json()["error"].startswith(refused)
 
 
 async def test_a_question_that_was_left_has_no_answer_of_the_person() -> None:

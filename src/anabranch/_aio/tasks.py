@@ -1,4 +1,4 @@
-"""Runs operations concurrently, until all have ended or the first has, and work that no cancellation stops.
+"""Runs operations concurrently until all, or the first, have ended; shields work from cancellation.
 
 The combinators are ordinary code on strands (the concurrent tasks of a call). Only the winner of a
 race is recorded, because time decides it and a replay has other times.

@@ -112,7 +112,7 @@ class RenewedLease:
         return taken
 
     async def while_held(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run ``work``, again if the store fails while the lease is held; return its result.
+        """Return the result of ``work``; run it again if the store fails while the lease is held.
 
         Raises:
             StoreError: if the store failed until the lease ran out, or for as long as a lease

@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 
 class Replies(Protocol[R]):
-    """An edge's replies with open questions: made, and converted to and from JSON for the store."""
+    """Makes an edge's replies with open questions, and converts them to and from the store's JSON."""
 
     @property
     def kind(self) -> str:

@@ -89,7 +89,7 @@ class UnrecordedRound:
         return replies.make(asks, state)
 
     async def given_up(self) -> None:
-        """End the call without a reply: there is no record of it."""
+        """End a call without a record and without a reply."""
 
 
 class StoredRound:
@@ -248,7 +248,7 @@ class Rounds:
         return Lease(self.policy.store, line, clock, seconds=seconds)
 
     def record_of(self, job: Job, journal: Journal) -> CallRecord:
-        """Return the record with which the line of ``journal`` is stored when it begins."""
+        """Return the record that the store gets when the line of ``journal`` begins."""
         return CallRecord(
             journal.line,
             job.tool.name,

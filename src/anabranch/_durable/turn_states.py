@@ -96,7 +96,7 @@ class TurnRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a turn, and not only a time."""
+        """Whether the record has a turn, rather than only a time at which a worker looks."""
         return self.state is not TurnState.IDLE
 
     def taken(self, owner: str, process: str, until: float) -> TurnRecord:

@@ -263,7 +263,7 @@ class ReplayCursor:
         return bool(self._added)
 
     def take_added(self) -> dict[str, Entry]:
-        """Return the entries added since the last call."""
+        """Return the entries added since this method last returned."""
         if not self._added:
             return {}
         added, self._added = self._added, {}

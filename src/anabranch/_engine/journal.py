@@ -165,11 +165,11 @@ class Journal:
 
     @property
     def line(self) -> str:
-        """The name of this line of the call, under which effects run and are stored."""
+        """The name under which the call's effects run and are stored."""
         return self.call_id + self.fork
 
     def begin_line(self, suffix: str) -> None:
-        """Become the journal of another line of the call, which continues from here.
+        """Give the call's further rounds another name (a *line*): effects of the two lines are stored apart.
 
         The first line keeps the undos of all steps before the fork.
         """

@@ -103,7 +103,7 @@ def _deflated(text: bytes) -> str:
 
 
 def inflated(packed: str, limit: int = 0) -> bytes:
-    """Return the JSON of the public part.
+    """Return the decompressed JSON of a journal text's public part.
 
     Raises:
         zlib.error: if ``packed`` is not deflated.

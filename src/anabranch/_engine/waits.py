@@ -38,7 +38,7 @@ def shielded_by(future: AnyFuture) -> list[AnyFuture]:
 
 
 def relays(sources: Iterable[AnyFuture]) -> dict[AnyFuture, AnyFuture]:
-    """Map each future that a done callback of another one completes to that other future.
+    """Map a future to the other future whose done callback completes it.
 
     The callback's closure, or its ``functools.partial``, holds the future. The search starts at
     ``sources`` and follows the futures it finds.

@@ -90,7 +90,7 @@ class Field(Options):
 
     @property
     def is_typed_list(self) -> bool:
-        """Whether the field is a list whose entries are typed."""
+        """Whether the field is a list whose entries the user writes as text."""
         return self.type == "array" and not self.items.options
 
     def label(self, name: str, *, required: bool) -> str:

@@ -137,7 +137,7 @@ class FormReader:
 
 
 def _typed(choices: list[Choice]) -> dict[str, Any]:
-    """Return the keys of a field with ``choices``; without a type if the values have several types."""
+    """Return the schema of a field with ``choices``; it has no type if the values have several."""
     values: list[object] = [each["const"] for each in choices]
     kinds: set[type] = {type(value) for value in values}
     if kinds == {bool}:

@@ -32,7 +32,7 @@ async def branch(
 async def parallel(
     agent: Agent, thread_id: str, prompts: Sequence[str], *, at: str | None = None
 ) -> list[BranchOutcome]:
-    """Say each prompt at the same node, at once; return the branches in that order."""
+    """Say each prompt at the same node, concurrently; return the branches in the order of the prompts."""
     return await _fork(agent, thread_id, prompts, at, parallel=True)
 
 

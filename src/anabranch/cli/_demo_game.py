@@ -87,7 +87,7 @@ class ToolSource:
 
     @property
     def text(self) -> str:
-        """The numbered lines."""
+        """The lines of the functions, each with its number."""
         shown: list[str] = []
         for number in sorted(self._lines):
             if shown and number - 1 not in self._lines:

@@ -130,7 +130,7 @@ class Endpoint:
         return None if self.stateless else self.session_ttl
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Refuse options that contradict each other.
 
         Raises:
             UsageError: if an option is wrong; the message names the option.

@@ -192,7 +192,7 @@ class Bounds:
 
 
 def configure(app: Any, bounds: Bounds, workers: int = 1) -> uvicorn.Config:  # noqa: ANN401 - as uvicorn takes it
-    """Return uvicorn's configuration of a server; several ``workers`` unpickle ``app``."""
+    """Return uvicorn's configuration of a server; with several ``workers``, each unpickles ``app``."""
     levels = {
         "uvicorn.error": {"level": "WARNING"},
         "uvicorn.access": {"level": "INFO" if bounds.access_log else "WARNING"},

@@ -165,7 +165,7 @@ class ReloadedTools:
 
 
 def _called(found: Found) -> list[AgentTool]:
-    """Return the tools of targets as an agent calls them, by the policies of their plugins.
+    """Return the tools of targets for an agent; a plugin's policy applies to its tool.
 
     Raises:
         UsageError: if two tools have the same name.

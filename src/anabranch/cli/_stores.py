@@ -112,7 +112,7 @@ class Stores(NamedTuple):
 
     @classmethod
     def at(cls, url: str) -> Stores:
-        """Return those at ``url``.
+        """Return the stores at ``url``.
 
         Raises:
             StoreError: there can be none.
@@ -182,7 +182,7 @@ def _dbos(name: str, store: str | None) -> Engine:
     url = f"{place}?{options}" if options else place
     if place == DBOS:
         if store is None:
-            raise UsageError("DBOS shares a Postgres: give --store postgresql://…")
+            raise UsageError("The engine DBOS needs a Postgres store. Give --store postgresql://…")
         url = store
     with needs_extra("dbos", "The engine", UsageError):
         from anabranch.engines import DBOSEngine

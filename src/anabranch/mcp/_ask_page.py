@@ -295,7 +295,11 @@ class AskLinks:
         if request.headers.get("origin") != f"{own.scheme}://{own.netloc}":
             raise _Refused("Not accepted", "The form was not sent by its own page.", 403)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-            raise _Refused("Not accepted", "The page's form sends another content type.", 415)
+            raise _Refused(
+                "Not accepted",
+                "The request has another content type than the page's form. Send the form from the page.",
+                415,
+            )
         body = b""
         async for chunk in request.stream():
             body += chunk

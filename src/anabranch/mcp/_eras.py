@@ -142,7 +142,7 @@ _MARK = "+"
 
 
 def marked(state: str, begins: int) -> str:
-    """Return ``state`` marked for a chain that began at round ``begins``."""
+    """Return ``state`` with the mark of a chain of requests that began at round ``begins``."""
     return f"{_MARK}{begins} {state}"
 
 

@@ -149,7 +149,7 @@ class SagaMethods:
         bind: Callable[..., B],
         request_of: Callable[[ServerRequestContext[Any, Any]], McpRequest],
     ) -> list[B]:
-        """Return the methods, bound by a host's ``bind``, for every era."""
+        """Return the saga methods for every era, each made by a host's ``bind``."""
 
         async def call(context: ServerRequestContext[Any, Any], _: LooseParams) -> dict[str, Any]:
             return await self.call(request_of(context))

@@ -113,7 +113,7 @@ _DEADLINE = sa.func.coalesce(sa.bindparam("new_deadline", type_=sa.Double), CALL
 
 
 def _moved(event: CallEvent) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[str]]:
-    """Return the condition on the states in which an event acts, and the state that follows."""
+    """Return two expressions for an event: a condition on the present state, and the next state."""
     table = TRANSITIONS[event]
     before = CALL.c.state.in_([sa.literal_column(f"'{state}'") for state in sorted(table)])
     ends = set(table.values())

@@ -158,7 +158,7 @@ def node_to_json(node: Node, content: Iterable[Block], label: str | None) -> dic
 
 
 def messages_to_json(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages as JSON, with this library's own field names, as a provider is sent them."""
+    """Return the messages that a provider receives as JSON, with this library's own field names."""
     return [
         {"role": one.role, "content": [block.model_dump(mode="json") for block in one.content]}
         for one in with_reasoning_of_open_turn(messages)

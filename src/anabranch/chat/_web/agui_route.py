@@ -150,7 +150,7 @@ def _new_id(thread_id: str) -> str:
     try:
         return ThreadBody(id=thread_id).id or ""
     except ValidationError as problem:
-        raise HTTPException(422, f"The threadId does not fit: {describe(problem)}.") from None
+        raise HTTPException(422, f"The threadId is not valid: {describe(problem)}.") from None
 
 
 async def _resume(

@@ -72,7 +72,9 @@ class TurnWork:
         """
         around = await self._agent.store.around(self._thread_id, node_id)
         if around is None or not turn_has_ended(around):
-            raise ToolError(f"No turn ended without a reply at {node_id!r}.")
+            raise ToolError(
+                f"The node {node_id!r} does not end a turn without a reply. Retry at the last node of such a turn."
+            )
         is_answered = around.last.kind in ASIDE and None in results_at_end(around)
         if is_answered or has_returned(around):
             return node_id

@@ -194,10 +194,11 @@ def test_the_rest_of_a_failed_call_is_undone(
 def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
     store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    calls = open_store(store)
+
     async def think(*_: object, **__: object) -> None:
-        calls = open_store(store)
+        await calls.processes.enter()
         assert await calls.open_round(CALL, 9, "worker", 0.0, 1e12)
-        await calls.close()
 
     monkeypatch.setattr(_calls_replaying, "confirm", think)
     before = shown(capsys, "show", "1")
@@ -205,6 +206,7 @@ def test_a_call_that_is_continued_while_the_person_thinks_is_not_undone(
     assert (status, out) == (1, "")
     assert err == f"anabranch: The call {CALL} is running: nothing was undone.\n"
     assert shown(capsys, "show", "1")["deadline"] == before["deadline"]
+    asyncio.run(calls.close())
 
 
 @pytest.mark.usefixtures("store")

@@ -25,11 +25,10 @@ from fastmcp.tools.base import ToolResult
 from mcp import Client, MCPDeprecationWarning, MCPError
 from pydantic import BaseModel
 
-from anabranch import Accepted, BranchContext, Limits, ToolError, tool
+from anabranch import Accepted, BranchContext, ToolError, tool
 from anabranch._durable import INTERVAL
 from anabranch.errors import install_command
 from anabranch.mcp import as_fastmcp_tool, fastmcp_sagas, install_fastmcp
-from anabranch.messages import SampleReply, SampleRequest
 from anabranch.testing import ManualClock
 from examples.deploy import deploy
 from tests.masking import with_any_id
@@ -335,27 +334,6 @@ async def opened(client: Client) -> str:
     return state
 
 
-def spoiled_in_one_place(sealed: str) -> str:
-    return sealed[:-9] + ("B" if sealed[-9] == "A" else "A") + sealed[-8:]
-
-
-async def test_a_state_that_is_not_as_it_was_sealed_is_refused() -> None:
-    async with called(serving(as_fastmcp_tool(ask)), MODERN, Answers(lambda _: None)) as client:
-        state = await opened(client)
-        responses = {"ask/elicit.1": YES}
-        for spoiled, arguments in (
-            (spoiled_in_one_place(state), {}),
-            (state, {"what": "that"}),
-        ):
-            with pytest.raises(MCPError) as refused:
-                await call_once(client, "ask", arguments, state=spoiled, responses=responses)
-            assert refused.value.error.code == -32602
-            assert refused.value.error.message == "Invalid or expired requestState"
-            assert refused.value.error.data == {"reason": "invalid_request_state"}
-        done = await call_once(client, "ask", state=state, responses=responses)
-    assert done["structuredContent"] == {"result": "accept"}
-
-
 async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words() -> None:
     """The seal is good; that the answer has changed is for the store to know."""
     server = serving(as_fastmcp_tool(ask, store="memory:"))
@@ -371,32 +349,6 @@ async def test_another_answer_to_an_answered_round_is_refused_in_the_same_words(
 
 
 # -- options -----------------------------------------------------------------------------------
-
-
-@ERA
-async def test_limits_and_the_servers_own_model_hold_for_a_tool(era: str) -> None:
-    class Parrot:
-        async def sample(self, request: SampleRequest) -> SampleReply:
-            said = {"type": "text", "text": request.messages[-1].text.upper()}
-            return SampleReply.model_validate({"role": "assistant", "content": said, "model": "p"})
-
-    @tool
-    async def deep(ctx: BranchContext) -> str:
-        """Sample, then go too deep."""
-        said = (await ctx.sample("hello")).text
-        await ctx.log("info", said)
-
-        async def down(ctx: BranchContext) -> None: ...
-
-        await ctx.branch(down)
-        return said
-
-    answers = Answers()
-    made = as_fastmcp_tool(deep, sampler=Parrot(), limits=Limits(max_depth=0))
-    async with called(serving(made), era, answers) as client:
-        result = await client.call_tool("deep")
-    assert answers.logs == [("info", "HELLO")]
-    assert "A branch at depth 1 would exceed max_depth=0" in text_of(result)
 
 
 # -- sagas -------------------------------------------------------------------------------------

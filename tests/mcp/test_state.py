@@ -3,7 +3,6 @@
 Source: SEP-2322, rule 4; design, "What a client sends is hostile".
 """
 
-import base64
 import logging
 import re
 from collections.abc import Callable
@@ -71,58 +70,12 @@ async def test_a_state_opens_as_often_as_it_is_sent() -> None:
         assert await answered(client, state) == "accept"
 
 
-SPOILED: dict[str, Callable[[str], str]] = {
-    "last": lambda state: state[:-1] + ("A" if state[-1] != "A" else "B"),
-    "cut": lambda state: state[:40] + state[41:],
-    "longer": lambda state: state + "A",
-    "padded": lambda state: state + "=",
-    "version": lambda state: "v2" + state[2:],
-    "empty": lambda state: "",
-    "prefix": lambda state: "v1.",
-    "plaintext": plaintext,
-    "encoded": lambda state: base64.b64encode(plaintext(state).encode()).decode(),
-}
-
-
-@pytest.mark.parametrize("how", SPOILED)
-async def test_a_state_that_is_not_as_it_was_sealed_is_refused_before_anything_runs(
-    how: str,
-) -> None:
-    ran: list[str] = []
-    async with connected(serving(asking(ran=ran)), MODERN, ANSWERS) as client:
-        state = await opened(client)
-        ran.clear()
-        await assert_refused(client, SPOILED[how](state))
-    assert ran == []
-
-
 @pytest.mark.parametrize("state", [17, True, ["v1."], {"v": 1}, 1.5])
 async def test_a_state_that_is_no_text_is_refused(state: Any) -> None:
     async with connected(serving(asking()), MODERN, ANSWERS) as client:
         with pytest.raises(MCPError) as refused:
             await call_once(client, "ask", state=state)
     assert refused.value.error.code == -32602
-
-
-async def test_a_state_belongs_to_one_tool_with_one_set_of_arguments() -> None:
-    async with connected(serving(asking(), asking("other")), MODERN, ANSWERS) as client:
-        state = await opened(client, what="this")
-        await assert_refused(client, state, what="that")
-        await assert_refused(client, state)
-        await assert_refused(client, state, "other", what="this")
-        assert await answered(client, state, what="this") == "accept"
-
-
-async def test_a_state_belongs_to_the_server_of_one_name() -> None:
-    here = create_server("here", [asking()], keys=[OLD])
-    there = create_server("there", [asking()], keys=[OLD])
-    twin = create_server("here", [asking()], keys=[OLD])
-    async with connected(here, MODERN, ANSWERS) as client:
-        state = await opened(client)
-    async with connected(there, MODERN, ANSWERS) as client:
-        await assert_refused(client, state)
-    async with connected(twin, MODERN, ANSWERS) as client:
-        assert await answered(client, state) == "accept"
 
 
 async def test_keys_rotate_while_questions_are_open() -> None:

@@ -21,7 +21,7 @@ from anabranch._sealing import SagaClaims, Sealer
 from anabranch.mcp import create_server
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
-from tests.mcp.harness import KEY, MODERN, Answers, call_once, connected
+from tests.mcp.harness import KEY, MODERN, Answers, connected
 from tests.sagas.harness import (
     REFUSED,
     accepted,
@@ -84,25 +84,13 @@ def changed(token: str, place: int) -> str:
 
 
 SPOILED: dict[str, Callable[[str], str]] = {
-    "first": lambda token: changed(token, 3),
-    "middle": lambda token: changed(token, len(token) // 2),
-    "last": lambda token: changed(token, len(token) - 1),
-    "short by one": lambda token: token[:-1],
-    "half": lambda token: token[: len(token) // 2],
-    "longer": lambda token: token + "A",
-    "padded": lambda token: token + "=",
-    "spaced": lambda token: f" {token}",
     "version": lambda token: "v2" + token[2:],
-    "twice": lambda token: token + token,
     "empty": lambda token: "",
-    "prefix": lambda token: "v1.",
-    "zero": lambda token: "\0",
-    "not ascii": lambda token: "v1.é",
     "not unicode": lambda token: "v1.\ud800",
-    "no json": lambda token: "{}",
     "encoded": lambda token: base64.b64encode(b'{"tool":"ask"}').decode(),
     "huge": lambda token: token * 3000,
 }
+"""How a token is spoiled where ``test_attacks.py``, which changes letters, does not come."""
 
 
 @pytest.mark.parametrize("how", SPOILED)
@@ -145,15 +133,6 @@ async def test_a_token_from_the_future_is_refused_but_for_clocks_that_differ_a_l
             assert (await resume_saga(client, token, ONE))["state"] == "suspended"
 
 
-async def test_a_token_belongs_to_the_server_of_one_name(caplog: pytest.LogCaptureFixture) -> None:
-    async with joined(server_of(name="here")) as client:
-        token = await begun(client)
-    async with joined(server_of(name="there")) as client:
-        await assert_refused(client, token, "audience", caplog)
-    async with joined(server_of(name="here")) as client:
-        assert (await resume_saga(client, token, ONE))["state"] == "suspended"
-
-
 async def test_keys_rotate_while_steps_are_open(caplog: pytest.LogCaptureFixture) -> None:
     async with joined(server_of(keys=[OLD])) as client:
         token = await begun(client)
@@ -163,13 +142,6 @@ async def test_keys_rotate_while_steps_are_open(caplog: pytest.LogCaptureFixture
         token = (await resume_saga(client, token, ONE))["sagaToken"]
     async with joined(server_of(keys=[NEW])) as client:
         assert text_in(await resume_saga(client, token, ONE, TWO)) == "it: 3"
-
-
-async def test_without_keys_each_server_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    async with joined(server_of(keys=None)) as client:
-        token = await begun(client)
-    async with joined(server_of(keys=None)) as client:
-        await assert_refused(client, token, "InvalidRequestState", caplog)
 
 
 async def test_a_tool_that_is_gone_is_not_replaced_by_another(
@@ -210,20 +182,6 @@ async def test_a_token_belongs_to_its_caller(
             await assert_refused(client, token, "principal", caplog)
 
 
-async def test_a_request_state_is_no_token_and_a_token_is_no_request_state(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The same keys seal both."""
-    answers = Answers(lambda _: None)
-    async with connected(server_of(), MODERN, answers) as client:
-        state = (await call_once(client, "ask"))["requestState"]
-        token = await begun(client)
-        await assert_refused(client, state, "InvalidRequestState", caplog)
-        params: dict[str, Any] = {"name": "ask", "arguments": {}, "requestState": token}
-        error = await refusal(client, "tools/call", params)
-    assert (error.code, error.message) == (-32602, "Invalid or expired requestState")
-
-
 async def test_even_the_keys_owner_cannot_pass_another_kind_of_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -243,31 +201,6 @@ async def test_a_sealed_text_that_holds_no_claims_is_refused(
     async with joined(server_of()) as client:
         token = AESGCMRequestStateCodec([derived]).seal(inside)
         await assert_refused(client, token, "a saga token was refused", caplog)
-
-
-async def test_an_earlier_answer_cannot_be_rewritten(caplog: pytest.LogCaptureFixture) -> None:
-    async with joined(server_of()) as client:
-        one = await begun(client)
-        two = (await resume_saga(client, one, ONE))["sagaToken"]
-        changed_steps: list[dict[str, Any]] = [
-            accepted("ask/elicit.1", n=100),
-            {"stepId": "ask/elicit.1", "result": {"action": "decline"}},
-            {"stepId": "ask/elicit.1", "error": {"code": -1, "message": "no"}},
-            {"stepId": "ask/elicit.1", "result": {**ONE["result"], "_meta": {}}},
-        ]
-        for changed_step in changed_steps:
-            await assert_refused(
-                client, two, "'ask/elicit.1' has changed", caplog, changed_step, TWO
-            )
-        assert text_in(await resume_saga(client, two, ONE, TWO)) == "it: 3"
-
-
-async def test_answers_cannot_be_swapped_between_steps(caplog: pytest.LogCaptureFixture) -> None:
-    async with joined(server_of()) as client:
-        one = await begun(client)
-        two = (await resume_saga(client, one, ONE))["sagaToken"]
-        swapped = [{**ONE, "stepId": TWO["stepId"]}, {**TWO, "stepId": ONE["stepId"]}]
-        await assert_refused(client, two, "has changed", caplog, *swapped)
 
 
 async def test_an_older_token_is_good_until_it_expires() -> None:

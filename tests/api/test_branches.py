@@ -28,7 +28,6 @@ def echo(request: SampleRequest) -> str:
     return f"re: {request.messages[-1].text}"
 
 
-@pytest.mark.requirement("branch.runs")
 async def test_a_branch_is_called_with_its_context_and_the_arguments_and_returns_one_value(
     replay: bool,
 ) -> None:
@@ -52,7 +51,6 @@ async def test_a_branch_is_called_with_its_context_and_the_arguments_and_returns
     ]
 
 
-@pytest.mark.requirement("branch.inherits")
 async def test_a_branch_inherits_conversation_and_system_prompt_by_default(replay: bool) -> None:
     """Contract: inherit_messages=True, inherit_system_prompt=True."""
 
@@ -75,7 +73,6 @@ async def test_a_branch_inherits_conversation_and_system_prompt_by_default(repla
     assert texts(client.sample_calls[1].messages) == ["first", "re: first", "deeper"]
 
 
-@pytest.mark.requirement("branch.fresh")
 async def test_a_branch_can_start_fresh(replay: bool) -> None:
     """Contract: inherit_messages=False, inherit_system_prompt=False."""
 
@@ -120,7 +117,6 @@ async def test_seeded_messages_follow_inherited_messages(replay: bool) -> None:
     assert inheriting.system_prompt == fresh.system_prompt == "for this once"
 
 
-@pytest.mark.requirement("branch.depth")
 async def test_depth_counts_from_zero_at_the_tool(replay: bool) -> None:
     """Contract: root depth is 0."""
 
@@ -137,7 +133,6 @@ async def test_depth_counts_from_zero_at_the_tool(replay: bool) -> None:
     assert client.log_calls[-1].message == "outer/down#1/down#1/down#1"
 
 
-@pytest.mark.requirement("branch.depth-limit")
 async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
     replay: bool,
 ) -> None:
@@ -159,7 +154,6 @@ async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
     assert entered == [1, 2]
 
 
-@pytest.mark.requirement("branch.depth-override")
 async def test_a_branch_may_lower_the_depth_limit_for_branches_inside_it(replay: bool) -> None:
     """Contract: max_depth at the branch site, within the ceiling."""
 
@@ -238,8 +232,6 @@ async def test_anything_that_can_be_called_can_be_a_branch(kind: str, replay: bo
     assert await run_tool(outer, {}, MockClient(samples=echo), replay=replay) == 2
 
 
-@pytest.mark.requirement("pitfall.limits-and-branches")
-@pytest.mark.requirement("pitfall.cancelled-call")
 async def test_cancelling_the_call_stops_the_body_and_runs_its_undos(replay: bool) -> None:
     """Required: cancellation stops the tool, and undos run when a call is cancelled."""
     happened: list[str] = []

@@ -17,7 +17,6 @@ def echo(request: SampleRequest) -> str:
     return f"re: {request.messages[-1].text}"
 
 
-@pytest.mark.requirement("sampling.auto-tracked")
 async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_continues(
     replay: bool,
 ) -> None:
@@ -37,7 +36,6 @@ async def test_a_prompt_and_its_reply_are_two_messages_that_the_next_prompt_cont
     assert texts(client.sample_calls[1].messages) == ["one", "re: one", "two"]
 
 
-@pytest.mark.requirement("sampling.explicit")
 async def test_explicit_messages_are_sent_unchanged_and_not_added_to_the_conversation(
     replay: bool,
 ) -> None:
@@ -132,7 +130,6 @@ async def test_a_task_continues_the_conversation_of_its_parent_without_changing_
     assert said == [["a", "b", "x"], ["a", "b", "y"], ["a", "b", "c"]]
 
 
-@pytest.mark.requirement("pitfall.parent-snapshot")
 async def test_the_parent_conversation_is_a_snapshot(replay: bool) -> None:
     """Required: what a branch sees of its parent does not change under it."""
 
@@ -170,7 +167,6 @@ async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> Non
     assert request.system_prompt is None
 
 
-@pytest.mark.requirement("sampling.decision-tree")
 async def test_a_decision_tree_sends_each_turn_the_turns_before_it(replay: bool) -> None:
     """Required: samples follow one another in one conversation, two levels deep."""
 

@@ -61,7 +61,6 @@ def from_uuid() -> str:
     return str(uuid.uuid4())
 
 
-@pytest.mark.requirement("bad.changed-question")
 @pytest.mark.parametrize("chance", [from_random, from_time, from_uuid])
 async def test_a_question_made_of_chance_fails_its_authors_own_test(
     chance: Callable[[], str],
@@ -79,7 +78,6 @@ async def test_a_question_made_of_chance_fails_its_authors_own_test(
     assert await run_tool(outer, {}, willing(), replay=False) == "accept"
 
 
-@pytest.mark.requirement("bad.changed-question")
 async def test_a_tool_that_asks_by_chance_fails_its_authors_own_test() -> None:
     """Required: recorded entries that are never reached fail too."""
     asks = iter([True, False])
@@ -94,7 +92,6 @@ async def test_a_tool_that_asks_by_chance_fails_its_authors_own_test() -> None:
         await run_tool(outer, {}, willing())
 
 
-@pytest.mark.requirement("bad.swallowed-cancellation")
 async def test_the_error_for_swallowed_cancellation_names_the_step_and_the_remedy() -> None:
     """Required: an error that names the line's step and the remedy."""
 

@@ -49,8 +49,6 @@ async def choose(ctx: BranchContext) -> ElicitResult[Seat]:
     return await ctx.elicit(SEAT, "Which row?", context={"plane": "A320"})
 
 
-@pytest.mark.requirement("elicit.emit")
-@pytest.mark.requirement("elicit.context")
 async def test_a_question_carries_its_message_schema_key_and_context(replay: bool) -> None:
     """Contract: elicit(elicitation, message, context=)."""
     client = MockClient(elicits=[{"row": 3}])
@@ -62,7 +60,6 @@ async def test_a_question_carries_its_message_schema_key_and_context(replay: boo
     assert request.context == {"plane": "A320"}
 
 
-@pytest.mark.requirement("elicit.accept-decline")
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
@@ -99,7 +96,6 @@ async def test_a_question_may_be_asked_by_its_key_or_by_a_bare_model(replay: boo
     assert keys == ["seat", None]
 
 
-@pytest.mark.requirement("elicit.unknown-key")
 async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> None:
     """Required: an unknown key is an error, and nothing is asked."""
 
@@ -115,8 +111,6 @@ async def test_a_key_that_the_tool_does_not_declare_is_refused(replay: bool) -> 
     assert client.elicit_calls == []
 
 
-@pytest.mark.requirement("elicit.validate")
-@pytest.mark.requirement("bad.answer")
 async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bool) -> None:
     """Required: an answer that fails its schema → the question is asked again with the reason."""
     client = MockClient(elicits=[{"row": 99}, {}, {"row": 7}])
@@ -128,7 +122,6 @@ async def test_an_unfitting_answer_is_asked_for_again_with_the_reason(replay: bo
     assert third == "Which row?\n\n(The last answer did not fit: row: Field required.)"
 
 
-@pytest.mark.requirement("bad.answer")
 async def test_a_key_that_the_protocol_lacks_is_checked_in_the_answer(replay: bool) -> None:
     """Required: the form has the protocol's keys, and the tool checks the others."""
 
@@ -166,7 +159,6 @@ async def test_a_person_may_still_decline_when_asked_again(replay: bool) -> None
     assert await run_tool(choose, {}, client, replay=replay) == Declined()
 
 
-@pytest.mark.requirement("elicit.sequence")
 async def test_questions_follow_one_another_and_their_ids_count_from_one(replay: bool) -> None:
     """Required: multiple in sequence; sequential ids."""
 
@@ -188,8 +180,6 @@ async def test_questions_follow_one_another_and_their_ids_count_from_one(replay:
         assert raised.value.step_id == name
 
 
-@pytest.mark.requirement("elicit.exchange")
-@pytest.mark.requirement("elicit.with-arguments")
 async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
     """Required: accepted elicits carry an exchange (empty input, with_arguments); others none."""
     accepted = await run_tool(choose, {}, MockClient(elicits=[{"row": 3}]), replay=replay)
@@ -210,7 +200,6 @@ async def test_only_an_accepted_answer_has_an_exchange(replay: bool) -> None:
     assert not hasattr(Cancelled(), "exchange")
 
 
-@pytest.mark.requirement("elicit.extended-messages")
 async def test_an_answer_can_be_sent_to_the_model_as_an_exchange(replay: bool) -> None:
     """Required: messages extended by an elicit's exchange."""
 
@@ -308,7 +297,6 @@ class Confused(MockClient):
         return reply
 
 
-@pytest.mark.requirement("bad.answer")
 @pytest.mark.parametrize("way", ["form", "url"])
 async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: bool) -> None:
     """Required: an answer of the wrong kind → ignored, asked again."""
@@ -326,7 +314,6 @@ async def test_an_answer_of_the_wrong_kind_is_asked_for_again(way: str, replay: 
         await run_tool(ask, {}, Confused(times=4), replay=replay)
 
 
-@pytest.mark.requirement("pitfall.second-question")
 async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(replay: bool) -> None:
     """Required: raise on a second elicit while one is pending; the first one stands."""
 
@@ -349,7 +336,6 @@ async def test_a_host_that_shows_one_question_at_a_time_refuses_the_second(repla
     assert shown(client) == ["Seat 1?", "Seat 3?"]
 
 
-@pytest.mark.requirement("elicit.in-branch")
 async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) -> None:
     """Required: elicit refused in a sub-branch where the host says so, allowed at depth 0."""
 
@@ -369,7 +355,6 @@ async def test_a_host_may_allow_questions_of_the_tool_itself_only(replay: bool) 
     assert shown(client) == ["Outside?"]
 
 
-@pytest.mark.requirement("elicit.in-branch")
 async def test_a_sub_branch_may_ask_the_person(replay: bool) -> None:
     """Contract: sub-branches can sample, elicit and branch themselves."""
 

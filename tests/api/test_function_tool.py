@@ -214,8 +214,6 @@ def test_an_elicitation_declared_twice_is_refused() -> None:
         tool(elicits=[SEAT, Elicitation("seat", Seat)])(search.fn)
 
 
-@pytest.mark.requirement("bad.arguments")
-@pytest.mark.requirement("builder.validates-parameters")
 async def test_invalid_arguments_get_one_message_that_lists_every_field(replay: bool) -> None:
     """Required: invalid parameters → one message listing every field, and no phase has run."""
     entered: list[str] = []
@@ -276,7 +274,6 @@ async def test_a_parameter_may_have_a_name_that_pydantic_uses_itself(name: str) 
         await run_tool(named, {name: "x"})
 
 
-@pytest.mark.requirement("pitfall.requirements-first")
 @pytest.mark.parametrize(
     ("required", "offered"),
     [

@@ -85,7 +85,6 @@ class PickCard(HandoffTool):
         return Outcome(success=pick.picked is not None, is_winner=pick.picked == hand.secret)
 
 
-@pytest.mark.requirement("builder.phases")
 async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> None:
     """Contract: a tool in three phases against a mock client."""
     deck = Deck()
@@ -99,7 +98,6 @@ async def test_a_card_is_picked_with_analysis_as_in_the_seed(replay: bool) -> No
     assert [call.message for call in client.log_calls] == ["Drew 3 cards"]
 
 
-@pytest.mark.requirement("builder.phases")
 async def test_before_and_after_run_once_however_many_rounds_there_are(replay: bool) -> None:
     """Contract: before and after are steps."""
     deck = Deck()
@@ -109,7 +107,6 @@ async def test_before_and_after_run_once_however_many_rounds_there_are(replay: b
     assert deck.score == ["A♠ of K♥"]
 
 
-@pytest.mark.requirement("bad.arguments")
 async def test_no_phase_runs_on_invalid_arguments(replay: bool) -> None:
     """Required: one message listing every field, and no phase has run."""
     deck = Deck()
@@ -151,7 +148,6 @@ def test_a_phase_that_is_missing_is_named_when_the_class_is_defined() -> None:
             async def client(self, handoff: None, ctx: BranchContext) -> None: ...
 
 
-@pytest.mark.requirement("builder.server-context")
 async def test_before_and_after_may_take_a_context_that_names_the_call(replay: bool) -> None:
     """Required: server context in before/after."""
     seen: list[str] = []
@@ -188,7 +184,6 @@ async def test_a_server_phase_cannot_ask(replay: bool) -> None:
         await run_tool(Asking(), {}, MockClient(samples=["x"]), replay=replay)
 
 
-@pytest.mark.requirement("bad.serialization")
 @pytest.mark.parametrize("phase", ["before", "client", "after"])
 async def test_only_data_crosses_between_the_phases(phase: str, replay: bool) -> None:
     """Required: a value that cannot cross → SerializationError naming the step and the type."""
@@ -230,7 +225,6 @@ async def test_client_receives_a_copy_of_the_data_alone(replay: bool) -> None:
     assert arrived[0] is not given[0]
 
 
-@pytest.mark.requirement("pitfall.requirements-first")
 async def test_requirements_are_checked_before_the_first_phase(replay: bool) -> None:
     """Required: requires is checked before tool code runs."""
 

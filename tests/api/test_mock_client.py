@@ -54,7 +54,6 @@ async def shout_later(request: SampleRequest) -> str:
     return request.messages[-1].text.upper()
 
 
-@pytest.mark.requirement("mock.samples")
 async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay: bool) -> None:
     """Required: text | result | fn(messages); contract: sync or async callables."""
     client = MockClient(
@@ -71,7 +70,6 @@ async def test_samples_are_a_queue_of_texts_replies_results_and_functions(replay
     assert said == ["text", "reply", "json", "S3", "S4", '{"yes":true}']
 
 
-@pytest.mark.requirement("mock.samples")
 @pytest.mark.parametrize("function", [shout, shout_later])
 async def test_one_function_answers_always(function: Callable[..., str], replay: bool) -> None:
     """Contract: MockClient takes sync or async callables."""
@@ -79,7 +77,6 @@ async def test_one_function_answers_always(function: Callable[..., str], replay:
     assert await run_tool(ask, {"samples": 3}, client, replay=replay) == ["S0", "S1", "S2"]
 
 
-@pytest.mark.requirement("mock.elicits")
 async def test_elicits_are_a_queue_of_contents_outcomes_and_functions(replay: bool) -> None:
     """Contract: a dict, or Accepted/Declined/Cancelled, or callables."""
 
@@ -105,7 +102,6 @@ async def test_elicits_are_a_queue_of_contents_outcomes_and_functions(replay: bo
     assert said == ["True", "False", "True", "decline", "cancel", "True", "True", "decline"]
 
 
-@pytest.mark.requirement("mock.exhausted")
 @pytest.mark.parametrize(
     ("queue", "params"), [("samples", {"samples": 2}), ("elicits", {"elicits": 2})]
 )
@@ -174,7 +170,6 @@ async def test_an_exception_among_the_answers_reaches_the_tool_as_a_failed_step(
     assert (raised.value.error, raised.value.detail) == (code, "overloaded")
 
 
-@pytest.mark.requirement("mock.records")
 async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
     replay: bool,
 ) -> None:
@@ -202,7 +197,6 @@ async def test_it_remembers_requests_and_notices_in_order_and_forgets_on_reset(
         await run_tool(outer, {}, client, replay=replay)
 
 
-@pytest.mark.requirement("mock.capabilities")
 @pytest.mark.parametrize(
     ("capabilities", "params", "missing"),
     [

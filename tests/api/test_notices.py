@@ -16,7 +16,6 @@ def willing() -> MockClient:
     return MockClient(samples=lambda _: "x", elicits=lambda _: {})
 
 
-@pytest.mark.requirement("notices")
 async def test_log_lines_and_progress_are_delivered_once_however_often_they_are_replayed(
     replay: bool,
 ) -> None:

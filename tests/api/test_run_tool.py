@@ -205,7 +205,6 @@ async def test_an_undo_that_fails_when_the_client_breaks_is_noted(
     assert "the undo of step 'outer/str.1' failed" in caplog.text
 
 
-@pytest.mark.requirement("pitfall.late-answer")
 async def test_an_answer_that_is_no_longer_awaited_is_dropped() -> None:
     """Required: a response is rejected when nothing is pending."""
     late = asyncio.Event()
@@ -282,7 +281,6 @@ async def test_ids_and_parents_follow_the_caller(replay: bool) -> None:
     assert result == ["call_1", "hello", "be kind"]
 
 
-@pytest.mark.requirement("bad.rounds")
 @pytest.mark.parametrize(("rounds", "warnings"), [(7, 0), (8, 1), (12, 1)])
 async def test_an_author_is_warned_at_the_eighth_round(
     rounds: int, warnings: int, caplog: pytest.LogCaptureFixture

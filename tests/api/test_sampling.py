@@ -167,7 +167,6 @@ async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[s
         await run_tool(ask, {}, MockClient(samples=["x"], capabilities=Capabilities()))
 
 
-@pytest.mark.requirement("pitfall.model-preferences")
 async def test_model_preferences_are_forwarded(replay: bool) -> None:
     """Required: the preferences of the author reach the client, which chooses the model."""
     wanted = {"hints": [{"name": "small"}], "costPriority": 0.9}
@@ -181,7 +180,6 @@ async def test_model_preferences_are_forwarded(replay: bool) -> None:
     assert client.sample_calls[0].model_preferences == wanted
 
 
-@pytest.mark.requirement("sampling.function-responses")
 async def test_a_result_names_the_model_the_stop_reason_and_the_usage(
     replay: bool,
 ) -> None:
@@ -205,8 +203,6 @@ async def test_a_result_names_the_model_the_stop_reason_and_the_usage(
     assert await run_tool(ask, {}, MockClient(samples=lambda _: reply), replay=replay)
 
 
-@pytest.mark.requirement("pitfall.whole-reply")
-@pytest.mark.requirement("sampling.tools")
 async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
     """Required: tools and tool choice are passed on, and so are the calls that come back."""
 
@@ -220,7 +216,6 @@ async def test_tool_calls_of_the_model_reach_the_author(replay: bool) -> None:
     assert await run_tool(ask, {}, MockClient(samples=[wish("Rome")]), replay=replay) == "Rome"
 
 
-@pytest.mark.requirement("sampling.multi-turn-tools")
 async def test_a_tool_result_is_sent_back_in_the_next_turn(replay: bool) -> None:
     """Required: multi-turn sampling with tool results."""
 
@@ -336,7 +331,6 @@ async def test_a_sample_that_makes_no_sense_is_refused_where_it_is_made() -> Non
     assert client.sample_calls == []
 
 
-@pytest.mark.requirement("pitfall.client-error")
 async def test_an_error_of_the_client_reaches_the_sample_that_it_belongs_to(replay: bool) -> None:
     """Required: client errors are matched to their request."""
 
@@ -429,7 +423,6 @@ async def test_a_key_names_the_step_and_can_be_used_once(replay: bool) -> None:
     assert await run_tool(ask, {}, client, replay=replay) == "x"
 
 
-@pytest.mark.requirement("bad.changed-question")
 async def test_a_prompt_that_differs_from_run_to_run_is_noticed_under_replay() -> None:
     """Required: a tool that changes what it asks fails with the step's name and the remedy."""
 

@@ -52,7 +52,6 @@ async def test_a_step_that_raised_is_a_failed_step_with_the_foreign_words_inside
     assert "hunter2" in caplog.text
 
 
-@pytest.mark.requirement("bad.serialization")
 @pytest.mark.parametrize(
     ("make", "type_name"),
     [
@@ -176,7 +175,6 @@ async def test_a_value_crosses_whatever_its_fields_are_called_on_the_wire(replay
     assert await run_tool(outer, {}, willing(), replay=replay) == [aliased(), aliased()]
 
 
-@pytest.mark.requirement("step.idempotency-key")
 async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the_loop(
     replay: bool,
 ) -> None:
@@ -210,7 +208,6 @@ async def test_each_step_has_an_idempotency_key_of_its_own_in_threads_and_on_the
     assert all(key.startswith("call_1:outer/") for key in used)
 
 
-@pytest.mark.requirement("step.idempotency-key")
 async def test_idempotency_keys_are_the_same_whatever_has_been_replayed(replay: bool) -> None:
     """Contract: the effect is tried again under the same name."""
     used: list[str] = []

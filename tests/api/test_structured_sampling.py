@@ -31,7 +31,6 @@ def through_the_tool(**arguments: Any) -> SampleReply:
     return SampleReply(content=(use,), stop_reason="toolUse")
 
 
-@pytest.mark.requirement("sampling.parsed")
 async def test_a_reply_of_valid_json_is_parsed(replay: bool) -> None:
     """Required: parsed for valid JSON."""
     verdict = await run_tool(judge, {}, MockClient(samples=[GOOD]), replay=replay)
@@ -74,7 +73,6 @@ async def test_different_answers_in_a_reply_are_asked_for_again() -> None:
     assert "several answers" in client.sample_calls[1].messages[-1].text
 
 
-@pytest.mark.requirement("sampling.schema-tool")
 async def test_the_schema_is_offered_as_a_tool_that_must_be_called(replay: bool) -> None:
     """Required: a prepended __schema__ tool carries the schema."""
     client = MockClient(samples=[through_the_tool(score=3, reason="thin")])
@@ -104,8 +102,6 @@ async def test_a_client_without_tools_is_sent_the_schema_in_the_prompt(replay: b
     assert json.dumps(Verdict.model_json_schema()) in request.system_prompt
 
 
-@pytest.mark.requirement("sampling.retry-loop")
-@pytest.mark.requirement("sampling.parse-error")
 async def test_an_unfitting_reply_is_retried_twice_with_the_reason_fed_back(replay: bool) -> None:
     """Contract: an unparsable reply is retried twice with the error fed back."""
     client = MockClient(samples=["not json", '{"score": 99, "reason": "x"}', GOOD])
@@ -142,7 +138,6 @@ async def test_after_three_unfitting_replies_the_sample_fails(replay: bool) -> N
     assert len(client.sample_calls) == 3
 
 
-@pytest.mark.requirement("sampling.exchange")
 async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_arguments(
     replay: bool,
 ) -> None:
@@ -165,7 +160,6 @@ async def test_an_exchange_with_a_schema_has_three_messages_and_leaks_no_argumen
     assert await run_tool(ask, {}, MockClient(samples=[GOOD]), replay=replay)
 
 
-@pytest.mark.requirement("elicit.with-arguments")
 async def test_an_exchange_can_be_given_the_arguments_that_it_left_out(replay: bool) -> None:
     """Required: an exchange offers with_arguments."""
 

@@ -26,7 +26,6 @@ def answering_after(clock: ManualClock, seconds: float) -> Callable[[ElicitReque
     return answer
 
 
-@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool) -> None:
     """Required: timeouts are enforced for the tool."""
     clock = ManualClock()
@@ -43,7 +42,6 @@ async def test_a_tool_that_waits_longer_than_its_timeout_is_stopped(replay: bool
     assert "stopped after its timeout of 10 s" in str(raised.value)
 
 
-@pytest.mark.requirement("pitfall.timeouts")
 async def test_a_timeout_while_a_thread_works_is_a_timeout(replay: bool) -> None:
     """The thread ends first; what it has done is undone, and its error is that of the timeout."""
     clock, begun, may_end = ManualClock(), asyncio.Event(), threading.Event()
@@ -67,8 +65,6 @@ async def test_a_timeout_while_a_thread_works_is_a_timeout(replay: bool) -> None
     assert undone == ["done"]
 
 
-@pytest.mark.requirement("pitfall.timeouts")
-@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_branch_is_stopped_alone_and_its_parent_may_go_on(replay: bool) -> None:
     """Required: timeouts are enforced for a branch."""
     clock = ManualClock()

@@ -29,7 +29,6 @@ def costing(tokens: int, text: str = "ok") -> Callable[[SampleRequest], SampleRe
     return lambda _: SampleReply(content=(TextBlock(text=text),), usage=usage)
 
 
-@pytest.mark.requirement("pitfall.budget-before-sending")
 async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool) -> None:
     """Required: the prompt's cost is checked before calling."""
 
@@ -45,7 +44,6 @@ async def test_a_prompt_that_the_budget_does_not_hold_is_never_sent(replay: bool
     assert client.sample_calls == []
 
 
-@pytest.mark.requirement("pitfall.budget-before-sending")
 async def test_history_system_prompt_and_tools_are_part_of_the_price() -> None:
     """Required: the prompt's cost is that of everything that is sent."""
     long = "word " * 200
@@ -120,7 +118,6 @@ async def test_a_reply_that_breaks_the_budget_is_an_error_and_stays_charged(repl
     assert len(client.sample_calls) == 1
 
 
-@pytest.mark.requirement("pitfall.limits-and-branches")
 async def test_a_request_may_not_ask_for_more_than_the_rest_of_the_budget(replay: bool) -> None:
     """Required: before spending where that is possible: max_tokens is cut to what is left."""
 
@@ -145,7 +142,6 @@ class Answer(BaseModel):
     n: int
 
 
-@pytest.mark.requirement("pitfall.retries-charged")
 async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> None:
     """Required: tokens are charged in structured samples and their retries as in plain ones."""
 
@@ -163,7 +159,6 @@ async def test_every_attempt_of_a_structured_sample_is_charged(replay: bool) -> 
     assert len(client.sample_calls) == 3
 
 
-@pytest.mark.requirement("pitfall.retries-charged")
 async def test_a_retry_that_the_budget_does_not_hold_is_not_made(replay: bool) -> None:
     """Required: a retry is a request like any other."""
     spec = ToolSpec(name="t", input_schema={})

@@ -27,7 +27,6 @@ def recorded(step_id: str) -> bool:
     return step_id in current_call().journal.entries
 
 
-@pytest.mark.requirement("law.2")
 @pytest.mark.parametrize("replay", [True, False], ids=["replayed", "hot"])
 async def test_values_seen_by_the_body_lie_in_the_journal(replay: bool) -> None:
     """Law 2, for values, errors and effects of threads."""
@@ -66,7 +65,6 @@ async def test_values_seen_by_the_body_lie_in_the_journal(replay: bool) -> None:
     assert seen == [True] * 6
 
 
-@pytest.mark.requirement("law.2")
 async def test_an_effect_that_ended_while_its_strand_was_cancelled_is_recorded() -> None:
     """Law 2: a thread cannot be interrupted, so what it did is written down."""
     entered, leave = asyncio.Event(), asyncio.Event()
@@ -92,7 +90,6 @@ async def test_an_effect_that_ended_while_its_strand_was_cancelled_is_recorded()
     assert undone == [7]
 
 
-@pytest.mark.requirement("law.2")
 async def test_a_state_that_is_replayed_again_and_again_makes_no_effect_happen_twice() -> None:
     """Law 2 along one chain of rounds: what a round has done lies in the state it returns."""
     happened: list[int] = []

@@ -2,7 +2,6 @@
 
 from typing import TypeAlias
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +56,6 @@ async def perform(ctx: BranchContext, program: list[Act], place: str) -> None:
             )
 
 
-@pytest.mark.requirement("law.3")
 @examples(60, gate=30)
 @given(program=acts, replay=st.booleans())
 async def test_each_sentence_of_a_program_is_heard_once(program: list[Act], replay: bool) -> None:

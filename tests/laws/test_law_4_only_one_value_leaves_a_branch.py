@@ -38,7 +38,6 @@ async def inside(sub: BranchContext, value: Verdict) -> Verdict:
 
 
 @both_ways
-@pytest.mark.requirement("law.4")
 @pytest.mark.parametrize("value", [Verdict(good=True), Opaque(good=True)], ids=["folds", "stays"])
 async def test_the_value_comes_back_and_the_history_does_not(value: Verdict, replay: bool) -> None:
     """Law 4, whether or not the branch can be folded in the journal."""
@@ -59,7 +58,6 @@ async def test_the_value_comes_back_and_the_history_does_not(value: Verdict, rep
 
 
 @both_ways
-@pytest.mark.requirement("law.4")
 async def test_a_branch_that_fails_leaves_no_history_either(replay: bool) -> None:
     """Law 4, for branches that end in an error."""
 
@@ -79,7 +77,6 @@ async def test_a_branch_that_fails_leaves_no_history_either(replay: bool) -> Non
 
 
 @both_ways
-@pytest.mark.requirement("law.4")
 async def test_a_context_that_escaped_tells_nothing_after_its_branch(replay: bool) -> None:
     """Law 4, for contexts that are used after their branch has ended."""
 
@@ -101,7 +98,6 @@ async def test_a_context_that_escaped_tells_nothing_after_its_branch(replay: boo
 
 
 @both_ways
-@pytest.mark.requirement("law.4")
 async def test_siblings_do_not_hear_each_other(replay: bool) -> None:
     """Law 4, sideways."""
 

@@ -37,8 +37,6 @@ def tightest(chain: list[int | None]) -> int | None:
     return min((limit for limit in chain if limit is not None), default=None)
 
 
-@pytest.mark.requirement("law.5")
-@pytest.mark.requirement("pitfall.policy-ceiling")
 @examples(80, gate=30)
 @given(chain=chains, replay=st.booleans())
 async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_allows(
@@ -74,8 +72,6 @@ async def test_a_branch_is_entered_if_and_only_if_every_depth_limit_around_it_al
     assert entered == expected
 
 
-@pytest.mark.requirement("law.5")
-@pytest.mark.requirement("pitfall.policy-ceiling")
 @examples(60, gate=20)
 @given(chain=budgets, replay=st.booleans())
 async def test_no_budget_inside_lets_a_branch_spend_more_than_those_around_it(
@@ -208,8 +204,6 @@ class Ledger:
             assert sum(used for used, _ in inside) <= budget + beyond
 
 
-@pytest.mark.requirement("law.5")
-@pytest.mark.requirement("pitfall.limits-and-branches")
 @examples(100, gate=40)
 @given(part=_spending, budget=st.integers(0, 1_000), seed=st.integers(0, 99))
 async def test_whoever_is_answered_first_a_budget_is_exceeded_by_one_reply_per_request_at_most(
@@ -263,8 +257,6 @@ async def in_rounds(made: Tool[Any], answer: Callable[[Sequence[Asked]], Any]) -
         journal.answer(answer(outcome.asks))
 
 
-@pytest.mark.requirement("law.5")
-@pytest.mark.requirement("pitfall.policy-ceiling")
 @examples(40, gate=20)
 @given(chain=chains, replay=st.booleans())
 async def test_no_timeout_inside_outlasts_one_around_it(

@@ -115,7 +115,6 @@ HARD = [
 ]
 
 
-@pytest.mark.requirement("law.6")
 @pytest.mark.parametrize("hard", HARD)
 def test_hard_paths_are_valid_requests(hard: Thicket) -> None:
     """The trees that found a fault, stored."""
@@ -125,7 +124,6 @@ def test_hard_paths_are_valid_requests(hard: Thicket) -> None:
         assert chat_faults(as_chat_body(messages)) == []
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets())
 def test_every_path_is_a_valid_request_of_both_makers(grown: Thicket) -> None:
@@ -136,7 +134,6 @@ def test_every_path_is_a_valid_request_of_both_makers(grown: Thicket) -> None:
         assert chat_faults(as_chat_body(messages)) == []
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets(pictures=True))
 def test_pictures_and_sound_are_only_ever_the_users(grown: Thicket) -> None:
@@ -148,7 +145,6 @@ def test_pictures_and_sound_are_only_ever_the_users(grown: Thicket) -> None:
             assert message.content
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets())
 @example(HARD[1])
@@ -161,7 +157,6 @@ def test_a_longer_path_begins_as_the_shorter_one_does(grown: Thicket) -> None:
         assert len(longer) >= len(shorter)
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets())
 def test_projecting_is_a_function_of_the_path_and_its_results_alone(grown: Thicket) -> None:
@@ -173,7 +168,6 @@ def test_projecting_is_a_function_of_the_path_and_its_results_alone(grown: Thick
         assert project(path, along) == once == project(path, grown.results)
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets())
 def test_all_that_was_said_is_sent_in_its_order(grown: Thicket) -> None:
@@ -203,7 +197,6 @@ def _words(block: object) -> object:
     return block.input
 
 
-@pytest.mark.requirement("law.6")
 @many
 @given(thickets())
 @example(HARD[-1])

@@ -63,7 +63,6 @@ def restarted(folder: Path) -> MCPServer[Any]:
     return create_server("laws", [collect], keys=[KEY], store=policy)
 
 
-@pytest.mark.requirement("law.8")
 async def test_questions_of_a_stateless_call_outlive_the_server(tmp_path: Path) -> None:
     answers = Answers(lambda _: accept(n=2))
     async with connected(restarted(tmp_path), MODERN, answers) as client:
@@ -82,7 +81,6 @@ async def test_questions_of_a_stateless_call_outlive_the_server(tmp_path: Path) 
     assert done == ["prepare", "conclude 4"]
 
 
-@pytest.mark.requirement("law.8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_steps_of_a_saga_outlive_the_server(tmp_path: Path, era: str) -> None:
     answers = Answers(lambda _: accept(n=2))

@@ -19,7 +19,6 @@ from tests.models.provider_server import Call, Provider, Say, provider_server
 from tests.randomised import examples
 
 
-@pytest.mark.requirement("law.6")
 @everywhere
 @examples(12, HealthCheck.function_scoped_fixture)
 @given(thicket=thickets(most=7))

@@ -32,7 +32,8 @@ SOURCE = "src/anabranch"
 ROOMS = ("_engine", "_durable", "stores", "agents")
 SETTINGS = f"[cosmic-ray]\nmodule-path = {[f'{SOURCE}/{room}' for room in ROOMS]}\n"
 QUERY = "SELECT module_path, start_pos_row, start_pos_col, operator_name, occurrence FROM mutation_specs"
-PYTEST = "timeout -s INT -k 30 {} .venv/bin/python -m pytest -xq -p no:cacheprovider"
+PYTEST = "timeout -s INT -k 30 {} .venv/bin/python -m pytest -xq -p no:cacheprovider --timeout=300"
+"""A test may take long without a hang: the mutants are measured next to other work."""
 LINE = "{result:8} {seconds:5} s  {place}  {operator}  {killer}\n"
 
 

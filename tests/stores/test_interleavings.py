@@ -1,19 +1,29 @@
 """Whatever several clients do at the same time, some order of one after the other explains it."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.stores import CallState, CallStore, LeaseRecord
+from anabranch.stores import AnswerRecord, CallState, CallStore, LeaseRecord, open_store
+from tests.patience import PATIENCE
+from tests.postgres import Server
 from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty
 from tests.suites.call_model import CallModel
 from tests.suites.call_samples import OpenCallStore, a_call
 from tests.suites.expectations import opened
 from tests.suites.linearizability import Operation, Seen, explains, run_clients
 
+T = TypeVar("T")
+WAITING = """
+SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 CLIENTS = st.lists(st.lists(OPERATIONS, max_size=4), min_size=2, max_size=3)
 
 
@@ -50,6 +60,49 @@ async def test_some_order_explains_the_reads_of_concurrent_clients(
     seen = await play(two_stores, clients)
 
     assert explains(CallModel(), seen)
+
+
+async def done_meanwhile(
+    postgres: Server, operation: Callable[[CallStore], Awaitable[T]]
+) -> tuple[T, dict[str, AnswerRecord]]:
+    """Operate on a call whose row another client has locked, to write that the call is done.
+
+    Return the result, and the inbox of the call.
+    """
+    url = postgres.new_url()
+    async with opened(partial(open_store, url)) as store:
+        await store.begin(a_call())
+        with psycopg.connect(url) as other, psycopg.connect(url, autocommit=True) as watching:
+            other.execute("UPDATE anabranch_call SET state = 'done'")
+            operating = asyncio.ensure_future(operation(store))
+            async with asyncio.timeout(PATIENCE):
+                while not operating.done():
+                    waiting = await asyncio.to_thread(watching.execute, WAITING)
+                    if waiting.fetchone():
+                        break
+            assert not operating.done()
+            other.commit()
+        return await operating, await store.answers("call_1")
+
+
+async def test_a_round_is_opened_after_the_end_of_a_call_that_holds_the_row(
+    postgres: Server,
+) -> None:
+    found, _ = await done_meanwhile(
+        postgres, lambda store: store.open_round("call_1", 0, "a", 0.0, 10.0)
+    )
+    assert found is not None
+    assert (found.call.state, found.is_leased) == (CallState.DONE, False)
+
+
+async def test_an_answer_is_refused_after_the_end_of_a_call_that_holds_the_row(
+    postgres: Server,
+) -> None:
+    found, inbox = await done_meanwhile(
+        postgres, lambda store: store.answer("call_1", {"step": "1"}, by="page")
+    )
+    assert found is None
+    assert inbox == {}
 
 
 def test_no_order_explains_two_firsts() -> None:

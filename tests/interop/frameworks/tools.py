@@ -130,8 +130,9 @@ async def lock(ctx: BranchContext) -> str:
 
 @tool(elicits=[GUEST])
 async def greet(ctx: BranchContext) -> str:
-    """Ask in other words in each version of the code."""
-    guest = await ctx.elicit(GUEST, f"Who, version {os.environ['VERSION']}?")
+    """Run another step in each version of the code, and ask."""
+    await ctx.step(note, f"version {os.environ['VERSION']}")
+    guest = await ctx.elicit(GUEST, "Who?")
     return f"hello, {guest.action}"
 
 

@@ -46,7 +46,7 @@ class CallState(StrEnum):
 
 
 class CallEvent(StrEnum):
-    """The events that move a call, named as in the table."""
+    """The events that move a stored call from one state to another."""
 
     OPEN = "open"
     """A worker takes the lease, and opens a round or continues with the remaining compensations."""

@@ -118,10 +118,10 @@ def replay_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Run recorded calls against the present code, without any effect, and say where they differ.
+    """Replay recorded calls with the present code, and say where the code differs from the record.
 
-    No step is run, nothing is sampled, asked, sent or written; what a tool does outside of steps, it
-    does. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
+    The replay runs no step and no undo; it samples, asks, sends and writes nothing. It does run the
+    code outside of steps. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
     """
     if tool and not every:
         raise UsageError("--tool narrows --all: give both, or the call alone.")
@@ -151,12 +151,14 @@ def replay_command(
 def undo_command(
     name: Name,
     /,
-    *targets: TargetName,
+    *targets: Annotated[
+        TargetName, Parameter(help="The TARGETs, one of which has the call's tool.")
+    ],
     yes: Yes = False,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Undo the effects of an open call and end the call, such as one whose code runs nowhere any more.
+    """Undo the effects of an open call, and end the call; for calls whose code runs nowhere any more.
 
     The command runs the undos of TARGET, in reverse order. It undoes nothing if the code of TARGET
     differs from the record of the call. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.

@@ -87,10 +87,10 @@ def forget_command(memory_id: Id, /, *, store: Store = None) -> None:
     help_epilogue=example("anabranch memory distill --model anthropic:claude-sonnet-5-5"),
 )
 def distill_command(*, model: Model = None, store: Store = None) -> None:
-    """Learn from the finished branches that were queued, until none is left.
+    """Learn from the finished branches in the queue, until none is left.
 
-    The model judges how each ended, and writes what it teaches. A branch that cannot be learned
-    from now stays in the queue.
+    The model judges how each branch ended, and writes notes on the lessons. If the model fails, the
+    branch stays in the queue for a later attempt.
     """
     sampler = open_sampler(model)
     if sampler is None:

@@ -128,8 +128,8 @@ Store: TypeAlias = Annotated[
     Parameter(
         name="--store",
         env_var=STORE,
-        help="Store of conversations: sqlite:///FILE, postgresql://… or memory:. Default: a file "
-        "in your data directory.",
+        help="Store of conversations, calls and notes: sqlite:///FILE, postgresql://… or memory:. "
+        "Default: a file in your data directory.",
     ),
 ]
 Yes: TypeAlias = Annotated[

@@ -126,7 +126,7 @@ def messages_command(
     *,
     store: Store = None,
 ) -> None:
-    """Print, as JSON, the messages that would be sent to a provider from a node."""
+    """Print the request that a provider would receive from a node, as a JSON list of messages."""
 
     async def work(trees: TreeStore) -> list[dict[str, object]]:
         path = await trees.path(await find_node_id(trees, node) or node)
@@ -137,8 +137,15 @@ def messages_command(
 
 
 @tree_app.command(name="label", help_epilogue=example("anabranch tree label last b1 draft"))
-def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = None) -> None:
-    """Label a node; a label that exists already is moved."""
+def label_command(
+    thread: Thread,
+    node: Node,
+    name: Annotated[str, Parameter(help="Label to give to the node.")],
+    /,
+    *,
+    store: Store = None,
+) -> None:
+    """Label a node, or move an existing label to the node."""
 
     async def work(trees: TreeStore) -> dict[str, str]:
         tree = await _tree(trees, thread)
@@ -156,7 +163,13 @@ def label_command(thread: Thread, node: Node, name: str, /, *, store: Store = No
 
 
 @tree_app.command(name="unlabel", help_epilogue=example("anabranch tree unlabel last draft"))
-def unlabel_command(thread: Thread, name: str, /, *, store: Store = None) -> None:
+def unlabel_command(
+    thread: Thread,
+    name: Annotated[str, Parameter(help="Label to remove.")],
+    /,
+    *,
+    store: Store = None,
+) -> None:
     """Remove a label; the node stays."""
 
     async def work(trees: TreeStore) -> dict[str, str]:
@@ -186,8 +199,8 @@ def prune_command(
 ) -> None:
     """Delete a thread, or a node and everything after it. This cannot be undone.
 
-    It says what would go, and asks. If the head is among what goes, it moves to the node before, if
-    there is one.
+    The command lists the nodes that it would delete, and asks first. If the head of the thread is
+    one of them, the head moves to the node before, if there is one.
     """
 
     async def work(trees: TreeStore) -> dict[str, int]:

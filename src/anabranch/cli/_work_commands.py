@@ -53,8 +53,8 @@ def list_command(
 ) -> None:
     """List the runs that have not ended, and the calls that are still to be undone.
 
-    Runs wait for a worker, run, or were cut off. Calls are being undone, have undos left, which were
-    tried in vain or cut off, or have expired.
+    A run waits for a worker, is in progress, sleeps, or was cut off because its process died. A call
+    has expired, is being undone, or has undos that failed or were cut off.
     """
     if limit < 0:
         raise UsageError("--limit is a number, 0 or more.")
@@ -81,10 +81,11 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
 
 @work_app.command(name="retry", help_epilogue=example("anabranch work retry thread_1a2b"))
 def retry_command(name: Name, /, *, store: Store = None) -> None:
-    """Have a worker of any version called for a run that waits or was cut off, or undos tried again.
+    """Retry a run that waits or was cut off, or the undos of a call.
 
-    A running server that has the call's tool tries them, when it next looks for expired calls. A run
-    that is asleep continues at its time, and not before.
+    Any worker may take the run, whatever the version of its code. A running server that has the
+    call's tool runs the undos within 30 seconds. A run that is asleep continues at its time, and
+    not before.
     """
     from anabranch.chat import asleep_until, retry
 

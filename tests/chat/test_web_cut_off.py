@@ -194,20 +194,20 @@ async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> No
 
 
 async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
-    """Neither an alarm replaces its lease, nor is it handed over as if all were reported."""
+    """Neither does its end release its lease, nor is it handed over as if all were reported."""
     clock, events = ManualClock(), open_run_events("memory:")
     log = ThreadLog(LogWriter(events, clock), "t")
     right = ThreadLease(events, log, "t", clock)
-    lease, _ = await right.begin("r", b"{}", lambda: None) or (None, 0.0)
+    lease = await right.begin("r", b"{}", lambda: None)
     assert lease is not None
     clock.advance(2 * SECONDS)
     log.add(named("late"), lease=lease)
-    await right.end(lease, [b"{}"], 1e12)
-    held = await right.held()
+    log.add(named("end"), lease=lease, release=True, look_at=1e12)
+    held = await right.open_run()
     assert held is not None
     assert held.owner == lease.owner
-    assert await right.hand_over(lease, [], is_called=True) == await right.held()
-    assert await right.held() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
+    assert await right.hand_over(lease, [], is_called=True) == await right.open_run()
+    assert await right.open_run() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
     await events.close()
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
+from anabranch.stores import NewEvents, open_run_events
 from tests.chat.sleepers import DAY, ROW, WEEK, Machines, ends_of, events_of, remind, seat
 from tests.diary import DONE
+from tests.suites.turn_samples import running
 
 pytestmark = pytest.mark.usefixtures("nothing_done")
 
@@ -99,9 +101,34 @@ async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> N
     machines = Machines(url)
     async with machines.process(TOOLS) as process:
         conversation = await machines.begun(process, "seat")
-        held = await machines.held()
         await conversation.finish_empty("r2")
-        assert await machines.held() == held
+        machines.clock.advance(DAY)
+        machines.engine.wakes.clear()  # an engine may lose all of them
+        await process.upkeep.call_workers()
+        [wake] = machines.engine.wakes
+        await process.advance(wake)
+        assert await ends_of(conversation) == ["interrupt", "success", "success"]
+    assert DONE == ["held", "any row"]
+
+
+async def test_an_answer_that_a_run_missed_is_taken_up_though_every_wake_is_lost(url: str) -> None:
+    """A process looks for answers before it ends a run, and then may die."""
+    machines = Machines(url)
+    events = open_run_events(url)
+    async with machines.process(TOOLS) as process:
+        conversation = await machines.begun(process, "seat")
+        now = machines.clock.now()
+        assert await events.begin("t1", running("other"), b'{"type":"RUN_STARTED"}', at=now)
+        await conversation.answer({(await asked(conversation))["id"]: ROW}, "r2")
+        await events.append_all(
+            [NewEvents("t1", [b'{"type":"RUN_FINISHED"}'], release="a")], at=now
+        )
+        machines.engine.wakes.clear()
+        await process.upkeep.call_workers()
+        [wake] = machines.engine.wakes
+        await process.advance(wake)
+    await events.close()
+    assert DONE == ["held", "row 7"]
 
 
 async def test_a_message_of_the_user_skips_the_question_and_its_time(url: str) -> None:

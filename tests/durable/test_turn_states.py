@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch._durable import TURN_TRANSITIONS, TurnEvent, TurnRecord, TurnState, alarm, begun
+from anabranch._durable import TURN_TRANSITIONS, TurnEvent, TurnRecord, TurnState, begun
 from tests.durable.state_tables import documented
 
 COLUMNS = tuple(TurnState)
@@ -50,5 +50,4 @@ def test_a_worker_is_called_for_a_sleeping_turn_before_its_time() -> None:
 
 
 def test_a_turn_begins_where_there_is_none() -> None:
-    assert begun("t", "w", "p", 9.0).state is TURN_TRANSITIONS[TurnEvent.BEGIN][alarm(1.0).state]
-    assert TURN_TRANSITIONS[TurnEvent.END][TurnState.RUNNING] is alarm(1.0).state
+    assert begun("t", "w", "p", 9.0) == TurnRecord("t", TurnState.RUNNING, 9.0, "w", "p")

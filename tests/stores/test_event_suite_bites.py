@@ -1,5 +1,6 @@
 """The published suite finds stores of run events that break a promise: each saboteur breaks one."""
 
+import math
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -9,7 +10,6 @@ from typing import Any, TypeAlias, cast
 import pytest
 
 from anabranch.stores import (
-    BegunTurn,
     EventBatch,
     EventId,
     MissedEventsError,
@@ -189,7 +189,7 @@ class PrunesWithoutLimit(Saboteur):
 
 
 class BeginsOverATurn(Saboteur):
-    async def begin(self, run: str, *values: Any, at: float) -> BegunTurn | None:
+    async def begin(self, run: str, *values: Any, at: float) -> int | None:
         if (turn := await self.good.turn(run)) and turn.due < at:
             await self.good.move(run, turn, None)
         return await self.good.begin(run, *values, at=at)
@@ -203,10 +203,47 @@ class BeginsAgain(Saboteur):
         return begun
 
 
-class ForgetsTheTimeWithoutATurn(Saboteur):
-    async def begin(self, *values: Any, **options: Any) -> BegunTurn | None:
-        begun = await self.good.begin(*values, **options)
-        return begun and replace(begun, wakes_at=0.0)
+class BeginsWithoutALook(Saboteur):
+    async def begin(self, *values: Any, at: float) -> int | None:
+        return await self.good.begin(*values, at=0.0)
+
+
+class TakesWithoutALook(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        taken = await self.good.take(run, *values, **options)
+        await self.good.look(run, 105.0)
+        return taken
+
+
+class LooksEarly(Saboteur):
+    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
+        return await self.good.looks(now + 1, until, limit)
+
+
+class LooksAgain(Saboteur):
+    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
+        return await self.good.looks(now, now, limit)
+
+
+class LooksWithoutLimit(Saboteur):
+    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
+        return await self.good.looks(now, until, 9)
+
+
+class TakesTheLastLook(Saboteur):
+    async def look(self, run: str, at: float) -> None:
+        await self.good.looks(1e9, 1e9, 9)
+        await self.good.look(run, at)
+
+
+class EndsWithoutALook(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all([replace(each, look_at=None) for each in new], at=at)
+
+
+class IsDoneWithWhatIsDue(Saboteur):
+    async def looked(self, run: str, at: float, *, now: float) -> None:
+        await self.good.looked(run, at, now=0.0)
 
 
 class MovesWhateverIsThere(Saboteur):
@@ -324,10 +361,8 @@ class QueuesSeveral(Saboteur):
 
 
 class BeginsBeforeTheQueue(Saboteur):
-    async def begin(self, run: str, *values: Any, **options: Any) -> BegunTurn | None:
-        turn = await self.good.turn(run)
-        if turn and await self.good.queued(run):
-            await self.good.move(run, turn, None)
+    async def begin(self, run: str, *values: Any, **options: Any) -> int | None:
+        await self.good.looked(run, math.inf, now=0.0)
         return await self.good.begin(run, *values, **options)
 
 
@@ -370,7 +405,6 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (PrunesWithoutLimit, suite.pruning_deletes_events_of_old_runs),
     (BeginsOverATurn, turns.a_turn_begins_once),
     (BeginsAgain, turns.a_turn_begins_once),
-    (ForgetsTheTimeWithoutATurn, turns.a_turn_begins_once),
     (MovesBeforeItsTime, turns.a_turn_moves_from_what_was_read),
     *((moves_whatever(each), turns.a_turn_moves_from_what_was_read) for each in COLUMNS),
     *((forgets(each), turns.a_turn_moves_from_what_was_read) for each in (*COLUMNS, "due")),
@@ -388,6 +422,14 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (QueuesSeveral, turns.a_turn_is_queued_behind_a_waiting_one),
     (BeginsBeforeTheQueue, turns.a_turn_is_queued_behind_a_waiting_one),
     (QueuesForEver, turns.a_turn_is_queued_behind_a_waiting_one),
+    (BeginsWithoutALook, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (LooksEarly, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (LooksAgain, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (LooksWithoutLimit, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (TakesTheLastLook, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (EndsWithoutALook, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (IsDoneWithWhatIsDue, turns.a_look_that_found_nothing_is_over),
+    (TakesWithoutALook, turns.a_look_that_found_nothing_is_over),
     (FindsWhatIsNotDue, turns.turns_that_are_due_are_found),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]

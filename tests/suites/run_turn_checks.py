@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from anabranch.stores import BegunTurn, NewEvents, TakenTurn, TurnRecord, TurnState
+from anabranch.stores import NewEvents, TakenTurn, TurnState
 from tests.suites.expectations import expect, no, opened, yes
 from tests.suites.run_event_checks import (
     EVENT_CHECKS,
@@ -21,15 +21,14 @@ MANY = 50_000
 
 READY = replace(running("t"), state=TurnState.READY, owner="")
 ASLEEP = replace(READY, state=TurnState.WAITING, wakes_at=110.0, attempt=2)
-IDLE = TurnRecord("", TurnState.IDLE, 110.0, wakes_at=110.0)
 
 
 async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
-    """With its first event; in a run that has no turn, or only a time; all or nothing."""
+    """With its first event, in a run that has no turn; all or nothing."""
     async with opened(open_store) as store:
         expect(await store.turn("r"), None, "there is none")
         turn = running("k")
-        expect(await store.begin("r", turn, b"x", at=100.0), BegunTurn(1, 0.0), "its first event")
+        expect(await store.begin("r", turn, b"x", at=100.0), 1, "its first event")
         expect(await store.turn("r"), turn, "all columns")
         again = await store.begin("r", running("other", "b"), b"y", at=999.0)
         expect(again, None, "a turn ends by no time")
@@ -37,11 +36,9 @@ async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
         expect(await store.turn("r"), None, "it has ended")
         expect(await store.begin("r", turn, b"y", at=122.0), None, "the same turn again")
         expect(await store.turn("r"), None, "then nothing is taken")
-        await put_turn(store, "r", IDLE)
-        last = await store.last("r")
         new = running("new", "b")
-        expect(await store.begin("r", new, b"n", at=123.0), BegunTurn(last + 1, 110.0), "a time")
-        expect([await store.turn("r"), await store.find("r", "new")], [new, last + 1], "is over")
+        expect(await store.begin("r", new, b"n", at=123.0), 3, "another turn")
+        expect([await store.turn("r"), await store.find("r", "new")], [new, 3], "has begun")
         expect((await read_from(store, "r", 0, 2)), [(1, b"x"), (2, b"z")], "in order")
         expect(await store.turn("s"), None, "another run has another turn")
 
@@ -82,7 +79,6 @@ async def a_worker_takes_what_waits_for_it(open_store: OpenRunEvents) -> None:
             (ASLEEP, "1", 109.0, False),
             (ASLEEP, "1", 110.0, True),
             (ASLEEP, None, 110.0, False),
-            (IDLE, "1", 999.0, False),
             (running("t"), "1", 999.0, False),
         ):
             await put_turn(store, "r", turn)
@@ -101,7 +97,7 @@ async def a_taken_turn_has_its_events(open_store: OpenRunEvents) -> None:
     async with opened(open_store) as store:
         await store.append("r", some("before"), at=99.0)
         turn = running("k")
-        expect(await store.begin("r", turn, b"x", at=100.0), BegunTurn(2, 0.0), "its first event")
+        expect(await store.begin("r", turn, b"x", at=100.0), 2, "its first event")
         count, batch = 0, [b"."] * 1000
         while count < MANY:
             count += len(batch)
@@ -170,7 +166,7 @@ async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> No
     """One at a time, until it begins; the turn before it may have ended meanwhile."""
     async with opened(open_store) as store:
         no(await store.queue("r", "next", b"\0x"), "there is no turn")
-        for turn in (READY, running("t"), IDLE):
+        for turn in (READY, running("t")):
             await put_turn(store, "r", turn)
             no(await store.queue("r", "next", b"\0x"), f"it does not wait: {turn}")
         expect(await store.queued("r"), None, "nothing")
@@ -179,12 +175,65 @@ async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> No
             yes(await store.queue("r", "next", b"\0x"), "it waits, and the same turn again")
         no(await store.queue("r", "other", b"y"), "another one is queued")
         expect(await store.queued("r"), ("next", b"\0x"), "the first")
-        await put_turn(store, "r", IDLE)
+        yes(await store.move("r", ASLEEP, None), "it has ended")
+        await store.look("r", 110.0)
         expect(await store.queued("r"), ("next", b"\0x"), "after another turn")
         expect(await store.begin("r", running("new"), b"x", at=9.0), None, "it is first")
         yes(await store.begin("r", running("next"), b"x", at=9.0) is not None, "it begins")
         expect(await store.queued("r"), None, "so it is queued no more")
         expect(await store.queued("s"), None, "another run has a queue of its own")
+
+
+async def a_look_is_due_once_no_turn_is_unfinished(open_store: OpenRunEvents) -> None:
+    """The earliest that was asked for; each caller puts it off for the others."""
+    async with opened(open_store) as store:
+        for run in ("r", "s"):
+            await store.append(run, some("x"), at=1.0)
+        expect(list(await store.looks(999.0, 999.0, 9)), [], "none was asked for")
+        for at in (120.0, 110.0, 130.0):
+            await store.look("r", at)
+        expect(list(await store.looks(109.0, 200.0, 9)), [], "it is too early")
+        expect(list(await store.looks(110.0, 200.0, 9)), ["r"], "the earliest")
+        expect(list(await store.looks(199.0, 300.0, 9)), [], "it is put off")
+        await store.look("s", 150.0)
+        expect(list(await store.looks(200.0, 300.0, 1)), ["s"], "the longest first")
+        expect(list(await store.looks(200.0, 300.0, 9)), ["r"], "then the other")
+        turn = running("t")
+        yes(await store.begin("r", turn, b"x", at=200.0) is not None, "a turn begins")
+        expect(list(await store.looks(999.0, 999.0, 9)), ["s"], "its worker looks by itself")
+        ours = NewEvents("r", some("x"), release="a", look_at=400.0)
+        await store.append_all([replace(ours, release="b", look_at=210.0)], at=300.0)
+        await store.append_all([ours], at=300.0)
+        expect(list(await store.looks(299.0, 500.0, 9)), [], "no owner's")
+        expect(list(await store.looks(300.0, 500.0, 9)), ["r"], "an earlier one stays")
+        yes(await store.begin("r", replace(turn, id="u"), b"x", at=500.0) is not None, "another")
+        await store.append_all([replace(ours, look_at=600.0)], at=500.0)
+        expect(list(await store.looks(599.0, 700.0, 9)), [], "the turn's worker looked by itself")
+        expect(list(await store.looks(600.0, 700.0, 9)), ["r"], "that of the turn's end")
+
+
+async def a_look_that_found_nothing_is_over(open_store: OpenRunEvents) -> None:
+    """Or is put off; but not one that was asked for meanwhile."""
+    async with opened(open_store) as store:
+        await store.append("r", some("x"), at=1.0)
+        await store.look("r", 110.0)
+        await store.looked("r", 200.0, now=120.0)
+        expect(list(await store.looks(120.0, 130.0, 9)), ["r"], "it was due")
+        await store.looked("r", 200.0, now=120.0)
+        expect(list(await store.looks(199.0, 300.0, 9)), [], "it is put off")
+        expect(list(await store.looks(200.0, 300.0, 9)), ["r"], "until then")
+        await store.looked("r", math.inf, now=200.0)
+        expect(list(await store.looks(999.0, 999.0, 9)), [], "it is over")
+        await put_turn(store, "r", ASLEEP)
+        await store.look("r", 105.0)
+        await store.looked("r", math.inf, now=100.0)
+        yes(await store.move("r", ASLEEP, None), "the turn ends")
+        expect(list(await store.looks(105.0, 109.0, 9)), ["r"], "no turn looks for it")
+        await put_turn(store, "r", ASLEEP)
+        taken = await store.take("r", "b", 150.0, now=110.0, version="")
+        await store.release("r", "b")
+        yes(taken is not None, "a worker looks for it")
+        expect(list(await store.looks(999.0, 999.0, 9)), [], "so it is over")
 
 
 async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
@@ -211,6 +260,8 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     the_last_events_end_the_turn,
     only_who_holds_the_lease_adds_events_under_it,
     a_turn_is_queued_behind_a_waiting_one,
+    a_look_is_due_once_no_turn_is_unfinished,
+    a_look_that_found_nothing_is_over,
     turns_that_are_due_are_found,
 )
 """Each needs the store opened once."""

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from anabranch._durable.reading import MAX_STATE, store_errors_mapped
     from anabranch._durable.rehearsal import Rehearsed, rehearse
     from anabranch._durable.run_events import (
-        BegunTurn,
         EventBatch,
         EventId,
         MissedEventsError,
@@ -93,7 +92,6 @@ if TYPE_CHECKING:
         TurnEvent,
         TurnRecord,
         TurnState,
-        alarm,
         begun,
     )
     from anabranch._durable.undoing import Unfinished, undo_again, unfinished
@@ -109,11 +107,11 @@ else:
             ".lease": "Lease RenewedLease",
             ".reading": "MAX_STATE store_errors_mapped",
             ".rehearsal": "Rehearsed rehearse",
-            ".run_events": "BegunTurn EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
+            ".run_events": "EventBatch EventId MissedEventsError NewEvents QueuedTurn RunEvents TakenTurn",
             ".service": "CallService",
             ".states": "digest is_compensated latest_journal latest_number",
             ".store": "AnswerRecord CallRecord CallStore LeaseRecord OpenedRound RoundRecord",
-            ".turn_states": "TURN_TRANSITIONS TurnEvent TurnRecord TurnState alarm begun",
+            ".turn_states": "TURN_TRANSITIONS TurnEvent TurnRecord TurnState begun",
             ".undoing": "Unfinished undo_again unfinished",
         },
     )
@@ -134,7 +132,6 @@ __all__ = [
     "Advance",
     "AnswerRecord",
     "Backlog",
-    "BegunTurn",
     "CallEvent",
     "CallRecord",
     "CallService",
@@ -166,7 +163,6 @@ __all__ = [
     "UnknownProcesses",
     "Wake",
     "WorkLimits",
-    "alarm",
     "begun",
     "digest",
     "dump_answers",

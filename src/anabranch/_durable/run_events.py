@@ -1,7 +1,8 @@
 """The port of run events: the numbered, stored events of a run, for readers in any process.
 
 The writer decides what a run is: the web application has one for each conversation. The store also
-has the unfinished turn of each run (``turn_states.py``). ``stores/`` has the implementations,
+has the unfinished turn of each run (``turn_states.py``), and the time of the next *look*: a worker
+then sees whether work can continue in a run without a turn. ``stores/`` has the implementations,
 ``tests/suites`` the checks that each must pass.
 
 Events are stored before any reader sees them, and survive a crash of the process. Appending does
@@ -73,6 +74,7 @@ class NewEvents:
         release: the owner whose turn ends together with the append. If it no longer holds the
             lease, the events are not added: the present holder reports how the turn ends.
         successor: the record that replaces the turn; by default, none does.
+        look_at: the time of the next look after the turn, unless the run has an earlier one.
         lease: the owner who holds the lease on the run, and keeps it. If another owner holds the
             lease, or none does, the events are not added.
     """
@@ -82,20 +84,8 @@ class NewEvents:
     key: str = ""
     release: str | None = None
     successor: TurnRecord | None = None
+    look_at: float | None = None
     lease: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BegunTurn:
-    """The beginning of a turn.
-
-    Attributes:
-        number: the number of its first event.
-        wakes_at: the time of the record without a turn that it replaces, 0 if there was none.
-    """
-
-    number: int
-    wakes_at: float
 
 
 class QueuedTurn(NamedTuple):
@@ -169,14 +159,13 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def begin(
-        self, run: str, turn: TurnRecord, event: bytes, *, at: float
-    ) -> BegunTurn | None:
+    async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> int | None:
         """Begin a turn, and add an event under the turn's id as its key, atomically.
 
-        Return ``None``, without any change, if the key already has an event, if the run has an
-        unfinished turn, or if another turn is queued and the run has a time at which it begins.
-        ``None`` is also possible if another client changes the run meanwhile.
+        Return the number of the event. The turn's worker looks at the run, so a look that is due
+        ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
+        event, if the run has an unfinished turn, or if another turn is queued and begins at the
+        next look. ``None`` is also possible if another client changes the run meanwhile.
         """
         ...
 
@@ -239,7 +228,25 @@ class RunEvents(Protocol):
         ...
 
     async def turn(self, run: str) -> TurnRecord | None:
-        """Return the unfinished turn of a run, or the time of a later look, or ``None``."""
+        """Return the unfinished turn of a run, or ``None``."""
+        ...
+
+    async def look(self, run: str, at: float) -> None:
+        """Let the next look at a run be at a time, unless an earlier one is due."""
+        ...
+
+    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
+        """Return the runs without a turn whose look is due at ``now``, and put it off ``until`` a time.
+
+        Of concurrent callers, one gets each run.
+        """
+        ...
+
+    async def looked(self, run: str, at: float, *, now: float) -> None:
+        """Let the next look be at a time, infinite for none, after a look at a run without a turn.
+
+        A look that is due at ``now`` stays, since it was asked for meanwhile.
+        """
         ...
 
     async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:

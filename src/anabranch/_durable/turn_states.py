@@ -8,12 +8,11 @@ was made.
 
     state      on                                                   to
     none       a message or an answer begins a turn                 running
-    idle       the same                                             running
     ready      a worker with the turn's version takes the lease     running
     waiting    its time has come, and a worker takes the lease      running
     running    its worker leaves, or is dead                        ready
     running    its tools sleep                                      waiting
-    running    it ends; a worker must look at the thread later      none; idle
+    running    it ends                                              none
 """
 
 from __future__ import annotations
@@ -24,39 +23,30 @@ from enum import StrEnum
 
 
 class TurnState(StrEnum):
-    """The state of an unfinished turn.
-
-    ``ready``: a worker may take it. ``waiting``: until its time. ``idle`` stands for no turn: a
-    worker looks at the thread at that time.
-    """
+    """The state of an unfinished turn: a worker may take a ``ready`` one, and a ``waiting`` one later."""
 
     READY = "ready"
     RUNNING = "running"
     WAITING = "waiting"
-    IDLE = "idle"
 
 
 class TurnEvent(StrEnum):
     """The events that move a turn, named as in the table."""
 
-    BEGIN = "begin"
     TAKE = "take"
     LEAVE = "leave"
     SLEEP = "sleep"
     CALL = "call"
     """Some process calls a worker, because the turn's worker is dead or none has come."""
-    END = "end"
 
 
-_READY, _RUNNING, _WAITING, _IDLE = TurnState
+_READY, _RUNNING, _WAITING = TurnState
 
 TURN_TRANSITIONS: Mapping[TurnEvent, Mapping[TurnState, TurnState]] = {
-    TurnEvent.BEGIN: {_IDLE: _RUNNING},
     TurnEvent.TAKE: {_READY: _RUNNING, _WAITING: _RUNNING},
     TurnEvent.LEAVE: {_RUNNING: _READY},
     TurnEvent.SLEEP: {_RUNNING: _WAITING},
-    TurnEvent.CALL: {_READY: _READY, _RUNNING: _READY, _WAITING: _WAITING, _IDLE: _IDLE},
-    TurnEvent.END: {_RUNNING: _IDLE},
+    TurnEvent.CALL: {_READY: _READY, _RUNNING: _READY, _WAITING: _WAITING},
 }
 """The next state for each event and state; an event is an error in any other state."""
 
@@ -66,7 +56,7 @@ class TurnRecord:
     """An unfinished turn in a store.
 
     Attributes:
-        id: the turn; empty for none.
+        id: the turn.
         state: the state of the turn.
         due: the time from which upkeep calls a worker: the end of the lease while the turn is
             ``running``.
@@ -94,11 +84,6 @@ class TurnRecord:
         time = f"@{self.wakes_at!r}" if self.wakes_at else ""
         return f"{self.id}/{self.attempt}{version}{time}"
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the record has a turn, rather than only a time at which a worker looks."""
-        return self.state is not TurnState.IDLE
-
     def taken(self, owner: str, process: str, until: float) -> TurnRecord:
         """Return the turn under the lease of an owner in a process, which ends at ``until``."""
         on = self._on(TurnEvent.TAKE)
@@ -122,12 +107,6 @@ class TurnRecord:
         return replace(self, state=state, owner="", process="")
 
 
-def alarm(at: float) -> TurnRecord:
-    """Return the record without a turn of a thread at which a worker looks at a time."""
-    return TurnRecord("", TurnState.IDLE, at, wakes_at=at)
-
-
 def begun(turn_id: str, owner: str, process: str, until: float) -> TurnRecord:
     """Return a new turn under the lease of an owner in a process, which ends at ``until``."""
-    state = TURN_TRANSITIONS[TurnEvent.BEGIN][TurnState.IDLE]
-    return TurnRecord(turn_id, state, until, owner, process)
+    return TurnRecord(turn_id, TurnState.RUNNING, until, owner, process)

@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING
 from anabranch._durable import TRANSITIONS as TRANSITIONS
 from anabranch._durable import (
     AnswerRecord,
-    BegunTurn,
     CallEvent,
     CallRecord,
     CallState,
@@ -82,7 +81,6 @@ else:
 
 __all__ = [
     "AnswerRecord",
-    "BegunTurn",
     "CallEvent",
     "CallRecord",
     "CallState",

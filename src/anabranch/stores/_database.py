@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "48a2819d5d45bddf"
+STAMP = "150536baea2fd744"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

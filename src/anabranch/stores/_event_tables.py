@@ -26,6 +26,7 @@ CHANNEL = "anabranch_run_events"
 """The Postgres channel of announcements: MD5 of the run, a colon, number of its last event."""
 
 _HAS_TURN = sa.text("state IS NOT NULL")
+_HAS_LOOK = sa.text("look_at IS NOT NULL")
 RUN = sa.Table(
     "anabranch_run",
     metadata,
@@ -42,9 +43,11 @@ RUN = sa.Table(
     sa.Column[int]("attempt", sa.Integer),
     sa.Column[str]("version", Opaque),
     sa.Column[float]("wakes_at", sa.Double()),
+    sa.Column[float]("look_at", sa.Double()),
     sa.Column[str]("queued", Opaque),
     sa.Column[bytes]("queued_event", sa.LargeBinary),
     partial_index("anabranch_run_due", "due", where=_HAS_TURN),
+    partial_index("anabranch_run_look", "look_at", where=_HAS_LOOK),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -97,8 +100,32 @@ _NEXT: dict[str, sa.BindParameter[Any]] = {
     name: sa.bindparam(f"new_{name}") for name in TURN_COLUMNS
 }
 RENEW = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(due=sa.bindparam("until")))
-END = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NEXT))
+_LOOK = sa.bindparam("look", type_=sa.Double)
+_EARLIER = sa.case(
+    (RUN.c.look_at <= _LOOK, RUN.c.look_at), else_=sa.func.coalesce(_LOOK, RUN.c.look_at)
+)
+END = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NEXT | {"look_at": _EARLIER}))
 """Replaces the turn of an owner."""
+LOOK = _unwaited(sa.update(RUN).where(_THIS).values(look_at=_EARLIER))
+LOOKED = _unwaited(
+    sa.update(RUN)
+    .where(_THIS, RUN.c.state.is_(None), RUN.c.look_at > sa.bindparam("now"))
+    .values(look_at=_LOOK)
+)
+LOOKS = Statement(
+    sa.update(RUN)
+    .where(
+        RUN.c.run.in_(
+            sa.select(RUN.c.run)
+            .where(RUN.c.state.is_(None), RUN.c.look_at <= sa.bindparam("now"))
+            .order_by(RUN.c.look_at)
+            .limit(sa.bindparam("most"))
+            .with_for_update(skip_locked=True)  # another process looks; SQLite ignores it
+        )
+    )
+    .values(look_at=sa.bindparam("until"))
+    .returning(RUN.c.run)
+)
 MOVE = _unwaited(
     sa.update(RUN)
     .where(
@@ -111,7 +138,7 @@ MOVE = _unwaited(
 """Replaces a turn if the turn is still the one that was read."""
 
 
-_TO_RUN, _IDLE = TURN_TRANSITIONS[TurnEvent.TAKE], TurnState.IDLE
+_TO_RUN = TURN_TRANSITIONS[TurnEvent.TAKE]
 _IS_READY = RUN.c.state == sa.literal_column(f"'{TurnState.READY}'")
 _WAKES = sa.and_(
     RUN.c.state == sa.literal_column(f"'{TurnState.WAITING}'"),
@@ -136,6 +163,11 @@ QUEUED = Statement(
 )
 
 
+def _later_than(name: str) -> sa.ColumnElement[float | None]:
+    """Return the time of the next look if it is later than a parameter."""
+    return sa.case((RUN.c.look_at > sa.bindparam(name), RUN.c.look_at), else_=sa.null())
+
+
 def _taking(condition: sa.ColumnElement[bool]) -> Statement:
     """Return the statement that takes the lease on a turn under a condition."""
     begun = sa.select(sa.func.min(EVENT.c.number)).where(_OF_THIS, EVENT.c.key == RUN.c.turn)
@@ -148,6 +180,7 @@ def _taking(condition: sa.ColumnElement[bool]) -> Statement:
             owner=sa.bindparam("new_owner"),
             process=sa.bindparam("new_process"),
             version=sa.bindparam("any_version"),
+            look_at=_later_than("now"),
         )
         .returning(*_TURN, begun.scalar_subquery(), RUN.c.last)
     )
@@ -265,13 +298,11 @@ def _beginning(dialect: sa.Dialect) -> sa.Insert:
             **{RUN.c[name]: value for name, value in _NEXT.items()},
             RUN.c.queued: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
             RUN.c.queued_event: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
+            RUN.c.look_at: _later_than("at"),
         },
-        where=sa.or_(
+        where=sa.and_(
             RUN.c.state.is_(None),
-            sa.and_(
-                RUN.c.state == sa.literal_column(f"'{_IDLE}'"),
-                sa.or_(RUN.c.queued.is_(None), _IS_QUEUED),
-            ),
+            sa.or_(RUN.c.queued.is_(None), _IS_QUEUED, RUN.c.look_at.is_(None)),
         ),
     )
     return made
@@ -292,8 +323,8 @@ APPEND_POSTGRES = Statement(
             CAST(:holders AS bytea[]), CAST(:releases AS bytea[]),
             CAST(:turn AS bytea[]), CAST(:state AS text[]), CAST(:due AS double precision[]),
             CAST(:owner AS bytea[]), CAST(:process AS text[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
-            CAST(:wakes_at AS double precision[])
-        ) WITH ORDINALITY AS new (run, count, name, holder, releases, {_SET_TURN}, place)
+            CAST(:wakes_at AS double precision[]), CAST(:looks AS double precision[])
+        ) WITH ORDINALITY AS new (run, count, name, holder, releases, {_SET_TURN}, look_at, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at)
         SELECT run, 1, count, :mark, :now FROM new
@@ -302,7 +333,10 @@ APPEND_POSTGRES = Statement(
         ORDER BY run
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + excluded.last,
             mark = excluded.mark, at = excluded.at,
-            ({_SET_TURN}) = (SELECT {_TURN_OR_NEXT} FROM new WHERE new.run = anabranch_run.run)
+            ({_SET_TURN}, look_at) = (
+                SELECT {_TURN_OR_NEXT}, least(anabranch_run.look_at, new.look_at)
+                FROM new WHERE new.run = anabranch_run.run
+            )
         WHERE (SELECT holder FROM new WHERE new.run = anabranch_run.run) IS NULL
             OR (SELECT holder FROM new WHERE new.run = anabranch_run.run) = anabranch_run.owner
         RETURNING run, first, last, state, mark
@@ -328,7 +362,7 @@ row says whether the ``holder`` has the lease.
 BEGIN_POSTGRES = Statement(
     sa.text(f"""
     WITH known AS (
-        SELECT last, wakes_at FROM anabranch_run WHERE run = CAST(:this AS bytea)
+        SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at, {_SET_TURN})
         SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:new_turn AS bytea), :new_state, :new_due,
@@ -342,17 +376,17 @@ BEGIN_POSTGRES = Statement(
             {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)},
             queued = nullif(anabranch_run.queued, excluded.turn),
             queued_event = CASE WHEN anabranch_run.queued = excluded.turn THEN NULL
-                ELSE anabranch_run.queued_event END
-        WHERE anabranch_run.last = (SELECT last FROM known)
-            AND (anabranch_run.state IS NULL OR anabranch_run.state = '{_IDLE}'
-                AND coalesce(anabranch_run.queued = excluded.turn, true))
-            AND anabranch_run.wakes_at IS NOT DISTINCT FROM (SELECT wakes_at FROM known)
+                ELSE anabranch_run.queued_event END,
+            look_at = CASE WHEN anabranch_run.look_at > excluded.at THEN anabranch_run.look_at END
+        WHERE anabranch_run.last = (SELECT last FROM known) AND anabranch_run.state IS NULL
+            AND (coalesce(anabranch_run.queued = excluded.turn, true)
+                OR anabranch_run.look_at IS NULL)
         RETURNING run, first, last, mark
     ), added AS (
         INSERT INTO anabranch_event (run, number, key, data, mark)
         SELECT run, last, CAST(:new_turn AS bytea), CAST(:event AS bytea), mark FROM head
     )
-    SELECT first, last, (SELECT wakes_at FROM known),
+    SELECT first, last,
         set_config('synchronous_commit', 'off', true),
         pg_notify('anabranch_run_events', md5(run) || ':' || last)
     FROM head
@@ -360,6 +394,6 @@ BEGIN_POSTGRES = Statement(
 )
 """Begins a turn and adds an event in one statement, as :data:`APPEND_POSTGRES` adds events.
 
-The statement's snapshot tells whether the key has an event, and the time without a turn. The snapshot
-is still right if the run's last number and that time have not changed when the row is locked.
+The statement's snapshot tells whether the key has an event. The snapshot is still right if the run's
+last number has not changed when the row is locked.
 """

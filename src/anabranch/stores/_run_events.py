@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from anabranch._durable import (
-    BegunTurn,
     EventBatch,
     EventId,
     MissedEventsError,
@@ -132,12 +131,11 @@ class Events:
 
     def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
         """End a turn, or replace its record; return whether its owner held the lease."""
-        values = {"this": to_bytes(new.run), "old_owner": optional_bytes(new.release)}
-        return sql.END.count(connection, values | _columns(new.successor, "new_")) > 0
+        values: dict[str, object] = {"this": to_bytes(new.run), "look": new.look_at}
+        values |= {"old_owner": optional_bytes(new.release), **_columns(new.successor, "new_")}
+        return sql.END.count(connection, values) > 0
 
-    async def begin(
-        self, run: str, turn: TurnRecord, event: bytes, *, at: float
-    ) -> BegunTurn | None:
+    async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
         values = {"this": this, "at": at, "mark": mark, **_columns(turn, "new_")}
 
@@ -145,22 +143,20 @@ class Events:
             found = sql.FIND.rows(connection, {"this": this, "name": values["new_turn"]})
             if found[0][0] is not None:
                 return []
-            before = sql.TURN.rows(connection, {"this": this})
             if not sql.BEGIN.count(connection, values):
                 return []
             added = self._add(connection, [NewEvents(run, [event], turn.id)], at, mark)
-            wakes_at = before[0][-1] if before else None
-            return [(first, last, wakes_at) for _, first, last, _ in added]
+            return [(first, last) for _, first, last, _ in added]
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
             return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
 
         is_postgresql = self._database.is_postgresql
         begun = await self._change(on_postgresql if is_postgresql else on_sqlite)
-        for first, last, wakes_at, *_ in begun:
+        for first, last, *_ in begun:
             self._tails.publish(run, last, [event], mark)
             await self._hold_latest(run, first, last, begun=last)
-            return BegunTurn(int(last), wakes_at or 0.0)
+            return int(last)
         return None
 
     async def _hold_latest(self, run: str, first: int, last: int, begun: int = 0) -> None:
@@ -252,12 +248,26 @@ class Events:
         found = await self._rows(sql.OVERDUE, now=now, most=limit)
         return [(to_text(run), _turn_of(columns)) for run, *columns in found]
 
+    async def look(self, run: str, at: float) -> None:
+        values = {"this": to_bytes(run), "look": at}
+        await self._change(lambda connection: sql.LOOK.count(connection, values))
+
+    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
+        values = {"now": now, "until": until, "most": limit}
+        found = await self._change(lambda connection: sql.LOOKS.rows(connection, values))
+        return [to_text(run) for (run,) in found]
+
+    async def looked(self, run: str, at: float, *, now: float) -> None:
+        values = {"this": to_bytes(run), "look": None if at == math.inf else at, "now": now}
+        await self._change(lambda connection: sql.LOOKED.count(connection, values))
+
     async def renew(self, run: str, owner: str, until: float) -> bool:
         values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "until": until}
         return await self._change(lambda connection: sql.RENEW.count(connection, values)) > 0
 
     async def release(self, run: str, owner: str) -> None:
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), **_columns(None, "new_")}
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "look": None}
+        values |= _columns(None, "new_")
         await self._change(lambda connection: sql.END.count(connection, values))
 
     async def prune(self, before: float, limit: int) -> int:
@@ -357,6 +367,7 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "holders": [optional_bytes(each.release or each.lease) for each in new],
         "releases": [optional_bytes(each.release) for each in new],
         **{name: [each[name] for each in turns] for name in sql.TURN_COLUMNS},
+        "looks": [each.look_at for each in new],
         "places": [place for place, _, _ in items],
         "numbers": [number for _, number, _ in items],
         "events": [data for _, _, data in items],

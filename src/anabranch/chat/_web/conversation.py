@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from anabranch._aio import run_shielded
-from anabranch._durable import EventId, TurnRecord, alarm
+from anabranch._durable import EventId, TurnRecord
 from anabranch._telemetry import trace_here
 from anabranch.agents import (
     Agent,
@@ -42,6 +42,9 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
 RUNS = "anabranch.chat"
 """The capability that a worker of conversations' runs must have; the name stands for a tool's."""
+
+LOOK = "look"
+"""The name of a wake that lets a worker see whether tools of a thread without a run can continue."""
 
 
 class Conversation:
@@ -79,7 +82,7 @@ class Conversation:
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
         self._work = TurnWork(agent, thread.id)
-        self._runs = RunWork(agent, questions, self.log, self._right, self._wake)
+        self._runs = RunWork(agent, questions, self.log, self._right, self._wake, self._look)
         self._engine = engine
         self._share = thread.owner or ""
         self._lock = asyncio.Lock()
@@ -240,7 +243,7 @@ class Conversation:
             finally:
                 await run_shielded(self._call_worker(turn))
             if turn.run is None:
-                await self._runs.look_later()
+                await self._right.look()  # the turn's process may die after its last look
             return after
 
     async def answer_differently(self, question_id: str, given: ElicitReply, run_id: str) -> None:
@@ -284,7 +287,8 @@ class Conversation:
         is_stopped = await stop_run(self.log, self._right, self._wake, self._runs.store_stop)
         end = await end_of(self._agent, self.thread_id) if is_stopped else None
         if end is not None and end.is_cut_off:
-            await self._wake(alarm(self._agent.dependencies.clock.now()))
+            await self._right.look()
+            await self._look(self._right.now())
         return is_stopped
 
     async def _call_worker(self, turn: LiveTurn) -> None:
@@ -300,12 +304,18 @@ class Conversation:
     async def _wake(self, run: TurnRecord) -> None:
         """Call a worker for a waiting run, at the run's time if it has one."""
         # The run may have waited for this version before, under the same name, whose wake is done.
-        at = self._agent.dependencies.clock.now() if run.version else run.wakes_at
+        await self._call(run.wake, self._right.now() if run.version else run.wakes_at, run.version)
+
+    async def _look(self, at: float) -> None:
+        """Call a worker at a time, to see whether tools can continue."""
+        await self._call(LOOK, at)
+
+    async def _call(self, name: str, at: float, version: str = "") -> None:
         wake = Wake(
             self.thread_id,
-            run.wake,
+            name,
             RUNS,
-            run.version,
+            version,
             share=self._share,
             not_before=at,
             trace=trace_here(),

@@ -112,9 +112,9 @@ class LiveTurn:
         begun = await self._right.begin(run_id, event, self._on_lost)
         if begun is None:
             return await self._log.begun(run_id) or 0
-        self._lease, self.times.alarm = begun
-        self.run, self._begun = self._lease.turn, (self._lease.last - 1, [event])
-        return self._lease.last - 1
+        self._lease, self.run = begun, begun.turn
+        self._begun = (begun.last - 1, [event])
+        return begun.last - 1
 
     async def take(self, *, to_end: bool = False) -> bool:
         """Take the thread's run, if the run waits for a worker such as this process.
@@ -308,7 +308,7 @@ class LiveTurn:
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
         """Report the end of the run, if one is in progress; the events release its lease.
 
-        If a worker must look at the thread later, its alarm replaces the lease.
+        With ``until``, a worker looks at the thread then.
         """
         if (lease := await self._leave()) is not None:
             await run_shielded(lease.give_up())
@@ -318,11 +318,7 @@ class LiveTurn:
                 self.is_followed = await self._right.queued() is not None
                 until = self._right.now() if self.is_followed else until
             last = (*self._held, *events)
-            if until:
-                encoded_last = [encoded(each) for each in last]
-                await run_shielded(self._right.end(lease, encoded_last, until))
-            else:
-                self._log.add(last, lease=lease, release=True)
+            self._log.add(last, lease=lease, release=True, look_at=until or None)
 
     async def _leave(self) -> TurnLease | None:
         """Stop waiting for a stop; return the lease, once."""

@@ -64,17 +64,19 @@ class LogWriter:
         *,
         lease: RenewedLease | None = None,
         release: bool = False,
+        look_at: float | None = None,
         is_followed: bool = False,
     ) -> None:
         """Add events to a thread's log under ``lease``; the writer drops them if the lease expires.
 
-        With ``release``, the events release the lease. Events that others mostly follow,
-        ``is_followed``, wait a little for them.
+        With ``release``, the events release the lease, and upkeep looks at the thread at ``look_at``.
+        Events that others mostly follow, ``is_followed``, wait a little for them.
         """
         added = list(events)
         if not added:
             return
-        waiting = self._place(thread_id, lease, release=release)
+        waiting = self._place(thread_id, lease)
+        waiting.releases, waiting.look_at = release, look_at
         urgent = False
         for event in added:
             if type(event) is TextPiece:
@@ -90,12 +92,11 @@ class LogWriter:
         if self._task is None:
             self._task = asyncio.create_task(self._write())
 
-    def _place(self, thread_id: str, lease: RenewedLease | None, *, release: bool) -> WaitingEvents:
+    def _place(self, thread_id: str, lease: RenewedLease | None) -> WaitingEvents:
         """Return the batch in which new events wait: the last one, or a new one after it."""
         waiting = self._waiting.setdefault(thread_id, [])
         if not waiting or not waiting[-1].has_room(lease):
             waiting.append(WaitingEvents(lease))
-        waiting[-1].releases = release
         return waiting[-1]
 
     def size(self, thread_id: str) -> int:

@@ -103,9 +103,6 @@ class Backlog:
 
 WorkState: TypeAlias = Literal["waiting", "asleep", "running", "cut off"]
 
-ALL = 100_000
-"""More runs than are open at the same time."""
-
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
@@ -137,9 +134,9 @@ async def open_work(events: RunEvents, now: float, limit: int) -> list[OpenWork]
     Raises:
         StoreError: if the store fails.
     """
-    turns = await events.overdue(math.inf, ALL)
+    turns = await events.overdue(math.inf, limit)
     found: list[OpenWork] = []
-    for name, turn in [each for each in turns if each[1].is_open][:limit]:
+    for name, turn in turns[:limit]:
         last, until = await events.last(name), turn.wakes_at if _sleeps(turn, now) else 0.0
         state = _state_of(turn, now)
         found.append(OpenWork(name, turn.id, state, turn.attempt, last, turn.version, until))
@@ -166,7 +163,7 @@ async def retry(events: RunEvents, thread: str, now: float) -> bool:
         StoreError: if the store fails.
     """
     turn = await events.turn(thread)
-    if turn is None or not turn.is_open or _sleeps(turn, now):
+    if turn is None or _sleeps(turn, now):
         return False
     called = replace(turn.called(now), version="")
     at = now if turn.state is TurnState.RUNNING else math.inf

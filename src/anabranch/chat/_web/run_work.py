@@ -16,13 +16,13 @@ from dataclasses import replace
 from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
-from anabranch._durable import TurnRecord, TurnState, Wake, alarm
+from anabranch._durable import TurnRecord, Wake
 from anabranch.agents import Agent, FrontEnd, end_of
 from anabranch.chat._turns import end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
 from anabranch.chat._web.run_input import started
-from anabranch.chat._web.thread_lease import SECONDS, STOP, BusyError, ThreadLease
+from anabranch.chat._web.thread_lease import STOP, BusyError, ThreadLease
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.chat._web.turn_times import Asleep
 from anabranch.chat._web.turn_work import TurnWork
@@ -48,6 +48,7 @@ class RunWork:
         log: the thread's events.
         right: the right to run in the thread.
         wake: calls a worker for a waiting run.
+        look: calls a worker at a time, to see whether tools can continue without a run.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class RunWork:
         log: ThreadLog,
         right: ThreadLease,
         wake: Callable[[TurnRecord], Awaitable[None]],
+        look: Callable[[float], Awaitable[None]],
     ) -> None:
         self._agent = agent
         self._questions = questions
@@ -64,6 +66,7 @@ class RunWork:
         self._thread_id = log.thread_id
         self._right = right
         self._wake = wake
+        self._look = look
         self._turn: LiveTurn | None = None
 
     @property
@@ -83,10 +86,8 @@ class RunWork:
         Raises:
             StoreError: if the store fails.
         """
-        if (turn := await self._expected(new)) is None and wake.not_before:
-            await self._look_again(wake)
-        asleep = Asleep()
-        while turn := turn or await self._next_turn(asleep):
+        turn, asleep = await self._expected(new), Asleep()
+        while turn := turn or await self._next_turn(asleep, wake.not_before):
             turn.task = asyncio.create_task(self._run(turn))
             self._turn = turn
             try:
@@ -109,19 +110,6 @@ class RunWork:
         await self._show_stored(turn)
         await self._store_end(turn, None)
 
-    async def look_later(self) -> None:
-        """Let a worker look at the thread later, even though the run in progress takes answers up.
-
-        The process of that run may die after its last look, and then no run is left to take them.
-        """
-        await self._wake(alarm(self._agent.dependencies.clock.now() + SECONDS))
-
-    async def _look_again(self, wake: Wake) -> None:
-        """Look again after the run in progress, unless the wake was for that run."""
-        held = await self._right.held()
-        if held is not None and held.state is TurnState.RUNNING and held.wake != wake.turn:
-            await self.look_later()
-
     async def _expected(self, new: LiveTurn | None) -> LiveTurn | None:
         """Return the turn that started here, or the one that waits for a worker."""
         if new is not None and new.is_new:
@@ -129,35 +117,31 @@ class RunWork:
         turn = LiveTurn(self._log, self._right)
         return turn if await turn.take() else None
 
-    async def _next_turn(self, asleep: Asleep) -> LiveTurn | None:
+    async def _next_turn(self, asleep: Asleep, called_at: float) -> LiveTurn | None:
         """Return a turn that this process must work on.
 
-        If tools that belong to no run can continue, a run starts. Tools known to be ``asleep``
-        cannot continue.
+        If tools that belong to no run can continue, a run starts, once for the time at which the
+        worker was called. Tools known to be ``asleep`` cannot continue.
         """
-        turn, held = LiveTurn(self._log, self._right), await self._right.held()
-        if held is not None and held.is_open:
+        turn = LiveTurn(self._log, self._right)
+        if await self._right.open_run() is not None:
             return turn if await turn.take() else None
-        now = self._agent.dependencies.clock.now()
-        due = held if held is not None and held.wakes_at <= now else None
-        if due is not None and (queued := await self._right.queued()) is not None:
+        if (queued := await self._right.queued()) is not None:
             with suppress(BusyError):
                 await turn.begin_with(*queued)
             return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_continue:
-            if due is not None:
-                await self._move(due, math.inf if end is None else end.until)
+            until = min([*asleep.values(), math.inf if end is None else end.until])
+            await self._right.looked(until)
+            if until < math.inf:
+                await self._look(until)
             return None
-        why = "resumed" if due is None else f"at_{due.wakes_at!r}"
+        why = f"at_{called_at!r}" if called_at else "resumed"
         with suppress(BusyError):
             await turn.begin(started(self._log.shown_id, f"run_{end.around.last.id}_{why}"))
-        turn.is_resumed = due is None
+        turn.is_resumed = True
         return None if turn.run is None else turn
-
-    async def _move(self, due: TurnRecord, until: float) -> None:
-        if (later := await self._right.move_alarm(due, until)) is not None:
-            await self._wake(later)
 
     async def _run(self, turn: LiveTurn) -> None:
         current_turn.set(turn)
@@ -240,7 +224,7 @@ class RunWork:
         if is_open:
             await turn.ask(asked, 0.0 if until == math.inf else until)
             if until < math.inf:
-                await self._wake(alarm(until))
+                await self._look(until)
         elif until < math.inf:
             await self._wait(turn, until=until)
         else:

@@ -1,17 +1,14 @@
 """The right to run in a thread: one run at a time has it, from its start to its end.
 
 The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). It outlives
-processes: no other run starts before the turn ends, even if its process died. A thread without a run,
-but with a tool that must continue at a time, has an alarm: a record without a turn. Upkeep finds the
-alarm at that time, and the next run replaces it. Any process can ask the run to stop by an event of
-the thread, because events reach every process.
+processes: no other run starts before the turn ends, even if its process died. Any process can ask the
+run to stop by an event of the thread, because events reach every process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -19,14 +16,12 @@ from functools import partial
 
 from anabranch._aio import Clock, pause
 from anabranch._durable import (
-    BegunTurn,
     NewEvents,
     QueuedTurn,
     RenewedLease,
     RunEvents,
     TurnRecord,
     TurnState,
-    alarm,
     begun,
 )
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
@@ -116,40 +111,21 @@ class ThreadLease:
 
     async def open_run(self) -> TurnRecord | None:
         """Return the unfinished turn, with or without a worker."""
-        held = await self.held()
-        return held if held is not None and held.is_open else None
-
-    async def held(self) -> TurnRecord | None:
-        """Return the unfinished turn, or the alarm."""
         await self._log.flush()  # the last event of a run ends its turn
         return await self._events.turn(self._thread_id)
 
-    async def end(self, lease: TurnLease, events: Sequence[bytes], until: float) -> None:
-        """End the run with these ``events`` and set the thread's alarm, in one step.
+    async def look(self) -> None:
+        """Let upkeep call a worker when no run is unfinished, to see whether tools can continue."""
+        await self._events.look(self._thread_id, self._clock.now())
 
-        If earlier events could not be stored, another process has to end the run.
-
-        Raises:
-            StoreError: if the store fails; a worker then looks at the run again.
-        """
-        await self._log.flush()
-        if not lease.is_lost:
-            await self._replace(lease, alarm(until), events)
-
-    async def move_alarm(self, held: TurnRecord, until: float) -> TurnRecord | None:
-        """Move the alarm of an idle thread to another time, or remove it.
-
-        Returns the moved alarm, ``None`` if there is none any more.
-        """
-        later = None if until == math.inf else alarm(until)
-        return later if await self._events.move(self._thread_id, held, later) else None
+    async def looked(self, until: float) -> None:
+        """Let upkeep call a worker at a time, infinite for never, unless a look is due since."""
+        await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
         self, run_id: str, event: bytes, on_lost: Callable[[], object]
-    ) -> tuple[TurnLease, float] | None:
+    ) -> TurnLease | None:
         """Take the right for a new run; ``None`` if any process has already started the run.
-
-        Returns the right with the time of the alarm that it replaces, 0 if there was none.
 
         Args:
             run_id: the run.
@@ -163,30 +139,22 @@ class ThreadLease:
         lease = self._lease(on_lost)
         while True:
             await self._log.flush()
-            if new := await lease.take_by(partial(self._begun, lease, run_id, event)):
-                return lease, new.wakes_at
+            if await lease.take_by(partial(self._begun, lease, run_id, event)):
+                return lease
             if await self._log.begun(run_id) is not None:
                 return None
-            held = await self.held()
-            next_run = held.id if held is not None and held.is_open else await self._next(held)
-            if next_run not in {None, run_id}:
+            next_run = await self.open_run() or await self.queued()
+            if next_run is not None and next_run.id != run_id:
                 raise BusyError
             if next_run is not None:  # another process is about to start this same run
                 await pause(self._clock, SOON)
 
-    async def _next(self, held: TurnRecord | None) -> str | None:
-        """Return the queued run that begins at the alarm of an idle thread."""
-        queued = None if held is None else await self.queued()
-        return None if queued is None else queued.id
-
-    async def _begun(
-        self, lease: TurnLease, run_id: str, event: bytes, until: float
-    ) -> BegunTurn | None:
+    async def _begun(self, lease: TurnLease, run_id: str, event: bytes, until: float) -> int | None:
         turn = begun(run_id, lease.owner, self._events.processes.name, until)
-        new = await self._events.begin(self._thread_id, turn, event, at=self._clock.now())
-        if new is not None:
-            lease.turn, lease.begun, lease.last = turn, new.number, new.number
-        return new
+        number = await self._events.begin(self._thread_id, turn, event, at=self._clock.now())
+        if number is not None:
+            lease.turn, lease.begun, lease.last = turn, number, number
+        return number
 
     async def take(
         self, on_lost: Callable[[], object], *, to_end: bool = False

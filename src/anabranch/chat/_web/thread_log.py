@@ -79,11 +79,17 @@ class ThreadLog:
         *,
         lease: RenewedLease | None = None,
         release: bool = False,
+        look_at: float | None = None,
         is_followed: bool = False,
     ) -> None:
         """Add events, which the writer stores soon; see :meth:`LogWriter.add`."""
         self._writer.add(
-            self.thread_id, events, lease=lease, release=release, is_followed=is_followed
+            self.thread_id,
+            events,
+            lease=lease,
+            release=release,
+            look_at=look_at,
+            is_followed=is_followed,
         )
 
     async def room(self) -> None:

@@ -11,14 +11,9 @@ Asleep: TypeAlias = dict[tuple[str, str], float]
 
 
 class TurnTimes:
-    """The times at which a turn continues without an answer.
-
-    Attributes:
-        alarm: the time of the thread's alarm before the run started; 0 for none.
-    """
+    """The times at which a turn continues without an answer."""
 
     def __init__(self) -> None:
-        self.alarm = 0.0
         self._asleep: Asleep = {}
         self._limits: list[float] = []
 
@@ -43,5 +38,5 @@ class TurnTimes:
 
     def earliest(self) -> float:
         """Return the time of possible work after a turn that ends early, 0 for never."""
-        known = [*self._asleep.values(), *self._limits, self.alarm]
+        known = [*self._asleep.values(), *self._limits]
         return min((until for until in known if until), default=0.0)

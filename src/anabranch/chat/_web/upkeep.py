@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from anabranch._durable import RunEvents, TurnRecord, TurnState
 from anabranch._telemetry import report_backlog
 from anabranch.agents import Agent
-from anabranch.chat._web.conversation import RUNS
+from anabranch.chat._web.conversation import LOOK, RUNS
 from anabranch.chat._web.open_work import Backlog
 from anabranch.chat._web.thread_lease import SECONDS, WAITS
 from anabranch.engines import Engine, Wake, run_job
@@ -121,20 +121,23 @@ class Upkeep:
             pass
 
     async def call_workers(self) -> None:
-        """Call workers for runs that waited long or whose process died.
+        """Call workers for runs that waited long or whose process died, and for looks that are due.
 
         Raises:
             StoreError: if the store fails, or if the engine fails for some runs. A later look finds
                 those again.
         """
         now, failed = self._clock.now(), list[StoreError]()
-        for call, run in await self._revival.revive(now, REVIVED_AT_ONCE):
+        runs = await self._revival.revive(now, REVIVED_AT_ONCE)
+        called = [(call, run.wake, run.version) for call, run in runs]
+        looks = await self._events.looks(now, now + WAITS, REVIVED_AT_ONCE)
+        for call, name, version in (*called, *((call, LOOK, "") for call in looks)):
             # A version may have no worker for long, so each look gives the same wake.
-            at = ANY_TIME if run.version else now
+            at = ANY_TIME if version else now
             with _added_to(failed):
                 thread = await self._agent.store.thread(call)
                 share = "" if thread is None else thread.owner or ""
-                wake = Wake(call, run.wake, RUNS, run.version, share, not_before=at)
+                wake = Wake(call, name, RUNS, version, share, not_before=at)
                 await self._engine.wake(wake)
         _raise_if_any(failed)
 

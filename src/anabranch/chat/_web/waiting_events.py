@@ -28,11 +28,12 @@ class WaitingEvents:
     """Events that one append stores in one thread, followed by the pieces of one text.
 
     All were reported under one ``lease``, or under none: the store adds them if its owner still holds
-    the lease. With ``releases``, they release the lease.
+    the lease. With ``releases``, they release the lease, and upkeep looks at the thread at ``look_at``.
     """
 
     lease: RenewedLease | None = None
     releases: bool = False
+    look_at: float | None = None
     events: list[bytes] = field(default_factory=list[bytes])
     text: TextPiece | None = None
     deltas: list[str] = field(default_factory=list[str])
@@ -76,7 +77,7 @@ class WaitingEvents:
             return None
         owner = self.lease.owner
         if self.releases:
-            return NewEvents(thread_id, self.events, key, release=owner)
+            return NewEvents(thread_id, self.events, key, owner, look_at=self.look_at)
         return NewEvents(thread_id, self.events, key, lease=owner)
 
 

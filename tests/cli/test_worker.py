@@ -28,14 +28,14 @@ ELSEWHERE = "postgresql://localhost:1/nothing"
         (["worker", "--engine", "dbos?prefix=x"], "has the option schema; not 'prefix=x'"),
         (["worker", "--grace", "inf"], "--grace is a number of seconds, 0 or more, not inf"),
         (["web", "--engine", "sqlite:///x.db"], "needs a Postgres that its workers share"),
-        (["serve", "--folding", "--engine", "dbos"], "give --store postgresql://"),
+        (["serve", "--folding", "--engine", "dbos"], "Give --store postgresql://"),
         (["worker", "--code-version", "a b"], "A version of the code is 1 to 100"),
         (["web", "--code-version", "a/b"], "A version of the code is 1 to 100"),
         (["serve", "--folding", "--code-version", "~"], "A version of the code is 1 to 100"),
     ],
     ids=[
         *("none", "in-process", "sqlite", "unknown", "concurrency"),
-        *("per-person", "schema", "dbos-option", "grace", "web", "serve"),
+        *("per-user", "schema", "dbos-option", "grace", "web", "serve"),
         *("worker-version", "web-version", "serve-version"),
     ],
 )

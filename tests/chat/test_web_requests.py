@@ -109,7 +109,7 @@ BY_WORKER = {
     "Calls.open_round": 1,
     "Calls.record": 2,  # the answer, before its effect; the effect
     "Calls.end_round": 1,
-    "Trees.append": 1,
+    "LeasedTrees._write": 1,
     "Events._append": 1,  # the question, and the end of the run
 }
 

@@ -8,8 +8,6 @@ import pytest
 
 from anabranch import (
     BranchContext,
-    BranchDepthError,
-    Limits,
     Message,
     assistant,
     tool,
@@ -115,60 +113,6 @@ async def test_seeded_messages_follow_inherited_messages(replay: bool) -> None:
     assert texts(inheriting.messages) == ["first", "re: first", "seed", "plant", "go"]
     assert texts(fresh.messages) == ["seed", "plant", "go"]
     assert inheriting.system_prompt == fresh.system_prompt == "for this once"
-
-
-async def test_depth_counts_from_zero_at_the_tool(replay: bool) -> None:
-    """Contract: root depth is 0."""
-
-    async def down(sub: BranchContext, levels: int) -> list[int]:
-        await sub.log("info", sub.path)
-        return [sub.depth, *(await sub.branch(down, levels - 1) if levels else [])]
-
-    @tool
-    async def outer(ctx: BranchContext) -> list[int]:
-        return [ctx.depth, *await ctx.branch(down, 2)]
-
-    client = MockClient()
-    assert await run_tool(outer, {}, client, replay=replay) == [0, 1, 2, 3]
-    assert client.log_calls[-1].message == "outer/down#1/down#1/down#1"
-
-
-async def test_a_branch_that_would_lie_too_deep_fails_and_its_body_does_not_run(
-    replay: bool,
-) -> None:
-    """Contract: a branch fails when its depth would exceed max_depth."""
-    entered: list[int] = []
-
-    async def down(sub: BranchContext) -> None:
-        entered.append(sub.depth)
-        await sub.branch(down)
-
-    @tool(limits=Limits(max_depth=2))
-    async def outer(ctx: BranchContext) -> str:
-        with pytest.raises(BranchDepthError) as raised:
-            await ctx.branch(down)
-        return str(raised.value)
-
-    message = await run_tool(outer, {}, MockClient(), replay=replay)
-    assert "depth 3 would exceed max_depth=2" in message
-    assert entered == [1, 2]
-
-
-async def test_a_branch_may_lower_the_depth_limit_for_branches_inside_it(replay: bool) -> None:
-    """Contract: max_depth at the branch site, within the ceiling."""
-
-    async def down(sub: BranchContext, levels: int) -> int:
-        return await sub.branch(down, levels - 1) if levels else sub.depth
-
-    @tool(limits=Limits(max_depth=3))
-    async def outer(ctx: BranchContext) -> int:
-        with pytest.raises(BranchDepthError, match="depth 2 would exceed max_depth=1"):
-            await ctx.branch(down, 1, max_depth=1)
-        with pytest.raises(BranchDepthError, match="depth 4 would exceed max_depth=3"):
-            await ctx.branch(down, 3, max_depth=9)
-        return await ctx.branch(down, 2)
-
-    assert await run_tool(outer, {}, MockClient(), replay=replay) == 3
 
 
 async def test_there_must_be_something_to_race() -> None:

@@ -12,17 +12,6 @@ from pydantic import BaseModel
 
 from anabranch import BranchContext, CapabilityError, ToolSpec, tool
 from anabranch.mcp._protocol import capabilities_of
-from anabranch.messages import (
-    DocumentBlock,
-    ImageBlock,
-    SampleReply,
-    SampleRequest,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    assistant,
-    user,
-)
 from anabranch.tool import Tool
 from tests.mcp.harness import (
     ERAS,
@@ -33,7 +22,6 @@ from tests.mcp.harness import (
     connected,
     echo,
     http,
-    say,
     serving,
     text_of,
 )
@@ -100,37 +88,6 @@ async def test_no_one_is_asked_beside_a_question_that_is_known_to_be_impossible(
     assert answers.asked == []
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_images_reach_the_clients_model_and_documents_are_refused_before(era: str) -> None:
-    """The protocol's content of a sampling message is text, image and audio."""
-    image = ImageBlock(data="iVBORw0KGgo=", mime_type="image/png")
-    pdf = DocumentBlock(data="JVBERi0=", mime_type="application/pdf")
-
-    @tool
-    async def look(ctx: BranchContext, *, reads: bool) -> str:
-        """Look, or read."""
-        return (await ctx.sample([pdf if reads else image, TextBlock(text="And?")])).text
-
-    @tool
-    async def read(ctx: BranchContext) -> str:
-        """Read what another tool has returned."""
-        use = ToolUseBlock(id="u", name="fetch", input={})
-        returned = ToolResultBlock(tool_use_id="u", content=(pdf,))
-        messages = [user("Fetch it"), assistant([use]), user([returned])]
-        return (await ctx.sample(messages=messages)).text
-
-    answers = Answers(sample=lambda _: say("A hill."))
-    async with connected(serving(look, read), era, answers) as client:
-        assert text_of(await client.call_tool("look", {"reads": False})) == "A hill."
-        for name, arguments in (("look", {"reads": True}), ("read", {})):
-            refused = await client.call_tool(name, arguments)
-            assert refused.is_error
-            assert "MCP carries none to the client's model" in text_of(refused)
-    [params] = answers.prompted
-    content: Any = params.messages[-1].content
-    assert [part.type for part in content] == ["image", "text"]
-
-
 @pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}])
 async def test_a_capability_that_a_connection_cannot_carry_counts_as_missing(
     options: dict[str, bool],
@@ -185,25 +142,6 @@ async def test_handshake_clients_get_a_tool_error_that_names_the_missing_capabil
         result = await client.call_tool(asks.name)
     assert result.is_error
     assert f"This tool needs {name!r}, which the client did not declare" in text_of(result)
-
-
-class OwnModel:
-    """The server's own model; records what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[SampleRequest] = []
-
-    async def sample(self, request: SampleRequest) -> SampleReply:
-        self.asked.append(request)
-        return SampleReply.model_validate({"content": "from the server", "model": "own"})
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_the_servers_own_model_comes_before_the_clients(era: str) -> None:
-    answers, model = Answers(sample=echo), OwnModel()
-    async with connected(serving(sampling, sampler=model), era, answers) as client:
-        await client.call_tool("sampling")
-    assert (len(model.asked), answers.prompted) == (1, [])
 
 
 def test_a_declaration_promises_its_capabilities() -> None:

@@ -20,7 +20,6 @@ from tests.mcp.harness import (
     connected,
     say,
     serving,
-    use_tool,
 )
 
 LOOK = ToolSpec(
@@ -100,37 +99,6 @@ async def test_a_sample_crosses_with_all_that_it_has(era: str) -> None:
 
 class Verdict(BaseModel):
     good: bool
-
-
-@tool
-async def judge(ctx: BranchContext) -> bool:
-    """Ask for an answer in a form."""
-    return (await ctx.sample("Good?", schema=Verdict)).parsed.good
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_schema_goes_as_a_tool_where_the_client_knows_tools(era: str) -> None:
-    answers = Answers(sample=lambda _: use_tool("__schema__", good=True))
-    async with connected(serving(judge), era, answers) as client:
-        result = await client.call_tool("judge")
-    (asked,) = answers.prompted
-    assert asked.tools is not None
-    assert asked.tools[0].input_schema == Verdict.model_json_schema()
-    assert result.structured_content == {"result": True}
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_schema_goes_as_a_text_where_it_does_not_and_is_asked_for_again(era: str) -> None:
-    replies = iter(["Well…", '```json\n{"good": true}\n```'])
-    answers = Answers(sample=lambda _: say(next(replies)), sampling_tools=False)
-    async with connected(serving(judge), era, answers) as client:
-        result = await client.call_tool("judge")
-    first, second = answers.prompted
-    assert first.tools is None
-    assert first.system_prompt is not None
-    assert '"good"' in first.system_prompt
-    assert len(second.messages) == 3
-    assert result.structured_content == {"result": True}
 
 
 class Colour(Enum):

@@ -4,10 +4,9 @@ Source: SEP-2322; docs/limits-and-errors.md, "Bad answers".
 """
 
 import json
-from typing import Any
 
 import pytest
-from mcp import InputRequiredRoundsExceededError, MCPError
+from mcp import InputRequiredRoundsExceededError
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Elicitation, tool
@@ -46,15 +45,6 @@ async def register(ctx: BranchContext) -> str:
     return f"{said[0]} {said[1]} {greeting.text}"
 
 
-JO: dict[str, Any] = {"action": "accept", "content": {"user_name": "Jo"}}
-THIRTY: dict[str, Any] = {"action": "accept", "content": {"years": 30}}
-GREETING: dict[str, Any] = {
-    "role": "assistant",
-    "content": {"type": "text", "text": "Hi"},
-    "model": "m",
-}
-AGE = "register/elicit.1"
-GREET = "register/sample.1"
 ANSWERS = Answers(lambda _: None, lambda _: None)
 
 
@@ -62,7 +52,7 @@ async def test_open_questions_come_together_under_their_keys_or_step_ids() -> No
     async with connected(serving(register), MODERN, ANSWERS) as client:
         reply = await call_once(client, "register")
     assert reply["resultType"] == "input_required"
-    assert list(reply["inputRequests"]) == ["user_name", AGE]
+    assert list(reply["inputRequests"]) == ["user_name", "register/elicit.1"]
     assert reply["inputRequests"]["user_name"]["method"] == "elicitation/create"
     assert reply["inputRequests"]["user_name"]["params"] == {
         "mode": "form",
@@ -73,53 +63,6 @@ async def test_open_questions_come_together_under_their_keys_or_step_ids() -> No
             "required": ["user_name"],
         },
     }
-
-
-@pytest.mark.parametrize(
-    "responses",
-    [
-        pytest.param({}, id="none"),
-        pytest.param({"user_name": JO}, id="one of two"),
-        pytest.param({"user_name": JO, "elsewhere": THIRTY}, id="never asked"),
-        pytest.param({"user_name": JO, GREET: GREETING}, id="not asked yet"),
-        pytest.param({"user_name": JO, AGE: GREETING}, id="of another kind"),
-        pytest.param({"user_name": JO, AGE: {"roots": []}}, id="roots"),
-    ],
-)
-async def test_a_question_without_its_answer_is_asked_again_as_it_was(
-    responses: dict[str, Any],
-) -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        again = await call_once(
-            client, "register", state=first["requestState"], responses=responses
-        )
-    open_ones = {"user_name", AGE} - ({"user_name"} if "user_name" in responses else set())
-    assert set(again["inputRequests"]) == open_ones
-    for step_id in open_ones:
-        assert again["inputRequests"][step_id] == first["inputRequests"][step_id]
-
-
-async def test_answers_without_a_state_answer_nothing() -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        again = await call_once(client, "register", responses={"user_name": JO, AGE: THIRTY})
-    assert again["inputRequests"] == first["inputRequests"]
-
-
-async def test_a_malformed_answer_is_refused_by_the_protocol_and_costs_nothing() -> None:
-    async with connected(serving(register), MODERN, ANSWERS) as client:
-        first = await call_once(client, "register")
-        nested = {"action": "accept", "content": {"years": {"n": 30}}}
-        with pytest.raises(MCPError) as refused:
-            await call_once(
-                client, "register", state=first["requestState"], responses={AGE: nested}
-            )
-        assert refused.value.error.code == -32602
-        again = await call_once(
-            client, "register", state=first["requestState"], responses={AGE: THIRTY}
-        )
-    assert list(again["inputRequests"]) == ["user_name"]
 
 
 @tool

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
 
 from anabranch.memory import ReasoningBank
 from anabranch.stores import open_tree_store
 from anabranch.tree import TreeStore
 from tests.chat.saboteurs import forget_the_owner
-from tests.owners.attack import Attack, use_the_rest
+from tests.owners.attack import Attack
 from tests.owners.people import ids_of
 from tests.owners.rows import rows_about, rows_of
 from tests.owners.web import MOUNTED
-from tests.owners.web_story import STORY, TwoPeople
+from tests.owners.web_story import TwoPeople
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True, scope="module")
@@ -74,30 +71,3 @@ async def test_without_one_check_of_the_owner_it_is_found(
     attack = Attack(here.web, here.ann, here.bo, ids)
     found = await attack.run([f"{method} {MOUNTED}{path}"])
     assert said in "\n".join(found)
-
-
-async def costs(request: Request) -> Response:
-    """Forgets to look whose the thread is."""
-    return JSONResponse({"thread": request.path_params["id"], "said": "heron"})
-
-
-async def budgets(request: Request) -> Response:
-    """Needs a parameter that no one knows of."""
-    wanted = request.query_params.get("budget")
-    return JSONResponse({"budget": wanted}, 200 if wanted else 422)
-
-
-async def test_a_new_route_is_driven_or_fails_with_the_line_to_add(here: TwoPeople) -> None:
-    """One of which all parameters are known is driven as it is; another says what it lacks."""
-    [mounted] = here.web.app.routes
-    assert isinstance(mounted, Mount)
-    routes = mounted.routes
-    routes.insert(0, Route("/threads/{id}/costs", costs))
-    for each in (here.bo, here.ann):
-        await use_the_rest(here.web, each, STORY)
-    attack = Attack(here.web, here.ann, here.bo, ids_of(here.ann, here.bo.uses))
-    found = await attack.run([f"GET {MOUNTED}/threads/{{id}}/costs"])
-    assert "shows 'heron' of ann" in found[0]
-    routes.insert(0, Route("/budgets", budgets))
-    with pytest.raises(AssertionError, match=r"GET /chat/budgets is new here, .* Let tests/owners"):
-        await use_the_rest(here.web, here.bo, STORY)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,15 +19,22 @@ class Name(BaseModel):
     name: str
 
 
-async def beside_work(ctx: BranchContext) -> str:
-    """Ask at once, and again after some work."""
+HOUR = 3600.0
 
-    async def late() -> None:
-        await asyncio.sleep(0.3)
-        await ctx.elicit(Name, "Second?")
 
-    await asyncio.gather(ctx.elicit(Name, "First?"), late())
-    return "done"
+def asking_beside(seconds: float) -> Callable[[BranchContext], Awaitable[str]]:
+    """Return a function that asks beside work, which takes some ``seconds`` the first time, and then none."""
+    left = [seconds]
+
+    async def beside_work(ctx: BranchContext) -> str:
+        async def late() -> None:
+            await asyncio.sleep(left.pop() if left else 0)
+            await ctx.elicit(Name, "Second?")
+
+        await asyncio.gather(ctx.elicit(Name, "First?"), late())
+        return "done"
+
+    return beside_work
 
 
 class InPhases(HandoffTool):
@@ -34,11 +42,14 @@ class InPhases(HandoffTool):
 
     patience = 0.02
 
+    def __init__(self) -> None:
+        self.ask = asking_beside(HOUR)
+
     async def before(self) -> str:
         return "ready"
 
     async def client(self, handoff: str, ctx: BranchContext) -> str:
-        return await beside_work(ctx)
+        return await self.ask(ctx)
 
     async def after(self, handoff: str, picked: str) -> str:
         return picked
@@ -68,7 +79,7 @@ async def test_the_tightest_patience_holds(
     is_cut_off: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asking = tool(patience=of_the_tool)(beside_work)
+    asking = tool(patience=of_the_tool)(asking_beside(HOUR if is_cut_off else 0.05))
     assert await run_tool(asking, {}, person(), patience=of_the_edge) == "done"
     assert cut_off(caplog) is is_cut_off
 
@@ -84,7 +95,7 @@ async def test_a_server_has_a_patience_for_all_its_tools(caplog: pytest.LogCaptu
     async def answer(context: Any, params: sdk.ElicitRequestParams) -> sdk.ElicitResult:
         return sdk.ElicitResult(action="accept", content={"name": "Ada"})
 
-    server = create_server("s", [tool(beside_work)], patience=0.02)
+    server = create_server("s", [tool(asking_beside(HOUR))], patience=0.02)
     async with Client(server, mode="2026-07-28", elicitation_callback=answer) as client:
         result = await client.call_tool("beside_work", {})
     assert result.is_error is False
@@ -94,7 +105,7 @@ async def test_a_server_has_a_patience_for_all_its_tools(caplog: pytest.LogCaptu
 async def test_where_the_function_stays_alive_nothing_is_cut_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asking = tool(patience=0.02)(beside_work)
+    asking = tool(patience=0.02)(asking_beside(0.05))
     assert await run_tool(asking, {}, person(), replay=False) == "done"
     assert not cut_off(caplog)
 
@@ -106,10 +117,10 @@ async def test_a_patience_is_a_positive_number_of_seconds(patience: float) -> No
 
     Impatient.patience = patience
     with pytest.raises(ValueError, match="patience must be a positive number"):
-        tool(patience=patience)(beside_work)
+        tool(patience=patience)(asking_beside(0))
     with pytest.raises(ValueError, match="patience must be a positive number"):
         Impatient()
     with pytest.raises(ValueError, match="patience must be a positive number"):
-        create_server("s", [tool(beside_work)], patience=patience)
+        create_server("s", [tool(asking_beside(0))], patience=patience)
     with pytest.raises(ValueError, match="patience must be a positive number"):
-        await run_tool(tool(beside_work), {}, person(), patience=patience)
+        await run_tool(tool(asking_beside(0)), {}, person(), patience=patience)

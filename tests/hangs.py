@@ -4,6 +4,8 @@ pytest-timeout raises an exception in the main thread. An event loop's callback 
 lose this exception, and the fixtures of a failed test have no limit. So the alarm first shows the threads
 and tasks of this process and aborts the processes that the test has started, each of which writes its
 stacks; a second limit, held by a thread of faulthandler, ends the process itself.
+
+A test that waits for a processor does not hang: these waits put off the alarm.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +30,12 @@ __all__ = ["Hangs"]
 
 GRACE = 20
 """Seconds from the alarm, or a failure, to the end of the test's fixtures."""
+
+MOST = 10
+"""The number of limits after which a test hangs, however long its processes wait for a processor."""
+
+LOOKS = 10
+"""How often the waits of a test's processes are looked up, in one limit: some processes end earlier."""
 
 
 class Hangs:
@@ -43,14 +52,22 @@ class Hangs:
         """Show the stacks when the alarm of ``item`` rings, and end this process if that is in vain."""
         done = yield
         raises = signal.getsignal(signal.SIGALRM)
+        limit: float = settings.timeout
         if settings.method == "signal" and callable(raises):
+            began, waits = time.monotonic(), Waits()
 
             def ring(number: int, frame: FrameType | None) -> None:
-                self._show(item)
-                raises(number, frame)
+                left = began + min(limit + waits.seconds(), MOST * limit) - time.monotonic()
+                if left > 0:
+                    self._end_after(left + GRACE)
+                else:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    self._show(item)
+                    raises(number, frame)
 
             signal.signal(signal.SIGALRM, ring)
-        self._end_after(settings.timeout + GRACE)
+            signal.setitimer(signal.ITIMER_REAL, limit / LOOKS, limit / LOOKS)
+        self._end_after(limit + GRACE)
         return done
 
     @pytest.hookimpl(trylast=True)
@@ -87,9 +104,35 @@ class Hangs:
                 os.kill(process, signal.SIGABRT)
 
 
+class Waits:
+    """The waits for a processor of this process, and of those that it starts, from now on (Linux)."""
+
+    def __init__(self) -> None:
+        self._waited: dict[int, float] = {}
+        self._before = 0.0
+        self._before = self.seconds()
+
+    def seconds(self) -> float:
+        """Return how long all processes together have waited, those too that have ended since a look."""
+        for process in {os.getpid(), *_descendants(os.getpid())} - set(SHARED):
+            self._waited[process] = max(_waited_by(process), self._waited.get(process, 0.0))
+        return sum(self._waited.values()) - self._before
+
+
+def _waited_by(process: int) -> float:
+    nanoseconds = 0
+    for listed in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        with suppress(OSError):  # the thread has ended
+            nanoseconds += int(listed.read_text().split()[1])
+    return nanoseconds / 1e9
+
+
 def _descendants(parent: int) -> Iterator[int]:
     """Yield the processes below one, where the system lists them (Linux)."""
     for listed in Path(f"/proc/{parent}/task").glob("*/children"):
-        for child in listed.read_text().split():
+        children: list[str] = []
+        with suppress(OSError):  # the thread has ended
+            children = listed.read_text().split()
+        for child in children:
             yield from _descendants(int(child))
             yield int(child)

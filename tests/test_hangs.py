@@ -1,4 +1,4 @@
-"""A test that hangs ends, and shows where each of its processes is."""
+"""A test that hangs ends, and shows where each of its processes is; one that waits for a processor goes on."""
 
 from __future__ import annotations
 
@@ -31,19 +31,49 @@ def test_waits_for_a_child():
 """
 
 
-def test_a_hang_ends_with_the_stacks_of_all_its_processes(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(PLUGIN)
-    (tmp_path / "test_hanging.py").write_text(HANGING)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    done = subprocess.run(
+def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run tests that hang after a second."""
+    (folder / "conftest.py").write_text(PLUGIN)
+    (folder / "test_hanging.py").write_text(tests)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "--timeout=1", "--config-file=pytest.ini"],
-        cwd=tmp_path,
+        cwd=folder,
         env={"PYTHONPATH": str(Path(__file__).parents[1])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
+
+
+def test_a_hang_ends_with_the_stacks_of_all_its_processes(tmp_path: Path) -> None:
+    done = run(tmp_path, HANGING)
     assert done.returncode == 1
     assert "test_waits_for_a_child hangs:" in done.stdout
     assert "in wait_for_ever" in done.stdout
+
+
+STARVED = """
+import time
+from tests import hangs
+
+looks = []
+
+class Waits:
+    def seconds(self):
+        looks.append(time.monotonic())
+        return looks[-1] - looks[0]
+
+hangs.Waits = Waits
+
+def test_waits_for_a_processor():
+    while not looks or looks[-1] - looks[0] < 2:
+        time.sleep(0.01)
+"""
+
+
+def test_a_test_has_longer_by_the_time_that_its_processes_wait_for_a_processor(
+    tmp_path: Path,
+) -> None:
+    assert run(tmp_path, STARVED).returncode == 0

@@ -12,7 +12,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
     """Return the ``__getattr__`` of a package whose modules are loaded when they are needed.
 
     Type checkers do not see this function. Each package imports the same names under
-    ``TYPE_CHECKING``, and lists them in ``__all__``.
+    ``TYPE_CHECKING``.
 
     Args:
         package: the ``__name__`` of the package.

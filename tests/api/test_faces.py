@@ -58,8 +58,8 @@ def is_private(name: str) -> bool:
     if package != "anabranch" or len(inner) < 2:
         return False
     room = inner.pop(0)
-    has_face = "__all__" in exported(f"anabranch.{room}")  # the modules of others are their faces
-    return any(each.startswith("_") for each in inner) or (room.startswith("_") and has_face)
+    is_package = bool(exported(f"anabranch.{room}"))
+    return any(each.startswith("_") for each in inner) or (room.startswith("_") and is_package)
 
 
 def is_own(path: Path, name: str) -> bool:

@@ -21,23 +21,3 @@ from anabranch._aio.tasks import (
     server_stops,
     wait_shielded,
 )
-
-__all__ = [
-    "STOPPING",
-    "Clock",
-    "Ids",
-    "SystemClock",
-    "SystemIds",
-    "ThrottledWarning",
-    "Timer",
-    "all_of",
-    "cancel_and_wait",
-    "first_of",
-    "none_of",
-    "pause",
-    "replay_race",
-    "run_shielded",
-    "run_until",
-    "server_stops",
-    "wait_shielded",
-]

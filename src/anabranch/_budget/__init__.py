@@ -2,14 +2,3 @@
 
 from anabranch._budget.account import Account, BudgetError, Reservation
 from anabranch._budget.limits import UNLIMITED, FullShareError, Limits, Shares, by_address
-
-__all__ = [
-    "UNLIMITED",
-    "Account",
-    "BudgetError",
-    "FullShareError",
-    "Limits",
-    "Reservation",
-    "Shares",
-    "by_address",
-]

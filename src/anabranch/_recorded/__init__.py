@@ -31,21 +31,3 @@ else:
             ".shapes": "Holder Listed RecordedCall RecordedRound RecordedStep",
         },
     )
-
-__all__ = [
-    "AmbiguousCallError",
-    "Drift",
-    "Holder",
-    "Listed",
-    "NoSuchCallError",
-    "RecordedCall",
-    "RecordedRound",
-    "RecordedStep",
-    "Replayed",
-    "find_call",
-    "listed",
-    "outline",
-    "read_call",
-    "replay_call",
-    "without_tool",
-]

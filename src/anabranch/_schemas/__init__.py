@@ -14,27 +14,3 @@ from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Opt
 from anabranch._schemas.form_reading import FormReader
 from anabranch._schemas.form_schemas import protocol_field, with_text_choices
 from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs
-
-__all__ = [
-    "LEAVE_OUT",
-    "Field",
-    "Form",
-    "FormReader",
-    "LeaveOut",
-    "Option",
-    "Options",
-    "UnusableSchemaError",
-    "Value",
-    "as_meant",
-    "check_schema",
-    "filled_in",
-    "has_format",
-    "matches",
-    "misfit",
-    "misfits",
-    "misfits_of",
-    "protocol_field",
-    "read_pairs",
-    "split_pairs",
-    "with_text_choices",
-]

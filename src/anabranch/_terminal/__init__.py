@@ -46,26 +46,3 @@ else:
             ".respondent": "NO_MODEL Respondent",
         },
     )
-
-__all__ = [
-    "NO_MODEL",
-    "STILL_RUNNING",
-    "Answers",
-    "CommandError",
-    "Console",
-    "DismissedError",
-    "FailedError",
-    "JsonFormatter",
-    "LeftError",
-    "LiveRegion",
-    "Respondent",
-    "UsageError",
-    "ask_consent",
-    "ask_form",
-    "ask_text",
-    "log_to_stderr",
-    "names_of",
-    "on_interrupt",
-    "run_command",
-    "woken_by_signals",
-]

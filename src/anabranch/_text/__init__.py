@@ -19,21 +19,3 @@ from anabranch._text.json_text import (
     read_json_at,
     require_shallow,
 )
-
-__all__ = [
-    "DEEPEST",
-    "MARKS",
-    "LogFormat",
-    "PrintableFormatter",
-    "TooDeepError",
-    "answer_in",
-    "checked_name",
-    "encodable",
-    "number_problem",
-    "printable",
-    "printable_json",
-    "printable_line",
-    "read_json",
-    "read_json_at",
-    "require_shallow",
-]

@@ -26,8 +26,6 @@ from anabranch.agents._tool_questions import (
 from anabranch.messages import ToolUseBlock
 from anabranch.tree import ASIDE, Node, Path, Result, is_placeholder
 
-__all__ = ["ASIDE", "AnsweredRound", "AskedRound", "BatchLine", "result_at"]
-
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRound:

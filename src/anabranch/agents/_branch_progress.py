@@ -14,19 +14,6 @@ from anabranch.agents._batch_line import AskedRound, BatchLine
 from anabranch.models import INTERRUPTED
 from anabranch.tree import ASIDE, ERROR, Node, Path, Results, TreeStore, is_said
 
-__all__ = [
-    "ALLOW_WORK",
-    "BEFORE",
-    "BRANCH_ID",
-    "ERROR",
-    "PARTIAL",
-    "BranchOutcome",
-    "BranchProgress",
-    "OpenFork",
-    "open_fork",
-    "said_in",
-]
-
 ALLOW_WORK = "allow_work"
 """In a branch's first node: whether its tools run; by default, they do."""
 BEFORE = "before"

@@ -21,34 +21,27 @@ if TYPE_CHECKING:
     from anabranch.chat._plugins.plugin import Plugin, PluginBuilder, PluginClient, make_plugin
     from anabranch.chat._plugins.plugin_answerer import PluginAnswerer
     from anabranch.chat._plugins.plugin_request import ElicitId, PluginRequest
-    from anabranch.chat._terminal.chat_screen import ChatScreen as ChatScreen
-    from anabranch.chat._terminal.input_lines import ChatAnswerer as ChatAnswerer
-    from anabranch.chat._terminal.input_lines import InputLines as InputLines
-    from anabranch.chat._terminal.input_lines import ScriptedLines as ScriptedLines
-    from anabranch.chat._terminal.input_lines import TypedLines as TypedLines
-    from anabranch.chat._terminal.input_lines import piped_lines as piped_lines
-    from anabranch.chat._terminal.input_lines import read_script as read_script
-    from anabranch.chat._terminal.line_loop import run_lines as run_lines
-    from anabranch.chat._terminal.replies import LiveReplies as LiveReplies
-    from anabranch.chat._terminal.replies import Replies as Replies
-    from anabranch.chat._terminal.session import COMMANDS as COMMANDS
-    from anabranch.chat._terminal.session import Session as Session
-    from anabranch.chat._terminal.session_dependencies import (
-        SessionDependencies as SessionDependencies,
+    from anabranch.chat._terminal.chat_screen import ChatScreen
+    from anabranch.chat._terminal.input_lines import (
+        ChatAnswerer,
+        InputLines,
+        ScriptedLines,
+        TypedLines,
+        piped_lines,
+        read_script,
     )
-    from anabranch.chat._terminal.session_output import Output as Output
-    from anabranch.chat._terminal.session_output import SessionError
-    from anabranch.chat._terminal.typed_input import read_answer as read_answer
-    from anabranch.chat._web.access import LOOPBACK as LOOPBACK
-    from anabranch.chat._web.access import Authenticate
+    from anabranch.chat._terminal.line_loop import run_lines
+    from anabranch.chat._terminal.replies import LiveReplies, Replies
+    from anabranch.chat._terminal.session import COMMANDS, Session
+    from anabranch.chat._terminal.session_dependencies import (
+        SessionDependencies,
+    )
+    from anabranch.chat._terminal.session_output import Output, SessionError
+    from anabranch.chat._terminal.typed_input import read_answer
+    from anabranch.chat._web.access import LOOPBACK, Authenticate
     from anabranch.chat._web.application import make_chat_app
-    from anabranch.chat._web.conversations import CONCURRENCY as CONCURRENCY
-    from anabranch.chat._web.conversations import Conversations as Conversations
-    from anabranch.chat._web.open_work import OpenWork as OpenWork
-    from anabranch.chat._web.open_work import asleep_until as asleep_until
-    from anabranch.chat._web.open_work import cancel as cancel
-    from anabranch.chat._web.open_work import open_work as open_work
-    from anabranch.chat._web.open_work import retry as retry
+    from anabranch.chat._web.conversations import CONCURRENCY, Conversations
+    from anabranch.chat._web.open_work import OpenWork, asleep_until, cancel, open_work, retry
     from anabranch.chat._web.rate_limits import RateLimits
 else:
     _load = lazy_names(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
-from anabranch.engines._advances import run_job as run_job
+from anabranch.engines._advances import run_job
 from anabranch.engines._in_process import InProcessEngine
 from anabranch.errors import needs_extra
 

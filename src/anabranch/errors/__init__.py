@@ -77,19 +77,23 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from anabranch.errors._extras import MissingExtraError as MissingExtraError
-from anabranch.errors._extras import find_framework as find_framework
-from anabranch.errors._extras import install_command as install_command
-from anabranch.errors._extras import needs_extra as needs_extra
-from anabranch.errors._extras import typed_command as typed_command
+from anabranch.errors._extras import (
+    MissingExtraError,
+    find_framework,
+    install_command,
+    needs_extra,
+    typed_command,
+)
 from anabranch.errors._recordable import AnabranchError, error_from_json, error_to_json
-from anabranch.errors._shown import FULL as FULL
-from anabranch.errors._shown import author_line as author_line
-from anabranch.errors._shown import error_id as error_id
-from anabranch.errors._shown import format_for_author as format_for_author
-from anabranch.errors._shown import is_authors as is_authors
-from anabranch.errors._shown import masked as masked
-from anabranch.errors._shown import with_error_id as with_error_id
+from anabranch.errors._shown import (
+    FULL,
+    author_line,
+    error_id,
+    format_for_author,
+    is_authors,
+    masked,
+    with_error_id,
+)
 
 __all__ = [
     "AnabranchError",

@@ -16,15 +16,15 @@ The store's port is :class:`BranchStore`; ``anabranch.stores`` implements it ove
     _memory.py         the port of memories, its safe use, and those of ``anabranch.memory``
 """
 
-from anabranch.folding._branch_store import OPEN as OPEN
-from anabranch.folding._branch_store import TRANSITIONS as TRANSITIONS
 from anabranch.folding._branch_store import (
+    OPEN,
+    TRANSITIONS,
     Branch,
     BranchRows,
     BranchStore,
     Session,
+    Status,
 )
-from anabranch.folding._branch_store import Status as Status
 from anabranch.folding._errors import (
     BranchNotActiveError,
     BudgetExhaustedError,
@@ -41,8 +41,7 @@ from anabranch.folding._errors import (
     TransitionError,
     UnknownBranchError,
 )
-from anabranch.folding._ledger import ROOT as ROOT
-from anabranch.folding._ledger import BranchEvent
+from anabranch.folding._ledger import ROOT, BranchEvent
 from anabranch.folding._memory import (
     BankMemory,
     BranchMemory,
@@ -52,9 +51,7 @@ from anabranch.folding._memory import (
 )
 from anabranch.folding._service import BranchService, CreatedBranch, ReturnedBranch
 from anabranch.folding._settings import FoldingSettings
-from anabranch.folding._tools import BranchRecord as BranchRecord
-from anabranch.folding._tools import folding_tools
-from anabranch.folding._tools import warning_of as warning_of
+from anabranch.folding._tools import BranchRecord, folding_tools, warning_of
 
 __all__ = [
     "BankMemory",

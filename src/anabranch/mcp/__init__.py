@@ -22,32 +22,29 @@ from anabranch._lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch._durable import Durability
-    from anabranch.mcp._client import MAX_ROUNDS as MAX_ROUNDS
-    from anabranch.mcp._client import Connectable as Connectable
-    from anabranch.mcp._client import Era as Era
-    from anabranch.mcp._client import call_tool as call_tool
-    from anabranch.mcp._client import connect as connect
-    from anabranch.mcp._client import list_tools as list_tools
-    from anabranch.mcp._client import offers_sagas as offers_sagas
-    from anabranch.mcp._defaults import GRACE as GRACE
-    from anabranch.mcp._defaults import HEARTBEAT as HEARTBEAT
-    from anabranch.mcp._defaults import TTL as TTL
-    from anabranch.mcp._defaults import Ask as Ask
-    from anabranch.mcp._defaults import SamplerMode as SamplerMode
-    from anabranch.mcp._eras import UNASKED as UNASKED
-    from anabranch.mcp._eras import Reply as Reply
-    from anabranch.mcp._eras import Request as Request
-    from anabranch.mcp._eras import RoundOfAnswers as RoundOfAnswers
-    from anabranch.mcp._eras import requests_of as requests_of
+    from anabranch.mcp._client import (
+        MAX_ROUNDS,
+        Connectable,
+        Era,
+        call_tool,
+        connect,
+        list_tools,
+        offers_sagas,
+    )
+    from anabranch.mcp._defaults import GRACE, HEARTBEAT, TTL, Ask, SamplerMode
+    from anabranch.mcp._eras import UNASKED, Reply, Request, RoundOfAnswers, requests_of
     from anabranch.mcp._installation import Installation
-    from anabranch.mcp._odd_answers import has_structured_content as has_structured_content
-    from anabranch.mcp._options import ServerKeywords, ServerOptions, ToolKeywords
-    from anabranch.mcp._options import completed_by as completed_by
+    from anabranch.mcp._odd_answers import has_structured_content
+    from anabranch.mcp._options import ServerKeywords, ServerOptions, ToolKeywords, completed_by
     from anabranch.mcp._saga_client import SagaClient, SagaRoundsExceededError, Turn
-    from anabranch.mcp._saga_shapes import CallToolSagaParams as CallToolSagaParams
-    from anabranch.mcp._saga_shapes import ResumeToolSagaParams, SagaStepError, SagaStepResult
-    from anabranch.mcp._saga_shapes import SagaError as SagaError
-    from anabranch.mcp._saga_shapes import ToolCallSagaResult as ToolCallSagaResult
+    from anabranch.mcp._saga_shapes import (
+        CallToolSagaParams,
+        ResumeToolSagaParams,
+        SagaError,
+        SagaStepError,
+        SagaStepResult,
+        ToolCallSagaResult,
+    )
     from anabranch.mcp._server import (
         as_fastmcp_tool,
         create_server,
@@ -55,26 +52,25 @@ if TYPE_CHECKING:
         install,
         install_fastmcp,
     )
-    from anabranch.mcp._tool_server import ToolServer as ToolServer
-    from anabranch.mcp._transports import COMMAND as COMMAND
-    from anabranch.mcp._transports import PAUSES as PAUSES
-    from anabranch.mcp._transports import Remembering as Remembering
-    from anabranch.mcp._transports import Started as Started
-    from anabranch.mcp._transports import WithHeaders as WithHeaders
-    from anabranch.mcp._transports import causes as causes
-    from anabranch.mcp._transports import command_of as command_of
-    from anabranch.mcp._transports import is_lost as is_lost
-    from anabranch.mcp._transports import new_key as new_key
-    from anabranch.mcp._transports import takes_key as takes_key
-    from anabranch.mcp._unfinished import ANSWER_QUESTIONS as ANSWER_QUESTIONS
-    from anabranch.mcp._unfinished import CONTINUE_CALL as CONTINUE_CALL
-    from anabranch.mcp._unfinished import UNFINISHED as UNFINISHED
-    from anabranch.mcp._unfinished import is_unfinished as is_unfinished
+    from anabranch.mcp._tool_server import ToolServer
+    from anabranch.mcp._transports import (
+        COMMAND,
+        PAUSES,
+        Remembering,
+        Started,
+        WithHeaders,
+        causes,
+        command_of,
+        is_lost,
+        new_key,
+        takes_key,
+    )
+    from anabranch.mcp._unfinished import ANSWER_QUESTIONS, CONTINUE_CALL, UNFINISHED, is_unfinished
 else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "anabranch._durable.job": "Durability",
+            "anabranch._durable": "Durability",
             "._client": "Connectable Era MAX_ROUNDS call_tool connect list_tools offers_sagas",
             "._defaults": "GRACE HEARTBEAT TTL Ask SamplerMode",
             "._installation": "Installation",
@@ -96,7 +92,6 @@ else:
         },
     )
 
-# The names that __all__ lacks are for other rooms of this package.
 __all__ = [
     "Durability",
     "Installation",

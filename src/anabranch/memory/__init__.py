@@ -14,13 +14,11 @@ queues finished branches to be learned from. It knows neither agents nor the bud
     _tools.py        the memory as tools
 """
 
-from anabranch.memory._bank import Banks as Banks
-from anabranch.memory._bank import ReasoningBank
-from anabranch.memory._bank import bank_of as bank_of
-from anabranch.memory._distilling import POLL as POLL
-from anabranch.memory._distilling import Distiller
+from anabranch.memory._bank import Banks, ReasoningBank, bank_of
+from anabranch.memory._distilling import POLL, Distiller
 from anabranch.memory._items import (
     Draft,
+    Level,
     LevelError,
     Memory,
     Outcome,
@@ -29,9 +27,8 @@ from anabranch.memory._items import (
     Scopes,
     UnknownMemoryError,
 )
-from anabranch.memory._items import Level as Level
-from anabranch.memory._ports import EmbeddedKind as EmbeddedKind
 from anabranch.memory._ports import (
+    EmbeddedKind,
     Embedder,
     Filter,
     FinishedBranch,
@@ -42,18 +39,17 @@ from anabranch.memory._ports import (
 from anabranch.memory._recall import InjectedMemory, Recall
 from anabranch.memory._secrets import (
     REDACTED,
+    WITHHELD,
     Scrubbed,
     Scrubber,
     WithheldError,
 )
-from anabranch.memory._secrets import WITHHELD as WITHHELD
 from anabranch.memory._tools import (
     FoundMemory,
     memory_tools,
+    shown,
 )
-from anabranch.memory._tools import shown as shown
-from anabranch.memory._words import indexed as indexed
-from anabranch.memory._words import words_of as words_of
+from anabranch.memory._words import indexed, words_of
 
 __all__ = [
     "REDACTED",

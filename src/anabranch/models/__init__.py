@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 from anabranch._lazy import lazy_names
 from anabranch.errors import needs_extra
 from anabranch.messages import Usage
-from anabranch.models._protocol import INTERRUPTED as INTERRUPTED
 from anabranch.models._protocol import (
+    INTERRUPTED,
     ModelError,
     ProviderError,
     SampleStream,
     StreamingSampler,
     as_streaming,
+    interrupted,
 )
-from anabranch.models._protocol import interrupted as interrupted
 from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.tool import wrong_kind
 
 if TYPE_CHECKING:
     from anabranch.memory import Embedder
-    from anabranch.models._tool_schemas import folded as folded
+    from anabranch.models._tool_schemas import folded
 else:
     __getattr__ = lazy_names(__name__, {"anabranch.memory": "Embedder", "._tool_schemas": "folded"})
 

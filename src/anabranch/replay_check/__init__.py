@@ -13,8 +13,7 @@ round twice, and reports the differences.
     _rehearsal.py, _compare.py      a tool run twice, and the differences
 """
 
-from anabranch.replay_check._rehearsal import check_replay
-from anabranch.replay_check._rehearsal import rehearse as rehearse
+from anabranch.replay_check._rehearsal import check_replay, rehearse
 from anabranch.replay_check._rules import Finding
 from anabranch.replay_check._sources import NoSourceError
 from anabranch.replay_check._static_check import check_tool

@@ -11,9 +11,7 @@ For many rounds, make one :class:`Rounds`, which holds the keys and the store.
 """
 
 from anabranch.rounds._questions import (
-    AnswerLike as AnswerLike,
-)
-from anabranch.rounds._questions import (
+    AnswerLike,
     Asked,
     InvalidAnswerError,
     Question,

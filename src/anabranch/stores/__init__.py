@@ -32,8 +32,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch._durable import TRANSITIONS as TRANSITIONS
 from anabranch._durable import (
+    TRANSITIONS,
     AnswerRecord,
     CallEvent,
     CallRecord,
@@ -52,8 +52,8 @@ from anabranch._durable import (
     TakenTurn,
     TurnRecord,
     TurnState,
+    UnknownProcesses,
 )
-from anabranch._durable import UnknownProcesses as UnknownProcesses
 from anabranch._lazy import lazy_names
 from anabranch.errors import StoreError, UnknownCallError, needs_extra
 
@@ -61,10 +61,9 @@ if TYPE_CHECKING:
     from anabranch.folding import BranchStore
     from anabranch.memory import MemoryStore
     from anabranch.stores._database import Database
-    from anabranch.stores._database_faults import translated as translated
-    from anabranch.stores._engines import read_url as read_url
-    from anabranch.stores._processes import ClosableProcesses as ClosableProcesses
-    from anabranch.stores._processes import open_processes as open_processes
+    from anabranch.stores._database_faults import translated
+    from anabranch.stores._engines import read_url
+    from anabranch.stores._processes import ClosableProcesses, open_processes
     from anabranch.tree import TreeStore
 else:
     __getattr__ = lazy_names(

@@ -11,9 +11,7 @@ time.
 from anabranch._asking import AnswerError
 from anabranch.inprocess import run_tool
 from anabranch.replay_check import (
-    Finding as Finding,
-)
-from anabranch.replay_check import (
+    Finding,
     check_replay,
     check_tool,
 )
@@ -23,13 +21,9 @@ from anabranch.testing._mock_client import (
 )
 from anabranch.testing._mock_model import (
     MockModel,
+    ModelAnswer,
+    ModelFunction,
     calls,
-)
-from anabranch.testing._mock_model import (
-    ModelAnswer as ModelAnswer,
-)
-from anabranch.testing._mock_model import (
-    ModelFunction as ModelFunction,
 )
 from anabranch.testing._test_engine import ManualClock, SequentialIds, TestEngine
 

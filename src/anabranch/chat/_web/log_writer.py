@@ -22,8 +22,6 @@ from anabranch._durable import RenewedLease, RunEvents
 from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 
-__all__ = ["LogWriter", "TextPiece", "encoded"]
-
 FOLLOWED = 0.02
 """Seconds for which an event waits for the events that mostly follow it."""
 

@@ -1,6 +1,5 @@
 """JSON Schemas of other programs, checked in bounded time, and the forms that show them."""
 
-from anabranch._schemas.as_meant import as_meant
 from anabranch._schemas.foreign import (
     UnusableSchemaError,
     check_schema,
@@ -14,3 +13,4 @@ from anabranch._schemas.form_fields import LEAVE_OUT, Field, Form, LeaveOut, Opt
 from anabranch._schemas.form_reading import FormReader
 from anabranch._schemas.form_schemas import protocol_field, with_text_choices
 from anabranch._schemas.name_value import misfits_of, read_pairs, split_pairs
+from anabranch._schemas.plain_meaning import as_meant

@@ -167,23 +167,6 @@ async def test_the_calling_conversation_is_read_only_and_not_sent_along() -> Non
     assert request.system_prompt is None
 
 
-async def test_a_decision_tree_sends_each_turn_the_turns_before_it(replay: bool) -> None:
-    """Required: samples follow one another in one conversation, two levels deep."""
-
-    @tool
-    async def decide(ctx: BranchContext) -> str:
-        first = await ctx.sample("animal or plant?")
-        second = await ctx.sample(f"which {first.text}?")
-        return second.text
-
-    def answer(request: SampleRequest) -> str:
-        return "fern" if request.messages[-1].text == "which plant?" else "plant"
-
-    client = MockClient(samples=answer)
-    assert await run_tool(decide, {}, client, replay=replay) == "fern"
-    assert [len(request.messages) for request in client.sample_calls] == [1, 3]
-
-
 async def test_messages_are_frozen() -> None:
     """Contract: a message can be shared by any number of branches."""
 

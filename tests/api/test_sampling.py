@@ -53,24 +53,6 @@ async def plain(ctx: BranchContext) -> str:
     return (await ctx.sample("hello")).text
 
 
-async def test_a_request_carries_every_option_that_was_given(replay: bool) -> None:
-    """Contract: sample(prompt, system_prompt=, max_tokens=, tools=, tool_choice=, …)."""
-
-    @tool
-    async def ask(ctx: BranchContext) -> str:
-        result = await ctx.sample(
-            "hello", system_prompt="be brief", max_tokens=7, tools=[WEATHER], tool_choice="auto"
-        )
-        return result.text
-
-    client = MockClient(samples=["hi"])
-    assert await run_tool(ask, {}, client, replay=replay) == "hi"
-    (request,) = client.sample_calls
-    assert request.messages == (user("hello"),)
-    assert (request.system_prompt, request.max_tokens) == ("be brief", 7)
-    assert (request.tools, request.tool_choice) == ((WEATHER,), "auto")
-
-
 async def test_a_request_carries_the_parameters_of_the_model(replay: bool) -> None:
     @tool
     async def ask(ctx: BranchContext) -> str:
@@ -165,19 +147,6 @@ async def test_a_parameter_that_differs_from_run_to_run_is_noticed(first: dict[s
 
     with pytest.raises(NonDeterminismError, match=r"ask/sample\.1"):
         await run_tool(ask, {}, MockClient(samples=["x"], capabilities=Capabilities()))
-
-
-async def test_model_preferences_are_forwarded(replay: bool) -> None:
-    """Required: the preferences of the author reach the client, which chooses the model."""
-    wanted = {"hints": [{"name": "small"}], "costPriority": 0.9}
-
-    @tool
-    async def ask(ctx: BranchContext) -> str:
-        return (await ctx.sample("hello", model_preferences=wanted)).text
-
-    client = MockClient(samples=["hi"])
-    await run_tool(ask, {}, client, replay=replay)
-    assert client.sample_calls[0].model_preferences == wanted
 
 
 async def test_a_result_names_the_model_the_stop_reason_and_the_usage(

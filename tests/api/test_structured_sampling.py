@@ -205,12 +205,6 @@ async def test_schema_and_tools_together_are_refused() -> None:
     assert await run_tool(ask, {}, MockClient())
 
 
-async def test_an_instance_given_to_the_mock_answers_as_its_json() -> None:
-    """Contract: MockClient answers; a model instance is the natural answer to its schema."""
-    client = MockClient(samples=[Verdict(score=1, reason="x")])
-    assert await run_tool(judge, {}, client) == Verdict(score=1, reason="x")
-
-
 class Good(BaseModel):
     good: str
 

@@ -167,7 +167,7 @@ class Budgets(RuleBasedStateMachine):
         self.timeline: Timeline = turn.timeline
         self.model.beyond, self.of_tools = 0, []
         self.before = {each.id for each in await self.branches.branches(self.thread.id)}
-        self.turn = asyncio.ensure_future(turn.run(message))
+        self.turn = asyncio.ensure_future(turn.run(await self.agent.store.path(message.id)))
 
     def resume(self) -> None:
         """Let the turn run until it waits for the model, or has ended."""

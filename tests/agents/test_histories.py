@@ -1,7 +1,7 @@
 """Random histories of a thread, after each step of which every path is a valid request."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from anabranch.agents import TurnLimits
 from anabranch.messages import SampleReply, SampleRequest, TextBlock, ToolUseBlock
 from anabranch.models import ModelError
+from anabranch.tree import project
 from tests.agents.harness import Setting, set_up
 from tests.randomised import examples
 
@@ -18,11 +19,24 @@ LIMITS = TurnLimits(max_requests=3, max_depth=2, max_branches_per_call=4, max_br
 
 @dataclass
 class Whim:
-    """A model with a list of replies, which do not depend on the request."""
+    """A model with a list of replies, which do not depend on the request.
+
+    Attributes:
+        replies: the next reply is the last.
+        here: the conversation.
+        unknown: requests for a reply that are not the messages of a path in the store.
+    """
 
     replies: list[SampleReply | Exception | None]
+    here: Setting
+    unknown: list[SampleRequest] = field(default_factory=list[SampleRequest])
 
-    def __call__(self, request: SampleRequest) -> SampleReply | Exception:
+    async def __call__(self, request: SampleRequest) -> SampleReply | Exception:
+        if request.tools:  # requests of judges have none
+            store = self.here.agent.store
+            paths = [await store.path(node.id) for node in (await self.here.tree()).nodes]
+            if request.messages not in [project(path.nodes, path.results) for path in paths]:
+                self.unknown.append(request)
         reply = self.replies.pop() if self.replies else None
         return reply if reply is not None else SampleReply.model_validate({"content": "so be it"})
 
@@ -70,7 +84,8 @@ async def act(here: Setting, what: str, at: int, whims: list[Any]) -> Setting:
         again = await set_up(lambda _: "again", store=here.agent.store, limits=LIMITS)
         again.thread_id = here.thread_id
         return again
-    speaking = await set_up(Whim(whims), store=here.agent.store, limits=LIMITS)
+    model = Whim(whims, here)
+    speaking = await set_up(model, store=here.agent.store, limits=LIMITS)
     speaking.thread_id = here.thread_id
     turn = asyncio.create_task(speaking.say("hello", at=node))
     if what == "stop":
@@ -80,6 +95,7 @@ async def act(here: Setting, what: str, at: int, whims: list[Any]) -> Setting:
     await asyncio.wait({turn})
     if not turn.cancelled() and (error := turn.exception()) is not None:
         assert type(error).__name__ in {"ModelError", "TurnLimitError"}, error
+    assert not model.unknown
     return speaking
 
 

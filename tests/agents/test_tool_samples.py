@@ -173,13 +173,14 @@ async def test_a_model_that_cannot_be_asked_uses_nothing() -> None:
 
     here = await set_up(decide, limits=TurnLimits(max_tokens=9_000), user=Absent())
     start = await here.agent.put(here.thread_id, [(None, "hello")])
+    path = await here.agent.store.path(start[0].id)
     turn = await turn_of(here.agent, start[0])
     with pytest.raises(RuntimeError):
-        await turn.run(start[0])
+        await turn.run(path)
     account = turn.timeline.meter.account
     assert (account.tokens, account.reserved) == (0, 0)
     failing = False
-    await turn.run(start[0])
+    await turn.run(path)
     assert (account.tokens, account.reserved) == (1, 0)
 
 

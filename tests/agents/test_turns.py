@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -44,6 +44,7 @@ from anabranch.tree import (
     Node,
     Ref,
     Result,
+    TreeStore,
     is_no_result,
     thread_from_json,
     tree_to_json,
@@ -574,3 +575,33 @@ async def test_a_call_whose_arguments_are_no_object_is_answered_and_not_run() ->
     assert malformed in results["u2"]
     stored = [each.malformed for node in (await here.tree()).nodes for each in node.tool_uses]
     assert stored == [None, malformed]
+
+
+class ReadTrees:
+    """A store of trees that notes each reading."""
+
+    def __init__(self) -> None:
+        self._trees = MemoryTrees()
+        self.readings: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"around", "children", "node", "path", "refs", "thread", "tree"}:
+            self.readings.append(name)
+        return getattr(self._trees, name)
+
+
+async def test_a_turn_reads_its_path_once_for_all_its_requests_and_tools() -> None:
+    def decide(request: SampleRequest) -> SampleReply | str:
+        number = len(request.messages)
+        if number in {1, 7}:  # of the first turn, and after two calls
+            return "Rain."
+        return calls((f"use_{number}", "weather", {"city": "Rome"}))
+
+    store = ReadTrees()
+    here = await set_up(decide, tools=[weather], store=cast("TreeStore", store))
+    await here.say("Hello.")
+    store.readings.clear()
+    assert (await here.say("What is it like?")).text == "Rain."
+    assert store.readings == ["around"]
+    assert len(await here.of_kind("results")) == 2
+    await here.check()

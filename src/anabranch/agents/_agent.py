@@ -53,13 +53,14 @@ from anabranch.tool import Tool
 from anabranch.tree import (
     HEAD,
     Node,
+    Path,
     Ref,
     Result,
     Surroundings,
     Thread,
     TreeStore,
-    project,
     store_files,
+    surroundings_after,
 )
 
 
@@ -186,11 +187,13 @@ class Agent:
             Exception: if the model raises an error. The message and all nodes before the error
                 stay.
         """
-        if await self.store.thread(thread_id) is None:
+        around = await self.store.around(thread_id, at)
+        thread = around.thread if around is not None else await self.store.thread(thread_id)
+        if thread is None:
             raise ToolError(f"There is no thread {thread_id!r}.")
-        parent = at if at is not None else await self.head(thread_id)
-        [message] = await self.put(thread_id, [(parent, content)])
-        return await self.resume(message)
+        [message] = await self.put(thread_id, [(at if around is None else around.last.id, content)])
+        above = Path((), {}) if around is None else around
+        return await self.resume(surroundings_after(above, thread, message))
 
     async def put(
         self,
@@ -241,7 +244,7 @@ class Agent:
         if (fork := None if node.kind == "user" else open_fork(around)) is not None:
             return await self._resume_in(fork)
         if BatchLine.read(around) is None:
-            return await turn.run(node, project(around.nodes, around.results))
+            return await turn.run(around)
         writer = await LineWriter.at(turn.timeline, around)
         if node.tool_uses:
             check_unasked(writer.line)

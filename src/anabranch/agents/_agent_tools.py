@@ -193,7 +193,7 @@ class ToolUse:
         side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
         continuation: the rules by which the turn continues at questions.
-        above: the path to what the caller follows, ``None`` if it was not read.
+        path: the path to the caller.
     """
 
     block: ToolUseBlock
@@ -204,7 +204,12 @@ class ToolUse:
     side_usage: UsageTotal
     record: Callable[[Outcome], Awaitable[None]]
     continuation: Continuation
-    above: Path | None = None
+    path: Path
+
+    @property
+    def depth(self) -> int:
+        """The number of branches around the caller."""
+        return sum(node.kind == "branch" for node in self.path.nodes)
 
     async def sample(self, request: SampleRequest) -> SampleReply:
         """Return the reply of the agent's model to ``request``, which is not part of this thread.

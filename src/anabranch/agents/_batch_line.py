@@ -101,7 +101,7 @@ class BatchLine:
     Args:
         nodes: the node that calls the tools, and the questions and answers below it.
         results: the results that these nodes hold.
-        above: the path to what the first of these nodes follows, ``None`` if it was not read.
+        above: the nodes from a root to what the first of these nodes follows.
 
     Attributes:
         rounds: the last round that each tool has asked in, by tool use.
@@ -112,10 +112,10 @@ class BatchLine:
         self,
         nodes: Sequence[Node],
         results: Mapping[tuple[str, str], Result],
-        above: Path | None = None,
+        above: Sequence[Node] = (),
     ) -> None:
         self.nodes: tuple[Node, ...] = tuple(nodes)
-        self.above: Path | None = above
+        self._above: tuple[Node, ...] = tuple(above)
         self.rounds: dict[str, AskedRound] = {}
         self.answers: dict[str, Node] = {}
         self._results = results
@@ -144,13 +144,22 @@ class BatchLine:
             first -= 1
         if not path.nodes[first].tool_uses:
             return None
-        above = Path(path.nodes[:first], path.results) if first else None
-        return cls(path.nodes[first:], path.results, above)
+        return cls(path.nodes[first:], path.results, path.nodes[:first])
 
     @property
     def caller(self) -> Node:
         """The node that calls the tools."""
         return self.nodes[0]
+
+    @property
+    def path(self) -> Path:
+        """The path to the end of the line."""
+        return Path((*self._above, *self.nodes), self._results)
+
+    @property
+    def path_to_caller(self) -> Path:
+        """The path to the node that calls the tools."""
+        return Path((*self._above, self.caller), self._results)
 
     @property
     def last(self) -> Node:
@@ -160,7 +169,7 @@ class BatchLine:
     def extended(self, nodes: Iterable[Node], results: Iterable[Result] = ()) -> BatchLine:
         """Return the line with further nodes and results."""
         added = {(each.node_id, each.tool_use_id): each for each in results}
-        return BatchLine((*self.nodes, *nodes), {**self._results, **added}, self.above)
+        return BatchLine((*self.nodes, *nodes), {**self._results, **added}, self._above)
 
     @cached_property
     def unfinished(self) -> tuple[ToolUseBlock, ...]:
@@ -198,13 +207,17 @@ class BatchLine:
                 return found
         return None
 
+    def has_begun(self, use_id: str) -> bool:
+        """Whether the tool has asked, or has a result or placeholder."""
+        return self.round_id(use_id) is not None or self.result(use_id) is not None
+
     def round_id(self, use_id: str) -> str | None:
         """Return the id of the last round in which a tool asked; ``None`` if the tool asked nothing."""
         return self.rounds[use_id].id if use_id in self.rounds else None
 
     def cut(self, length: int) -> BatchLine:
         """Return the beginning of the line."""
-        return BatchLine(self.nodes[:length], self._results, self.above)
+        return BatchLine(self.nodes[:length], self._results, self._above)
 
     def holder(self, use_id: str) -> Node:
         """Return the node that holds a tool's result: its last answer, or the caller.

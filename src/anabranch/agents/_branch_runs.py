@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import anyio
 from pydantic import JsonValue
@@ -20,6 +20,7 @@ from anabranch.agents._agent_tools import ELSEWHERE
 from anabranch.agents._branch_progress import ERROR, PARTIAL, BranchOutcome
 from anabranch.agents._events import BranchEnded, BranchResumed
 from anabranch.agents._gather_structured import gather_structured
+from anabranch.agents._line_writer import surroundings_of
 from anabranch.agents._timeline import RequestMessages
 from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
@@ -30,12 +31,31 @@ from anabranch.errors import (
     BranchTokenError,
 )
 from anabranch.models import INTERRUPTED, ModelError
-from anabranch.tree import SHOWN, Node
+from anabranch.tree import SHOWN, Node, Path, longer_path, project_each
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
-BranchPath: TypeAlias = tuple[Sequence[Node], RequestMessages | None]
-"""The nodes of a branch so far, and the whole path to the last as messages, where that is known."""
+
+@dataclass(frozen=True, slots=True)
+class BranchPath:
+    """The path of a branch.
+
+    Attributes:
+        nodes: the nodes of the branch so far.
+        whole: the whole path to the last of them; ``None`` if it was not read.
+        messages: the whole path as messages, of a branch that begins now.
+    """
+
+    nodes: Sequence[Node]
+    whole: Path | None = None
+    messages: RequestMessages | None = None
+
+
+def new_branches(path: Path, starts: Sequence[Node]) -> list[BranchPath]:
+    """Return the paths of branches that begin after ``path``; it is projected once for all of them."""
+    each = zip(starts, project_each(path.nodes, starts, path.results), strict=True)
+    return [BranchPath([start], longer_path(path, [start]), known) for start, known in each]
+
 
 SUMMARISE = (
     "(forced to return): This branch has reached a limit. Use no more tools: say now what the outcome"
@@ -75,13 +95,13 @@ async def run_branches(
     """
     elsewhere: list[AnabranchError] = []
 
-    async def run(path: Sequence[Node], messages: RequestMessages | None) -> BranchOutcome:
+    async def run(path: BranchPath) -> BranchOutcome:
         try:
-            outcome = await _run_branch(turn.branch(working), path, messages, work=work)
+            outcome = await _run_branch(turn.branch(working), path, work=work)
         except ELSEWHERE as other:
             elsewhere.append(other)
-            return BranchOutcome(path[0], path[-1], waits=True)
-        outcomes[path[0].id] = outcome
+            return BranchOutcome(path.nodes[0], path.nodes[-1], waits=True)
+        outcomes[path.nodes[0].id] = outcome
         if not outcome.waits:
             await _report(turn, outcome)
         return outcome
@@ -91,25 +111,23 @@ async def run_branches(
             if (await job()).waits:
                 break
 
-    jobs = [partial(run, *path) for path in paths]
+    jobs = [partial(run, path) for path in paths]
     await gather_structured([*(jobs if parallel else [in_order]), *meanwhile])
     if elsewhere:
         raise elsewhere[0]
 
 
-async def _run_branch(
-    turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
-) -> BranchOutcome:
-    start = path[0]
+async def _run_branch(turn: Turn, path: BranchPath, *, work: bool) -> BranchOutcome:
+    start = path.nodes[0]
     try:
-        end = await _in_time(turn, start, _running(turn, path, messages, work=work))
+        end = await _in_time(turn, start, _running(turn, path, work=work))
     except (TurnLimitError, BranchTokenError) as limit:
         return await _forced(turn, start, limit)
     except ELSEWHERE:
         raise
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
         if turn.timeline.dependencies.suspension.begun:  # another process has the branch by now
-            return BranchOutcome(start, path[-1], waits=True)
+            return BranchOutcome(start, path.nodes[-1], waits=True)
         # Models and listeners may raise anything; if it left the branch, it would end the others.
         return await run_shielded(_record_failure(turn, start, error))
     working = turn.timeline.branch_of_folding
@@ -126,18 +144,19 @@ async def _report(turn: Turn, outcome: BranchOutcome) -> None:
         logger.exception("the end of the branch at %r was not heard", outcome.start.id)
 
 
-async def _running(
-    turn: Turn, path: Sequence[Node], messages: RequestMessages | None, *, work: bool
-) -> Node:
+async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
     """Run a branch from its prompt, or from its last node; return the new last node."""
-    if len(path) > 1:
-        await turn.timeline.continue_from(path)
-        return await turn.resume(path[-1])
+    dependencies, nodes = turn.timeline.dependencies, path.nodes
+    if len(nodes) > 1:
+        around = await surroundings_of(dependencies.store, nodes[-1])
+        await turn.timeline.continue_from(nodes, around)
+        return await turn.resume(around)
     if turn.continuation.is_over:  # it has not begun, and does not now
-        return path[0]
-    if messages is None:  # it was opened earlier
-        await turn.timeline.dependencies.listener(BranchResumed(tuple(path)))
-    return await (turn.run if work else turn.timeline.reply)(path[0], messages)
+        return nodes[0]
+    if path.whole is None:  # it was opened earlier
+        await dependencies.listener(BranchResumed(tuple(nodes)))
+    whole = path.whole or await dependencies.store.path(nodes[0].id)
+    return await (turn.run if work else turn.timeline.reply)(whole, path.messages)
 
 
 async def _in_time(turn: Turn, start: Node, work: Awaitable[Node]) -> Node:
@@ -164,9 +183,9 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
     data: dict[str, JsonValue] = {ERROR: str(limit), SHOWN: shown}
     prompt = timeline.dependencies.node(start.thread_id, last.id, "user", SUMMARISE, data=data)
     try:
-        end = await _in_time(
-            turn, start, timeline.reply(await timeline.add(prompt), concludes=True)
-        )
+        added = await timeline.add(prompt)
+        path = await timeline.dependencies.store.path(added.id)
+        end = await _in_time(turn, start, timeline.reply(path, concludes=True))
     except Exception as error:  # noqa: BLE001 - what it has said before will do
         logger.debug("no summary of the branch at %r: %s", start.id, _message(error))
         return await run_shielded(_record_failure(turn, start, limit))

@@ -22,7 +22,7 @@ from anabranch.agents._branch_progress import (
     BranchOutcome,
     BranchProgress,
 )
-from anabranch.agents._branch_runs import BranchPath, run_branches
+from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_input import (
     SPEC,
     BranchSelfInput,
@@ -36,7 +36,7 @@ from anabranch.agents._turn import Turn
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.errors import StoreError, ToolError
 from anabranch.messages import ToolSpec
-from anabranch.tree import Node, name_branches, project_each
+from anabranch.tree import Node, name_branches
 
 PLACEHOLDER = "Branching In Progress..."
 SELF_PROMPT = "(self-prompt): "
@@ -86,13 +86,11 @@ class BranchSelfTool:
             fork = _Fork(here, read_input(here.block.input, len(starts)), starts)
             paths = fork.continued(progress)
         else:
-            path = await dependencies.store.path(here.caller.id)
-            wanted = await _checked_input(here, sum(node.kind == "branch" for node in path.nodes))
+            wanted = await _checked_input(here)
             # In one write, so that none is missing after a crash.
             starts = await dependencies.add(_starts(here, wanted))
             fork = _Fork(here, wanted, starts)
-            messages = project_each(path.nodes, starts, path.results)
-            paths = [([s], m) for s, m in zip(starts, messages, strict=True)]
+            paths = new_branches(here.path, starts)
         try:
             await fork.run(paths)
             if not await fork.has_ended():
@@ -142,7 +140,7 @@ class _Fork:
             going = going if now else []
         elif self.wanted.parallel:  # otherwise they continue one after the other
             going = now
-        return [(progress.path(start), None) for start in going]
+        return [BranchPath(progress.path(start)) for start in going]
 
     async def has_ended(self) -> bool:
         """Whether all branches have ended, in this process or in another."""
@@ -202,8 +200,8 @@ class _Fork:
             await self._name()
 
 
-async def _checked_input(here: ToolUse, depth: int) -> BranchSelfInput:
-    limits = here.timeline.dependencies.limits
+async def _checked_input(here: ToolUse) -> BranchSelfInput:
+    limits, depth = here.timeline.dependencies.limits, here.depth
     if depth >= limits.max_depth:
         raise ToolError(
             f"branch_self was not run: this is a branch at depth {depth}, and branches may be"

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from anabranch.agents._agent_tools import ToolUse
 from anabranch.agents._batch_line import BatchLine
 from anabranch.agents._branch_progress import BRANCH_ID, BranchProgress
 from anabranch.messages import Block, Message, TextBlock, ToolResultBlock, ToolUseBlock, text_of
@@ -84,14 +83,14 @@ def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBra
     return ShownBranch(start.shown, "done", outcome.text)
 
 
-async def transcript_of(here: ToolUse, start: Node, end: Node) -> str:
-    """Return the transcript of a branch from its first node to ``end``, without its task.
+def transcript_of(path: Path, start: Node) -> str:
+    """Return the transcript of a branch from its first node to the end of ``path``, without its task.
 
     The transcript has texts, tool calls and their results, in order.
     """
+    end = path.nodes[-1]
     if end.id == start.id:
         return ""
-    path = await here.timeline.dependencies.store.path(end.id)
     first = [node.id for node in path.nodes].index(start.id)
     messages = project(path.nodes[first:], path.results)[1:]
     uses = {use.id for use in end.tool_uses}

@@ -23,19 +23,10 @@ ENDED_AT_ONCE = 100
 """Calls that are ended at the same time."""
 
 
-async def runtime_at(
-    dependencies: AgentDependencies,
-    caller: Node,
-    thread: Thread | None = None,
-    above: Path | None = None,
-) -> Runtime:
-    """Return the runtime of a call that ``caller`` makes: the conversation before the call.
-
-    ``thread`` and ``above``, the path to what the caller follows, are given where they are known.
-    """
-    store = dependencies.store
+def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Path) -> Runtime:
+    """Return the runtime of a call of an agent: the conversation ``above`` the node that calls."""
     return replace(
-        await _conversation_at(store, caller, thread, above),
+        _conversation_at(thread, above),
         limits=dependencies.tool_limits,
         clock=dependencies.clock,
         version=dependencies.version,
@@ -47,16 +38,17 @@ async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
     if not record.node:
         return Runtime()
     caller = await store.node(record.node)
-    return None if caller is None else await _conversation_at(store, caller)
+    return None if caller is None else _conversation_at(*await _above(store, caller))
 
 
-async def _conversation_at(
-    store: TreeStore, caller: Node, thread: Thread | None = None, above: Path | None = None
-) -> Runtime:
-    path = above or await store.path(caller.parent_id or caller.id)
-    thread = thread or await store.thread(caller.thread_id)
+async def _above(store: TreeStore, caller: Node) -> tuple[Thread | None, Path]:
+    path = await store.path(caller.parent_id or caller.id)
+    return await store.thread(caller.thread_id), path
+
+
+def _conversation_at(thread: Thread | None, above: Path) -> Runtime:
     return Runtime(
-        parent_messages=project(path.nodes, path.results),
+        parent_messages=project(above.nodes, above.results),
         parent_system_prompt=None if thread is None else thread.system_prompt,
     )
 
@@ -107,6 +99,8 @@ def reaper_of(dependencies: AgentDependencies, tools: dict[str, Tool[Any]]) -> R
 
     async def runtime_for(record: CallRecord) -> Runtime:
         caller = await dependencies.store.node(record.node)
-        return alone if caller is None else await runtime_at(dependencies, caller)
+        if caller is None:
+            return alone
+        return runtime_at(dependencies, *await _above(dependencies.store, caller))
 
     return Reaper(service, tools, runtime_of=runtime_for)

@@ -34,6 +34,7 @@ from anabranch.errors import (
 )
 from anabranch.messages import SampleReply, SampleRequest, ToolSpec, text_of
 from anabranch.tool import Runtime, Tool, new_journal
+from anabranch.tree import Path
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -96,8 +97,8 @@ class CalledTool:
             UnreachableError: if the store of calls does not answer.
         """
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
-        thread = here.timeline.thread
-        runtime = await runtime_at(dependencies, here.caller, thread, here.above)
+        above = Path(here.path.nodes[:-1], here.path.results)
+        runtime = runtime_at(dependencies, here.timeline.thread, above)
         runtime = runtime if self.is_versioned else replace(runtime, version="")
         service = CallService(runtime, dependencies.calls)
         journal, answers = _opened(here)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from anabranch.agents._agent import Agent, turn_of
 from anabranch.agents._branch_progress import BranchOutcome
-from anabranch.agents._branch_runs import BranchPath, run_branches
+from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._recombination import BranchAnswer, Recombined, recombine
 from anabranch.errors import ToolError
 from anabranch.tree import HEAD, Navigator, Node
@@ -102,10 +102,9 @@ async def _say_at_each(
     starts = await agent.put(thread_id, prompts, head=False)
     turn = await turn_of(agent, starts[0])
     outcomes: dict[str, BranchOutcome] = {}
-    known = await turn.timeline.messages_at(starts)
-    paths: list[BranchPath] = [
-        ([start], messages) for start, messages in zip(starts, known, strict=True)
-    ]
+    paths = [BranchPath([start]) for start in starts]
+    if len({start.parent_id for start in starts}) == 1 and (parent := starts[0].parent_id):
+        paths = new_branches(await agent.store.path(parent), starts)
     await run_branches(turn, paths, outcomes, work=True, parallel=parallel)
     return [outcomes[start.id] for start in starts]
 

@@ -16,7 +16,7 @@ from anabranch.agents._agent_tools import (
     UsableTool,
 )
 from anabranch.agents._branch_progress import BRANCH_ID, BranchOutcome, BranchProgress
-from anabranch.agents._branch_runs import BranchPath, run_branches
+from anabranch.agents._branch_runs import BranchPath, new_branches, run_branches
 from anabranch.agents._branch_self_tool import PLACEHOLDER
 from anabranch.agents._branch_states import transcript_of
 from anabranch.agents._folding_input import (
@@ -42,7 +42,7 @@ from anabranch.folding import (
     CreatedBranch,
     FoldingError,
 )
-from anabranch.tree import SHOWN, Node, project_each
+from anabranch.tree import SHOWN, Node
 
 
 class BranchCreate(FoldingTool):
@@ -75,7 +75,7 @@ class BranchCreate(FoldingTool):
             ToolError: its input is invalid, or the turn may open no more branches.
         """
         wanted = read_input(CreateInput, here.block.input, self.name)
-        tools, store = _chosen(here.tools, wanted.tools), here.timeline.dependencies.store
+        tools = _chosen(here.tools, wanted.tools)
         progress = await _progress(here)
         for start in progress.opened(here.caller, here.block.id):
             return await self._continued(here, tools, start, progress)
@@ -83,11 +83,10 @@ class BranchCreate(FoldingTool):
         created = await self._created(here, wanted)
         working = WorkingBranch(self.branches_of(here), created.branch)
         async with self._closing(here, working):
-            path, start = await store.path(here.caller.id), _start(here, created)
-            [messages] = project_each(path.nodes, [start], path.results)
-            [opened] = await here.timeline.dependencies.add([start])
+            [opened] = await here.timeline.dependencies.add([_start(here, created)])
             if opened.data[BRANCH_ID] == working.id:
-                return await self._worked(here, tools, working, ([start], messages))
+                [path] = new_branches(here.path, [opened])
+                return await self._worked(here, tools, working, path)
         await working.service.force(working.id, "another process has opened it")
         return await self.use(here)
 
@@ -120,7 +119,7 @@ class BranchCreate(FoldingTool):
         if not progress.going([start], how.within, is_asked=how.user is not None):
             return AskedInBranches()
         async with self._closing(here, working):
-            return await self._worked(here, tools, working, (progress.path(start), None))
+            return await self._worked(here, tools, working, BranchPath(progress.path(start)))
 
     async def _worked(
         self,
@@ -157,7 +156,9 @@ class BranchCreate(FoldingTool):
 
     async def _ended(self, here: ToolUse, working: WorkingBranch, outcome: BranchOutcome) -> Branch:
         """Close the branch, unless its model has returned from it, and return its record."""
-        branches, done = working.service, await transcript_of(here, outcome.start, outcome.end)
+        branches = working.service
+        ended_at = await here.timeline.dependencies.store.path(outcome.end.id)
+        done = transcript_of(ended_at, outcome.start)
         if working.returned is None and outcome.error is None and outcome.text.strip():
             said = outcome.text.strip()[: branches.settings.max_message_length]
             with suppress(BranchNotActiveError):  # it was closed meanwhile, with what it had
@@ -200,9 +201,7 @@ def _chosen(
 
 async def _check_turn(here: ToolUse) -> None:
     """Check the limits of the turn, which those of folding cannot widen."""
-    timeline = here.timeline
-    path = await timeline.dependencies.store.path(here.caller.id)
-    depth = sum(node.kind == "branch" for node in path.nodes)
+    timeline, depth = here.timeline, here.depth
     most = timeline.dependencies.limits.max_depth
     if depth >= most:
         raise ToolError(

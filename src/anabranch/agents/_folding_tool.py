@@ -87,7 +87,7 @@ class _Return(FoldingTool):
             wanted.message,
             branch_id=working.id,
             extract_memory=wanted.extract_memory,
-            transcript=await _done_in(here, working),
+            transcript=_done_in(here, working),
             tokens=0,
         )
         working.returned = returned.branch.result
@@ -122,8 +122,7 @@ class _Status(FoldingTool):
         return Outcome(json.dumps(record.model_dump(mode="json"), ensure_ascii=False))
 
 
-async def _done_in(here: ToolUse, working: WorkingBranch) -> str:
+def _done_in(here: ToolUse, working: WorkingBranch) -> str:
     """Return the transcript of a branch until now."""
-    path = await here.timeline.dependencies.store.path(here.caller.id)
-    start = next(node for node in path.nodes if node.data.get(BRANCH_ID) == working.id)
-    return await transcript_of(here, start, here.caller)
+    start = next(node for node in here.path.nodes if node.data.get(BRANCH_ID) == working.id)
+    return transcript_of(here.path, start)

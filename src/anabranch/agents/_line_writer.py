@@ -30,7 +30,16 @@ from anabranch.agents._tool_questions import (
 )
 from anabranch.agents._turn_limits import SideUsage
 from anabranch.errors import ToolError
-from anabranch.tree import Kind, Node, RefusedError, Result, Surroundings, TreeStore
+from anabranch.tree import (
+    Kind,
+    Node,
+    Path,
+    RefusedError,
+    Result,
+    Surroundings,
+    TreeStore,
+    longer_path,
+)
 
 Hold: TypeAlias = Callable[[AskedRound], Awaitable[None]]
 """Makes sure that a round's call waits for an answer that is about to be stored."""
@@ -72,6 +81,7 @@ class LineWriter:
         self.is_current = False
         self._timeline = timeline
         self._lock = asyncio.Lock()
+        self._end: Path | None = None
 
     @classmethod
     async def at(cls, timeline: Timeline, around: Surroundings) -> LineWriter:
@@ -193,10 +203,10 @@ class LineWriter:
         await self._timeline.add_all(nodes, results)
         self.line, self.after = above.extended(nodes, results), None
 
-    async def record(self, result: Result) -> None:
-        """Store the outcome of a tool."""
-        await self._timeline.dependencies.store.set_results([result])
-        self.line = self.line.extended([], [result])
+    async def record(self, results: Sequence[Result]) -> None:
+        """Store outcomes of tools."""
+        await self._timeline.dependencies.store.set_results(results)
+        self.line = self.line.extended([], results)
 
     async def finish(self, results: Sequence[Result], used: SideUsage) -> Node | None:
         """Add the node at which the model sees the results; ``None`` if another process has."""
@@ -206,8 +216,14 @@ class LineWriter:
             node = self._node(line.last, "results")
             return [] if self.after is not None else [replace(node, usage=usage, data=data)]
 
-        added = await self._add(ending, results)
-        return added[-1] if added else None
+        if not (added := await self._add(ending, results)):
+            return None
+        self._end = longer_path(self.line.path, added, results)
+        return added[-1]
+
+    async def path_to(self, node: Node) -> Path:
+        """Return the path to the node of the results, which is known if this writer has added it."""
+        return self._end or await self._timeline.dependencies.store.path(node.id)
 
     # -- places on the line ------------------------------------------------------------------
 

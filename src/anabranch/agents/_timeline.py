@@ -41,13 +41,13 @@ from anabranch.tree import (
     HEAD,
     LEFT_OUT,
     Node,
+    Path,
     Place,
     Ref,
     Result,
     Thread,
     load_files,
     project,
-    project_each,
     store_files,
 )
 
@@ -99,30 +99,30 @@ class Timeline:
             branch.branch_of_folding = self.branch_of_folding.fork()
         return branch
 
-    async def continue_from(self, path: Sequence[Node]) -> None:
-        """Continue an earlier branch; ``path`` has its nodes so far."""
-        self.last_added, self.last_text = path[-1], said_in(path)
-        replies = [at for at, node in enumerate(path) if node.kind == "assistant"]
+    async def continue_from(self, nodes: Sequence[Node], path: Path) -> None:
+        """Continue an earlier branch; ``nodes`` are its nodes so far, at the end of ``path``."""
+        self.last_added, self.last_text = nodes[-1], said_in(nodes)
+        replies = [at for at, node in enumerate(nodes) if node.kind == "assistant"]
         if replies:
-            self.last_request, reply = path[replies[-1] - 1], path[replies[-1]]
+            self.last_request, reply = nodes[replies[-1] - 1], nodes[replies[-1]]
             if (working := self.branch_of_folding) is not None:
-                known, ids = await self.dependencies.store.path(path[-1].id), {n.id for n in path}
-                before = takewhile(lambda node: node.id != reply.id, known.nodes)
-                working.continue_from(self._request(project(before, known.results)), reply)
-                own = (each for each in known.results.values() if each.node_id in ids)
+                before = takewhile(lambda node: node.id != reply.id, path.nodes)
+                working.continue_from(self._request(project(before, path.results)), reply)
+                ids = {node.id for node in nodes}
+                own = (each for each in path.results.values() if each.node_id in ids)
                 working.has_warned = working.has_warned or any(map(warns, own))
-        await self.dependencies.listener(BranchResumed(tuple(path)))
+        await self.dependencies.listener(BranchResumed(tuple(nodes)))
 
     # -- requests to the model ---------------------------------------------------------------
 
     async def reply(
-        self, node: Node, messages: RequestMessages | None = None, *, concludes: bool = False
+        self, path: Path, messages: RequestMessages | None = None, *, concludes: bool = False
     ) -> Node:
-        """Let the model reply at ``node`` once; return the node of its reply.
+        """Let the model reply at the end of ``path`` once; return the node of its reply.
 
         Args:
-            node: the node that the reply follows.
-            messages: the path to ``node`` as messages, where it is known already.
+            path: the path that the reply follows.
+            messages: the path as messages, where they are known already.
             concludes: whether this is its last reply in a branch, so that it can use no tools.
 
         Raises:
@@ -131,7 +131,8 @@ class Timeline:
             BranchNotActiveError: if the branch was closed meanwhile.
             Exception: if the model raises an error; text received before that is stored.
         """
-        request = await self.with_files(self._request(messages or await self._messages_at(node)))
+        node, messages = path.nodes[-1], messages or project(path.nodes, path.results)
+        request = await self.with_files(self._request(messages))
         if concludes:
             request = self._concluding(request)
         stream: SampleStream | None = None
@@ -194,23 +195,6 @@ class Timeline:
     async def stored(self, content: Iterable[B]) -> tuple[B, ...]:
         """Store the bytes of files, and return the blocks with references to them."""
         return await store_files(self.dependencies.store, self.thread.id, content)
-
-    async def messages_at(self, nodes: Sequence[Node]) -> list[RequestMessages | None]:
-        """Return the path to each of ``nodes`` as messages, where that is cheap to compute.
-
-        It is if all of them have the same parent: its path is read and projected once. Otherwise
-        each item is ``None``.
-        """
-        parents = {node.parent_id for node in nodes}
-        parent = parents.pop() if len(parents) == 1 else None
-        if parent is None:
-            return [None] * len(nodes)
-        path = await self.dependencies.store.path(parent)
-        return list(project_each(path.nodes, nodes, path.results))
-
-    async def _messages_at(self, node: Node) -> RequestMessages:
-        path = await self.dependencies.store.path(node.id)
-        return project(path.nodes, path.results)
 
     def _request(self, messages: RequestMessages) -> SampleRequest:
         return SampleRequest(

@@ -68,6 +68,7 @@ class ToolBatch:
         self._continuation = continuation
         self._asking = asyncio.Lock()
         self._uses = writer.line.unfinished
+        self._new = {use.id for use in self._uses if not writer.line.has_begun(use.id)}
         used = (tools[use.name] for use in self._uses if use.name in tools)
         self._placeholder = next((tool.placeholder for tool in used if tool.placeholder), None)
         self._results: dict[str, Result] = {}
@@ -124,15 +125,16 @@ class ToolBatch:
         """
         if self._placeholder is not None:
             caller, shown, none = self._line.caller.id, _text(self._placeholder), NO_RESULT_CONTENT
-            begun = [use.id for use in self._uses if self._line.result(use.id) is None]
-            results = [Result(caller, each, shown, is_error=True, pending=none) for each in begun]
-            await self._timeline.dependencies.store.set_results(results)
+            missing = [use.id for use in self._uses if self._line.result(use.id) is None]
+            results = [Result(caller, each, shown, is_error=True, pending=none) for each in missing]
+            await self._writer.record(results)
 
     # -- one tool ----------------------------------------------------------------------------
 
     async def _use(self, use: ToolUseBlock) -> None:
         """Run a tool round by round, until it has returned, or waits for answers or a time."""
-        if self._line.round_id(use.id) is None and self._line.result(use.id) is None:
+        if use.id in self._new:
+            self._new.remove(use.id)
             await self._timeline.dependencies.listener(ToolStarted(self._line.caller.id, use))
         while not self._is_done(use):
             round_ = self._line.rounds.get(use.id)
@@ -244,7 +246,7 @@ class ToolBatch:
             self._side_usage.of(use.id),
             partial(self._record, use),
             self._continuation,
-            self._line.above,
+            self._line.path_to_caller,
         )
 
     # -- results -----------------------------------------------------------------------------
@@ -257,7 +259,7 @@ class ToolBatch:
             outcome = outcome if warning is None else outcome.with_line(warning, "budget")
         outcome = replace(outcome, blocks=await self._timeline.stored(outcome.blocks))
         result = self._results[use.id] = self._result(use.id, outcome)
-        await self._writer.record(result)
+        await self._writer.record([result])
         round_ = self._line.rounds.get(use.id)
         in_front_end = round_ is not None and round_.is_returned
         await self._timeline.dependencies.listener(ToolEnded(use, result, in_front_end))

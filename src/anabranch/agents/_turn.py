@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Mapping
 from anabranch._telemetry import observe_turn
 from anabranch.agents._agent_tools import Continuation, UsableTool
 from anabranch.agents._batch_line import ASIDE, BatchLine
-from anabranch.agents._line_writer import LineWriter, surroundings_of
+from anabranch.agents._line_writer import LineWriter
 from anabranch.agents._timeline import RequestMessages, Timeline
 from anabranch.agents._tool_batch import ToolBatch
 from anabranch.agents._turn_limits import TurnLimitError
 from anabranch.agents._working_branch import WorkingBranch
-from anabranch.tree import Node
+from anabranch.tree import Node, Path, Surroundings
 
 
 class Turn:
@@ -32,12 +32,12 @@ class Turn:
         """Return a turn for a branch, within the same limits, and those of ``working``."""
         return Turn(self.timeline.branch(working), self.tools, self.continuation)
 
-    async def run(self, node: Node, messages: RequestMessages | None = None) -> Node:
-        """Continue at ``node`` until the model calls no more tools, or returns from its branch.
+    async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:
+        """Continue ``path`` until the model calls no more tools, or returns from its branch.
 
         Returns the last node. The turn also ends where tools wait for answers: then that is a
-        question or an answer, or the node that has called the tools. ``messages`` is the path to
-        ``node`` as messages, where it is known already.
+        question or an answer, or the node that has called the tools. ``messages`` is the path as
+        messages, where they are known already.
 
         Raises:
             TurnLimitError: if a limit is reached; the thread can be continued.
@@ -45,27 +45,22 @@ class Turn:
         """
         limit = self.timeline.dependencies.limits.max_requests
         for _ in range(limit):
-            node, messages = await self.timeline.reply(node, messages), None
-            if not node.tool_uses:
-                return node
-            node = await self.use_tools(node)
-            if not self.continues_after(node):
-                return node
+            reply, messages = await self.timeline.reply(path, messages), None
+            if not reply.tool_uses:
+                return reply
+            writer = LineWriter(self.timeline, BatchLine([reply], path.results, path.nodes))
+            last = await use_line(self, writer)
+            if not self.continues_after(last):
+                return last
+            path = await writer.path_to(last)
         raise TurnLimitError("requests to the model", limit, limit)
 
-    async def resume(self, node: Node) -> Node:
+    async def resume(self, around: Surroundings) -> Node:
         """Continue at any node: with the tools of its line, if it has one, and then with the model."""
+        node = around.last
         if node.tool_uses or node.kind in ASIDE:
-            around = await surroundings_of(self.timeline.dependencies.store, node)
             return await resume(self, await LineWriter.at(self.timeline, around))
-        return node if self.continuation.is_over else await self.run(node)
-
-    async def use_tools(self, caller: Node) -> Node:
-        """Run the tools that ``caller`` calls, concurrently.
-
-        Returns the node of their results; or the last question, if a tool waits for answers.
-        """
-        return await use_line(self, LineWriter(self.timeline, BatchLine([caller], {})))
+        return node if self.continuation.is_over else await self.run(around)
 
     def continues_after(self, node: Node) -> bool:
         """Whether the model is asked next."""
@@ -76,8 +71,8 @@ class Turn:
 
 async def resume(turn: Turn, line: LineWriter) -> Node:
     """Continue ``turn`` with the tools of a line, and then with the model."""
-    after = await use_line(turn, line)
-    return await turn.run(after) if turn.continues_after(after) else after
+    last = await use_line(turn, line)
+    return await turn.run(await line.path_to(last)) if turn.continues_after(last) else last
 
 
 async def use_line(turn: Turn, line: LineWriter) -> Node:

@@ -8,7 +8,7 @@ from itertools import dropwhile, takewhile
 
 from pydantic import JsonValue
 
-from anabranch.agents import Agent, result_at, turn_of
+from anabranch.agents import Agent, result_at
 from anabranch.chat._terminal.typed_input import read_arguments
 from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
@@ -48,7 +48,7 @@ class UserCall:
         use = ToolUseBlock(id=given.naming("node"), name=self.tool, input=dict(self.arguments))
         caller = given.node(message.thread_id, message.id, "assistant", (use,), data={"by": "user"})
         [caller] = await agent.add([caller])
-        return await (await turn_of(agent, caller)).use_tools(caller)
+        return await agent.use_tools(caller)
 
 
 async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str | None) -> None:

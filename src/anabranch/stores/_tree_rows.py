@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, Usage
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
-from anabranch.tree import Node, Ref, Result, Surroundings, Thread, digests_in
+from anabranch.tree import ASIDE, Node, Ref, Result, Surroundings, Thread, digests_in
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
     below: dict[str, list[Node]] = {}
     for node in reversed(nodes):
         below[node.id] = []
-        if node.kind not in ("question", "answer"):
+        if node.kind not in ASIDE:
             break
     for child in to_nodes(found, thread.id, parents):
         below[child.parent_id or ""].append(child)

@@ -31,6 +31,7 @@ from anabranch.stores._tree_rows import (
 )
 from anabranch.tree import (
     HEAD,
+    NOT_MESSAGES,
     Node,
     Path,
     Ref,
@@ -41,9 +42,6 @@ from anabranch.tree import (
     Tree,
     check_place,
 )
-
-_NOT_MESSAGES = {"branch", "question", "answer"}
-"""Kinds that may follow on a node that calls tools without being the next message."""
 
 
 class _NoPlaceError(Exception):
@@ -110,7 +108,7 @@ class Trees:
             parent = new.get(node.parent_id) or there.get(node.parent_id)
             if parent is not None or node.parent_id is None:
                 _check(node, parent)
-        parents = {node.parent_id for node in nodes if node.kind not in _NOT_MESSAGES}
+        parents = {node.parent_id for node in nodes if node.kind not in NOT_MESSAGES}
         settled = [one for one in parents if one is not None and one not in new]
         if settled:
             sql.SETTLE.count(connection, *({"this": to_bytes(one)} for one in settled))

@@ -72,6 +72,7 @@ from anabranch.tree._projection import (
 from anabranch.tree._thread_file import LoadedThread, thread_from_json, thread_to_json
 from anabranch.tree._threads import (
     HEAD,
+    NOT_MESSAGES,
     SHOWN,
     Kind,
     Node,
@@ -84,6 +85,8 @@ from anabranch.tree._threads import (
     Tree,
     TreeStore,
     check_place,
+    longer_path,
+    surroundings_after,
 )
 from anabranch.tree._user_view import (
     CLOSED,

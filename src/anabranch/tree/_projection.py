@@ -25,7 +25,7 @@ from anabranch.messages import (
     unchecked,
 )
 from anabranch.tree._left_out import left_out_on, without
-from anabranch.tree._threads import ROLES, Kind, Node, Result, Role
+from anabranch.tree._threads import ASIDE, ROLES, Node, Result, Role
 
 LONGEST = 64
 _ACCEPTED = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
@@ -50,9 +50,6 @@ Results: TypeAlias = Mapping[tuple[str, str], Result]
 
 _Closed: TypeAlias = "tuple[_Closed | None, Message]"
 """A message and the list of the messages before it, which the paths after a fork share."""
-
-ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
-"""The kinds of nodes that a provider is not sent: they lie between a tool use and its result."""
 
 NO_RESULT = "The tool was interrupted before it returned anything."
 """Text of the result that is sent for a tool use without one."""

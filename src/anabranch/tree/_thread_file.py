@@ -28,7 +28,18 @@ from pydantic import (
 
 from anabranch.messages import Block, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from anabranch.tree._export import node_to_json
-from anabranch.tree._threads import HEAD, SHOWN, Kind, Node, Ref, Result, Thread, Tree, check_place
+from anabranch.tree._threads import (
+    ASIDE,
+    HEAD,
+    SHOWN,
+    Kind,
+    Node,
+    Ref,
+    Result,
+    Thread,
+    Tree,
+    check_place,
+)
 
 NOT_CONTINUED = "The conversation comes from a file: the tool's call is not continued here."
 """The result of a tool use without a result in the file."""
@@ -145,7 +156,7 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
 
 def _data(node: Node | _SavedNode) -> dict[str, JsonValue]:
     """Return the data of ``node`` in a file, without the record of a call."""
-    return {} if node.kind in {"question", "answer"} else dict(node.data)
+    return {} if node.kind in ASIDE else dict(node.data)
 
 
 def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> list[Result]:
@@ -163,7 +174,7 @@ def _closing(nodes: Mapping[str, Node], known: Iterable[tuple[str, str]]) -> lis
 def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
     """Return the node that called the tool whose result the node holds: this node, or one above it."""
     node = nodes[node_id]
-    while node.kind in {"question", "answer"} and node.parent_id is not None:
+    while node.kind in ASIDE and node.parent_id is not None:
         node = nodes[node.parent_id]
     return node.id
 

@@ -21,7 +21,7 @@ thread at the same time, both succeed and no node is lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from pydantic import JsonValue
@@ -43,6 +43,11 @@ ROLES: Mapping[Kind, Role] = {
     "question": "assistant",
     "answer": "user",
 }
+
+ASIDE: frozenset[Kind] = frozenset({"question", "answer"})
+"""The kinds of nodes that a provider is not sent: they lie between a tool use and its result."""
+NOT_MESSAGES: frozenset[Kind] = frozenset({*ASIDE, "branch"})
+"""The kinds that may follow on a node that calls tools without being the next message."""
 
 HEAD = "head"
 """The ref that moves with the conversation; every other ref of a thread is a label."""
@@ -177,6 +182,29 @@ class Path:
     results: Mapping[tuple[str, str], Result]
 
 
+def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = ()) -> Path:
+    """Return ``path`` with further nodes and results, as a store returns it after their append."""
+    longer, held = list(path.nodes), dict(path.results)
+    for node in nodes:
+        if node.kind not in NOT_MESSAGES:
+            _settle(longer, held)
+        longer.append(node)
+    held |= {(each.node_id, each.tool_use_id): each for each in results}
+    return Path(tuple(longer), held)
+
+
+def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
+    """Replace the results that wait for a message after ``path`` with their pending content."""
+    answering = list[str]()
+    for node in reversed(path):
+        answering.append(node.id)
+        if node.kind not in ASIDE:
+            break
+    for key, each in held.items():
+        if each.pending is not None and each.node_id in answering:
+            held[key] = replace(each, content=each.pending, pending=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings(Path):
     """The path to a node and the nodes that follow it, as of one moment.
@@ -204,6 +232,12 @@ class Tree:
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
+    """Return the surroundings of a message that was just added after a path, and has no followers."""
+    path = longer_path(above, [node])
+    return Surroundings(path.nodes, path.results, thread, {node.id: ()})
 
 
 class TreeStore(FileStore, Protocol):

@@ -9,8 +9,8 @@ from anabranch.messages import FileBlock, Message, TextBlock, ToolResultBlock, t
 from anabranch.tree._files import file_line
 from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._navigator import Navigator
-from anabranch.tree._projection import ASIDE, Results, is_placeholder, placed_blocks
-from anabranch.tree._threads import Node, Path, Result, Tree, TreeStore
+from anabranch.tree._projection import Results, is_placeholder, placed_blocks
+from anabranch.tree._threads import ASIDE, Node, Path, Result, Tree, TreeStore
 
 NO_USE = ""
 """Stands for the id of a tool use where a turn's end is stored; no tool use has an empty id."""

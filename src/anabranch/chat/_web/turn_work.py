@@ -13,7 +13,15 @@ from anabranch.chat._turns import UserCall, has_returned, is_by_user, results_at
 from anabranch.chat._web.run_input import HEAD, Message, node_id
 from anabranch.errors import ToolError
 from anabranch.messages import Block, TextBlock
-from anabranch.tree import ASIDE, Node, Ref, Surroundings, clear_turn_end, turn_has_ended
+from anabranch.tree import (
+    ASIDE,
+    Node,
+    Ref,
+    Surroundings,
+    clear_turn_end,
+    surroundings_after,
+    turn_has_ended,
+)
 from anabranch.tree import HEAD as HEAD_REF
 
 
@@ -105,13 +113,13 @@ class TurnWork:
         if message is not None:
             name = node_id(self._thread_id, run_id)
             if is_new or await self._agent.store.node(name) is None:
-                return await self._reply(await self._say(message, name))
+                return await self._say(message, name)
         end = await self._end()
         if end is None:
             raise ToolError("This conversation has no unfinished work to continue.")
         node = end.around.last
         if node.kind == "user":
-            return await self._reply(node)
+            return await self._reply(end.around)
         has_returned = (node.tool_uses or node.kind in ASIDE) and not end.questions
         if end.can_continue or has_returned:  # the node of the results is still missing
             return await self.resume(end.around)
@@ -140,15 +148,19 @@ class TurnWork:
         return True
 
     async def _say(self, message: Message, name: str) -> Node:
-        """Add a message, after cancelling open questions: their tools read the cancellation."""
+        """Add a message and reply, after cancelling open questions: their tools read the cancellation."""
         agent = self._agent
         end = await self._end()
         head = None if end is None else end.around.last.id
         at = head if message.at is HEAD else message.at
+        follows = None if end is None or at != head else end.around
         if end is not None and _must_be_left(end):
             left = await agent.cancel_questions(end.around)
-            at = left.id if at == head else at
-        return await self._add(message, name, at)
+            at, follows = left.id if at == head else at, None
+        said = await self._add(message, name, at)
+        if follows is None:
+            return await self._reply(said)
+        return await self._reply(surroundings_after(follows, follows.thread, said))
 
     async def _add(self, message: Message, name: str, at: str | None) -> Node:
         text = message.text.strip()
@@ -164,10 +176,11 @@ class TurnWork:
             await self._report(end.around.nodes)
         return end
 
-    async def _reply(self, message: Node) -> Node:
-        called = UserCall.read(self._agent, message.text)
+    async def _reply(self, message: Node | Surroundings) -> Node:
+        said = message.last if isinstance(message, Surroundings) else message
+        called = UserCall.read(self._agent, said.text)
         return await (
-            self._agent.resume(message) if called is None else called.run(self._agent, message)
+            self._agent.resume(message) if called is None else called.run(self._agent, said)
         )
 
 

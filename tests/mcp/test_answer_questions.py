@@ -85,19 +85,6 @@ def falling_back(*tools: Tool[Any], store: str | None = None, **options: Any) ->
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_shows_nothing_comes_to_the_end(era: str, store: str | None) -> None:
-    async with connected(falling_back(store=store), era) as client:
-        first = await client.call_tool("plan", {"who": "Ida"})
-        assert not first.is_error
-        second = await answered(client, handle_in(first), ROME)
-        assert "How long?" in text_of(second)
-        last = await answered(client, handle_in(second), TWO)
-    assert text_of(last) == "Ida: 2 nights in Rome"
-    assert DONE == ["first", "second"]
-
-
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_call_that_is_not_done_has_nothing_where_a_value_would_be(
     era: str, store: str | None
 ) -> None:
@@ -116,6 +103,7 @@ async def test_a_call_that_is_not_done_has_nothing_where_a_value_would_be(
     (again,) = second.structured_content["unfinished"]["questions"]
     assert (again["question"], again["message"]) == ("plan/elicit.1", "How long?")
     assert text_of(last) == "Ida: 2 nights in Rome"
+    assert DONE == ["first", "second"]
     schema = listed["plan"]
     assert schema is not None
     validator: Any = Draft202012Validator(schema)
@@ -383,20 +371,6 @@ async def test_in_a_namespace_the_tools_are_named_as_the_client_sees_them(era: s
         arguments = {"call": handle_in(second), "answers": [TWO]}
         last = await client.call_tool("in_answer_questions", arguments)
     assert text_of(last) == "Ida: 2 nights in Rome"
-
-
-async def test_a_result_with_a_schema_arrives_at_the_end() -> None:
-    @tool
-    async def typed(ctx: BranchContext) -> Plan:
-        """Ask once, and return an object."""
-        return Plan(text=(await ctx.elicit(CITY, "Where?")).action)
-
-    for era in ERAS:
-        async with connected(falling_back(typed), era) as client:
-            first = await client.call_tool("typed")
-            assert first.is_error
-            last = await answered(client, handle_in(first), given("typed/city.1", "decline"))
-        assert json.loads(text_of(last)) == {"text": "decline"}
 
 
 async def test_only_the_first_stop_of_a_result_with_a_schema_is_an_error() -> None:

@@ -11,17 +11,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, ToolError, tool
-from anabranch._durable import CallService, Reaper
+from anabranch._durable import CallEvent, CallRecord, CallService, Reaper, RoundRecord
 from anabranch._engine import Journal
 from anabranch.agents import Agent
 from anabranch.chat import make_chat_app
 from anabranch.mcp import Durability, create_server
-from anabranch.stores import (
-    CallEvent,
-    CallRecord,
-    RoundRecord,
-    open_store,
-)
+from anabranch.stores import open_store
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tool import Runtime
 from tests.agents.memory import MemoryTrees

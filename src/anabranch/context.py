@@ -67,7 +67,7 @@ from anabranch.messages import (
     user,
 )
 
-__all__ = ["BranchContext", "Op", "Runnable", "caller_of"]
+__all__ = ["BranchContext", "Runnable"]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")

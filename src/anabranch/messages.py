@@ -15,8 +15,6 @@ from pydantic.alias_generators import to_camel
 from pydantic.main import IncEx
 
 __all__ = [
-    "CUT",
-    "NOTHING",
     "AudioBlock",
     "Block",
     "DocumentBlock",
@@ -30,11 +28,9 @@ __all__ = [
     "Message",
     "MessageLike",
     "Reasoning",
-    "ResultBlock",
     "SampleOptions",
     "SampleReply",
     "SampleRequest",
-    "Shape",
     "TextBlock",
     "ToolCall",
     "ToolChoiceMode",
@@ -44,9 +40,6 @@ __all__ = [
     "UrlRequest",
     "Usage",
     "assistant",
-    "text_of",
-    "to_messages",
-    "unchecked",
     "user",
 ]
 

@@ -113,14 +113,19 @@ PROTOCOLS = frozenset({
 """Methods without a name of their own that a user of a class relies on."""
 
 
+OF_THE_LIBRARY = "Only the library calls its methods, except ``close``."
+"""Says in a class's docstring that users pass its objects on."""
+
+
 def _members(cls: griffe.Class) -> Iterator[griffe.Object]:
     """Yield what a class has for its users: its own members, and those of its private bases."""
+    is_passed_on = cls.docstring is not None and OF_THE_LIBRARY in cls.docstring.value
     found: dict[str, griffe.Object] = {}
     for owner in (*reversed(cls.mro()), cls):
         if owner is cls or any(part.startswith("_") for part in owner.path.split(".")):
             found |= {name: _target(member) for name, member in owner.members.items()}
     for name in sorted(found):
-        if not name.startswith("_") or name in PROTOCOLS:
+        if name == "close" if is_passed_on else not name.startswith("_") or name in PROTOCOLS:
             yield found[name]
 
 

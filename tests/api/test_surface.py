@@ -273,6 +273,8 @@ def class_hints(cls: type) -> Iterator[object]:
 
 
 def is_promised(name: str, cls: type) -> bool:
+    if surface.OF_THE_LIBRARY in (cls.__doc__ or ""):
+        return name == "close"
     if name == "__init__":
         return MADE_BY_THE_LIBRARY not in (cls.__doc__ or "")
     return not name.startswith("_") or name in surface.PROTOCOLS

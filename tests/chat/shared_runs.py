@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx2
 
+from anabranch._durable import RunEvents
 from anabranch.messages import SampleReply
-from anabranch.stores import RunEvents, open_tree_store
+from anabranch.stores import open_tree_store
 from anabranch.testing import MockModel, calls
 from tests.chat.web import (
     browsing,

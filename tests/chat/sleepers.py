@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, tool
+from anabranch._durable import TurnRecord
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.open_work import open_work
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest
-from anabranch.stores import TurnRecord, open_run_events, open_stores
+from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel, calls
 from anabranch.tree import Thread
 from tests.agents.harness import heard

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from ag_ui.core import CustomEvent
 
-from anabranch._durable import RenewedLease
+from anabranch._durable import NewEvents, RenewedLease, RunEvents
 from anabranch.chat._web import log_writer
 from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
-from anabranch.stores import NewEvents, RunEvents, open_run_events
+from anabranch.stores import open_run_events
 from anabranch.testing import ManualClock
 from tests.suites.turn_samples import running
 

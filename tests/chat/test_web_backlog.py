@@ -9,11 +9,12 @@ from typing import Any, cast
 import httpx2
 import pytest
 
+from anabranch._durable import RunEvents, TurnRecord, TurnState
 from anabranch.chat import make_chat_app
 from anabranch.chat._web.open_work import COME_BACK, FRESH, Backlog
 from anabranch.cli import main
 from anabranch.engines import InProcessEngine
-from anabranch.stores import RunEvents, TurnRecord, TurnState, open_run_events
+from anabranch.stores import open_run_events
 from tests.agents.memory import MemoryTrees
 from tests.chat.shared_runs import Held, process, until_said
 from tests.chat.web import message, model, on_both_databases, resume, run

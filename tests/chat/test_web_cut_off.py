@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch import BranchContext, tool
+from anabranch._durable import RunEvents, TurnRecord, TurnState
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
@@ -20,7 +21,7 @@ from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
 from anabranch.chat._web.upkeep import APART, Revival
 from anabranch.errors import StoreError
-from anabranch.stores import RunEvents, TurnRecord, TurnState, open_run_events, open_stores
+from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
 from anabranch.tree import Thread
 from tests.chat.web import named

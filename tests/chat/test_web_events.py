@@ -13,6 +13,7 @@ import pytest
 from ag_ui.core import CustomEvent, TextMessageContentEvent
 
 from anabranch import BranchContext, tool
+from anabranch._durable import NewEvents, RunEvents
 from anabranch.agents import Event, Notice, ToolNoticed, ToolStarted
 from anabranch.chat._web import event_stream, thread_log
 from anabranch.chat._web.event_mapping import EventMapping
@@ -21,7 +22,7 @@ from anabranch.chat._web.log_writer import LogWriter, TextPiece, encoded
 from anabranch.chat._web.thread_log import ThreadLog
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
-from anabranch.stores import NewEvents, RunEvents, open_run_events
+from anabranch.stores import open_run_events
 from anabranch.testing import ManualClock
 from tests.chat.shared_runs import process
 from tests.chat.web import events_in, message, named, numbers_of, on_both_databases, run

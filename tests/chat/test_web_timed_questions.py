@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from anabranch._durable import NewEvents
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
-from anabranch.stores import NewEvents, open_run_events
+from anabranch.stores import open_run_events
 from tests.chat.sleepers import DAY, ROW, WEEK, Machines, ends_of, events_of, remind, seat
 from tests.diary import DONE
 from tests.suites.turn_samples import running

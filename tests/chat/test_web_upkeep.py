@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from anabranch._durable import TurnState
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.thread_lease import WAITS
 from anabranch.engines import InProcessEngine, Wake
 from anabranch.errors import StoreError
 from anabranch.messages import ToolUseBlock
-from anabranch.stores import TurnState, open_run_events, open_stores, open_tree_store
+from anabranch.stores import open_run_events, open_stores, open_tree_store
 from anabranch.testing import ManualClock
 from anabranch.tool import Tool
 from anabranch.tree import Thread

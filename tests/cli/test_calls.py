@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
+from anabranch._durable import CallState
 from anabranch._recorded import (
     Drift,
     Holder,
@@ -23,7 +24,7 @@ from anabranch._recorded import (
 from anabranch.cli import _calls_replaying, main
 from anabranch.cli._calls_drawing import draw_call, draw_list, draw_replayed, old_ways_of
 from anabranch.cli._options import STORE
-from anabranch.stores import CallState, open_store
+from anabranch.stores import open_store
 from tests.recorded.trips import CALL, desk, played
 
 TARGET = "tests/recorded/trips.py"

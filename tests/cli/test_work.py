@@ -11,17 +11,10 @@ from typing import Any
 
 import pytest
 
+from anabranch._durable import CallEvent, CallRecord, TurnRecord, TurnState
 from anabranch.cli import main
 from anabranch.cli._options import STORE
-from anabranch.stores import (
-    CallEvent,
-    CallRecord,
-    TurnRecord,
-    TurnState,
-    open_run_events,
-    open_store,
-    open_stores,
-)
+from anabranch.stores import open_run_events, open_store, open_stores
 from anabranch.tree import Thread, local_time
 from tests.suites.turn_samples import put_turn, running
 

@@ -13,24 +13,13 @@ from anabranch.folding import (
     TRANSITIONS,
     Branch,
     BranchEvent,
-    BranchNotActiveError,
     BranchRows,
     BranchService,
-    BudgetExhaustedError,
-    CreationRateError,
     FoldingError,
     FoldingSettings,
     InjectedItem,
-    InvalidBudgetError,
-    InvalidTextError,
-    InvalidTimeoutError,
-    NoActiveBranchError,
-    ScrubbingError,
-    SessionMismatchError,
     Status,
     TooManyBranchesError,
-    TransitionError,
-    UnknownBranchError,
 )
 from anabranch.memory import Scrubber
 from anabranch.stores import open_branch_store
@@ -66,8 +55,8 @@ class Folding:
         return [event.kind for event in self.events]
 
 
-async def refusal(doing: Any, kind: type[FoldingError], code: str) -> str:
-    with pytest.raises(kind) as caught:
+async def refusal(doing: Any, code: str) -> str:
+    with pytest.raises(FoldingError) as caught:
         await doing
     assert caught.value.code == code
     assert str(caught.value).startswith(f"{code}: ")
@@ -107,9 +96,7 @@ async def test_the_innermost_branch_is_the_default_as_parent_and_to_return_from(
     first = await folding.service.complete("1", session_id=outer.session_id)
     second = await folding.service.complete("2", session_id=outer.session_id)
     assert [first.branch.id, second.branch.id] == [inner.id, outer.id]
-    message = await refusal(
-        folding.service.complete("3", session_id=outer.session_id), NoActiveBranchError, "FOLD006"
-    )
+    message = await refusal(folding.service.complete("3", session_id=outer.session_id), "FOLD006")
     assert "branch_create" in message
     assert await folding.service.status(session_id=outer.session_id) is None
 
@@ -183,9 +170,7 @@ async def test_a_used_up_budget_forces_a_return_with_the_present_text() -> None:
         assert (forced.status, forced.result) == (status, partial)
         assert forced.error == f"budget exhausted: {forced.budget_used}/100 tokens"
         assert forced.budget_used == branch.budget_used + 520
-        message = await refusal(
-            folding.service.complete("late", branch_id=branch.id), BranchNotActiveError, "FOLD003"
-        )
+        message = await refusal(folding.service.complete("late", branch_id=branch.id), "FOLD003")
         assert status in message
 
 
@@ -202,9 +187,7 @@ async def test_open_requests_of_the_parent_hold_their_maximum() -> None:
     folding = Folding()
     outer = await folding.create(budget=1_000)
     inside = {"parent_branch_id": outer.id, "parent_reserved": 800}
-    assert "FOLD008" in await refusal(
-        folding.create(budget=300, **inside), BudgetExhaustedError, "FOLD008"
-    )
+    assert "FOLD008" in await refusal(folding.create(budget=300, **inside), "FOLD008")
     inner = await folding.create(**inside)
     assert inner.budget_total == (1_000 - outer.budget_used - 800) // 2
     parent = await folding.service.status(branch_id=outer.id)
@@ -216,9 +199,9 @@ async def test_a_child_whose_budget_its_parent_does_not_have_is_refused() -> Non
     folding = Folding(session_budget=6_000)
     outer = await folding.create(budget=5_000)
     wanted = folding.create(budget=5_000, parent_branch_id=outer.id)
-    assert outer.id in await refusal(wanted, BudgetExhaustedError, "FOLD008")
+    assert outer.id in await refusal(wanted, "FOLD008")
     beside = folding.create(budget=1_001, parent_branch_id=ROOT, session_id=outer.session_id)
-    assert "1000 tokens left" in await refusal(beside, BudgetExhaustedError, "FOLD008")
+    assert "1000 tokens left" in await refusal(beside, "FOLD008")
     await folding.create(budget=1_000, parent_branch_id=ROOT, session_id=outer.session_id)
 
 
@@ -235,7 +218,7 @@ async def test_a_parent_that_spends_the_tokens_of_its_child_is_forced_with_it() 
 
 async def test_a_budget_that_does_not_hold_the_prompt_is_refused() -> None:
     folding = Folding()
-    await refusal(folding.create(prompt="word " * 50, budget=40), InvalidBudgetError, "FOLD010")
+    await refusal(folding.create(prompt="word " * 50, budget=40), "FOLD010")
     assert folding.events == []
 
 
@@ -254,7 +237,7 @@ async def test_a_branch_whose_time_is_over_is_closed_by_the_next_operation() -> 
     assert (found.status, found.result) == ("timeout", "Some of it")
     assert found.error == "timeout: the branch had not returned within 10 s"
     late = after.complete("late", branch_id=branch.id)
-    await refusal(late, BranchNotActiveError, "FOLD003")
+    await refusal(late, "FOLD003")
 
 
 async def test_an_operation_that_comes_too_late_is_refused_and_the_branch_closed() -> None:
@@ -262,7 +245,7 @@ async def test_an_operation_that_comes_too_late_is_refused_and_the_branch_closed
     branch = await folding.create(timeout_seconds=10)
     folding.clock.advance(11)
     late = folding.service.charge(5, branch_id=branch.id)
-    assert "timeout" in await refusal(late, BranchNotActiveError, "FOLD003")
+    assert "timeout" in await refusal(late, "FOLD003")
     assert folding.happened == ["created", "timeout"]
 
 
@@ -288,7 +271,7 @@ async def test_a_pass_closes_overdue_branches_and_deletes_old_ones() -> None:
     folding.clock.advance(51)
     await folding.service.expire()
     gone = folding.service.status(branch_id=branch.id)
-    await refusal(gone, UnknownBranchError, "FOLD001")
+    await refusal(gone, "FOLD001")
     assert await folding.service.status(branch_id=other.id)
 
 
@@ -314,7 +297,7 @@ async def test_an_instance_has_no_more_open_branches_than_allowed_until_their_ti
     folding = Folding(max_concurrent_per_instance=3)
     for _ in range(3):
         await folding.create(timeout_seconds=10)
-    assert "instance" in await refusal(folding.create(), TooManyBranchesError, "FOLD013")
+    assert "instance" in await refusal(folding.create(), "FOLD013")
     folding.clock.advance(10)
     await folding.create()
 
@@ -325,37 +308,37 @@ async def test_a_session_creates_no_more_branches_a_minute_than_allowed() -> Non
     first = await folding.create()
     session = {"session_id": first.session_id, "parent_branch_id": ROOT}
     await folding.create(**session)
-    message = await refusal(folding.create(**session), CreationRateError, "FOLD012")
+    message = await refusal(folding.create(**session), "FOLD012")
     assert "in 30 s" in message
     folding.clock.advance(30)
     await folding.create(**session)
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "code"),
+    ("given", "code"),
     [
-        ({"description": " \n"}, InvalidTextError, "FOLD016"),
-        ({"description": "x" * 501}, InvalidTextError, "FOLD017"),
-        ({"prompt": "\x00"}, InvalidTextError, "FOLD018"),
-        ({"prompt": "x" * 10_001}, InvalidTextError, "FOLD019"),
-        ({"budget": 0}, InvalidBudgetError, "FOLD010"),
-        ({"budget": -5}, InvalidBudgetError, "FOLD010"),
-        ({"budget": 32_769}, InvalidBudgetError, "FOLD010"),
-        ({"timeout_seconds": 0}, InvalidTimeoutError, "FOLD023"),
-        ({"timeout_seconds": 601}, InvalidTimeoutError, "FOLD023"),
-        ({"timeout_seconds": float("nan")}, InvalidTimeoutError, "FOLD023"),
-        ({"session_id": ""}, InvalidTextError, "FOLD015"),
-        ({"session_id": "x" * 201}, InvalidTextError, "FOLD026"),
-        ({"parent_branch_id": ""}, InvalidTextError, "FOLD020"),
-        ({"parent_branch_id": "x" * 201}, InvalidTextError, "FOLD027"),
-        ({"parent_branch_id": "br_unknown"}, UnknownBranchError, "FOLD001"),
+        ({"description": " \n"}, "FOLD016"),
+        ({"description": "x" * 501}, "FOLD017"),
+        ({"prompt": "\x00"}, "FOLD018"),
+        ({"prompt": "x" * 10_001}, "FOLD019"),
+        ({"budget": 0}, "FOLD010"),
+        ({"budget": -5}, "FOLD010"),
+        ({"budget": 32_769}, "FOLD010"),
+        ({"timeout_seconds": 0}, "FOLD023"),
+        ({"timeout_seconds": 601}, "FOLD023"),
+        ({"timeout_seconds": float("nan")}, "FOLD023"),
+        ({"session_id": ""}, "FOLD015"),
+        ({"session_id": "x" * 201}, "FOLD026"),
+        ({"parent_branch_id": ""}, "FOLD020"),
+        ({"parent_branch_id": "x" * 201}, "FOLD027"),
+        ({"parent_branch_id": "br_unknown"}, "FOLD001"),
     ],
 )
 async def test_an_invalid_branch_is_refused_and_nothing_is_created(
-    given: dict[str, Any], kind: type[FoldingError], code: str
+    given: dict[str, Any], code: str
 ) -> None:
     folding = Folding()
-    await refusal(folding.create(**given), kind, code)
+    await refusal(folding.create(**given), code)
     assert folding.events == []
     assert await folding.store.transaction(lambda rows: rows.count_open(1, 1)), "none is open"
 
@@ -364,19 +347,17 @@ async def test_an_invalid_return_or_report_is_refused() -> None:
     folding = Folding()
     service, branch = folding.service, await folding.create()
     for message, code in (("", "FOLD024"), ("x" * 50_001, "FOLD021")):
-        await refusal(service.complete(message, branch_id=branch.id), InvalidTextError, code)
-    await refusal(service.charge(-1, branch_id=branch.id), InvalidBudgetError, "FOLD010")
-    await refusal(service.complete("x"), NoActiveBranchError, "FOLD006")
-    await refusal(service.status(), NoActiveBranchError, "FOLD006")
+        await refusal(service.complete(message, branch_id=branch.id), code)
+    await refusal(service.charge(-1, branch_id=branch.id), "FOLD010")
+    await refusal(service.complete("x"), "FOLD006")
+    await refusal(service.status(), "FOLD006")
     await refusal(
         service.complete("x", branch_id=branch.id, session_id="another"),
-        SessionMismatchError,
         "FOLD022",
     )
     other = await folding.create()
     await refusal(
         folding.create(parent_branch_id=branch.id, session_id=other.session_id),
-        SessionMismatchError,
         "FOLD022",
     )
 
@@ -398,7 +379,7 @@ def test_the_table_alone_decides_which_state_follows(before: Status, after: Stat
     if after in TRANSITIONS[before]:
         assert branch.to(after) == replace(branch, status=after)
     else:
-        with pytest.raises(TransitionError, match="FOLD005"):
+        with pytest.raises(FoldingError, match="FOLD005"):
             branch.to(after)
     assert branch.is_open == (before in OPEN)
 
@@ -542,8 +523,8 @@ async def test_a_text_that_cannot_be_searched_for_secrets_stays_where_it_is() ->
     service = folding.restarted(scrub=scrub)
     branch = (await service.create(**PROMPT)).branch
     broken.append("now")
-    await refusal(service.complete("secret", branch_id=branch.id), ScrubbingError, "FOLD014")
-    await refusal(service.create(**PROMPT), ScrubbingError, "FOLD014")
+    await refusal(service.complete("secret", branch_id=branch.id), "FOLD014")
+    await refusal(service.create(**PROMPT), "FOLD014")
     found = await service.status(branch_id=branch.id)
     assert found is not None
     assert (found.status, found.result) == ("active", None)
@@ -559,7 +540,7 @@ async def test_a_failure_of_the_search_that_is_shipped_withholds_the_text() -> N
 
     service = Folding().restarted(scrub=Scrubber(search).clean)
     branch = (await service.create(**PROMPT)).branch
-    await refusal(service.complete("secret", branch_id=branch.id), ScrubbingError, "FOLD014")
+    await refusal(service.complete("secret", branch_id=branch.id), "FOLD014")
 
 
 async def test_a_listener_that_fails_is_logged_and_changes_nothing(

@@ -12,8 +12,9 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import BaseModel
 
 from anabranch import BranchContext, tool
+from anabranch._durable import CallEvent
 from anabranch.mcp import as_fastmcp_tool, create_server, install, install_fastmcp
-from anabranch.stores import CallEvent, open_store
+from anabranch.stores import open_store
 from anabranch.testing import ManualClock
 from tests.mcp.harness import ERAS, HANDSHAKE, KEY, MODERN, Answers, call_once, connected
 from tests.patience import PATIENCE

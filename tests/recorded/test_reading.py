@@ -10,12 +10,11 @@ import pytest
 from mcp.types import InputRequiredResult
 
 from anabranch import BranchContext, ToolError, tool
-from anabranch._durable import Reaper, dump_entry, enter, latest_journal
+from anabranch._durable import CallState, Reaper, dump_entry, enter, latest_journal
 from anabranch._engine import Answer, Entry
 from anabranch._recorded import Holder, RecordedCall, listed, outline
 from anabranch.errors import error_to_json
 from anabranch.mcp import Durability
-from anabranch.stores import CallState
 from tests.durable.harness import Desk, accept
 from tests.durable.stores import Modelled
 from tests.recorded.trips import (

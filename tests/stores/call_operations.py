@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from hypothesis import strategies as st
 
-from anabranch._durable import ENDS_LEASE, ENDS_ROUND
-from anabranch.stores import CallEvent, CallRecord, CallState, CallStore, RoundRecord
+from anabranch._durable import ENDS_LEASE, ENDS_ROUND, CallEvent, CallRecord, CallState, RoundRecord
+from anabranch.stores import CallStore
 from anabranch.stores._call_rows import digest_of
 from tests.suites.call_samples import a_call
 from tests.suites.linearizability import Operation

@@ -8,17 +8,16 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable import OPEN
-from anabranch.stores import (
+from anabranch._durable import (
+    OPEN,
     AnswerRecord,
     CallEvent,
     CallRecord,
     CallState,
-    CallStore,
     OpenedRound,
     RoundRecord,
-    open_store,
 )
+from anabranch.stores import CallStore, open_store
 
 
 class Saboteur:

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from anabranch.stores import CallState, CallStore
+from anabranch._durable import CallState
+from anabranch.stores import CallStore
 from tests.stores.call_operations import (
     BEGINNING,
     LOOKING,

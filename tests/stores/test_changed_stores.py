@@ -16,13 +16,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from anabranch._durable import OPEN
+from anabranch._durable import OPEN, CallEvent, CallState, RoundRecord
 from anabranch.errors import StoreError, UnknownCallError
 from anabranch.memory import Draft, Filter, ReasoningBank, Scopes
 from anabranch.stores import (
-    CallEvent,
-    CallState,
-    RoundRecord,
     open_branch_store,
     open_memory_store,
     open_run_events,

@@ -17,10 +17,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from anabranch._durable import CallEvent, RoundRecord
 from anabranch.errors import StoreError
-from anabranch.stores import CallEvent, RoundRecord, _sql, open_store, open_tree_store
 from anabranch.stores import _database as databases
 from anabranch.stores import _engines as engines
+from anabranch.stores import _sql, open_store, open_tree_store
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url

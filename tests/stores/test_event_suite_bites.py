@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from anabranch.stores import (
+from anabranch._durable import (
     EventBatch,
     EventId,
     MissedEventsError,
@@ -18,8 +18,8 @@ from anabranch.stores import (
     TakenTurn,
     TurnRecord,
     TurnState,
-    open_run_events,
 )
+from anabranch.stores import open_run_events
 from tests.suites import run_event_checks as suite
 from tests.suites import run_turn_checks as turns
 from tests.suites.run_event_checks import RunEventCheck

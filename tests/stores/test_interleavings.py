@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.stores import AnswerRecord, CallState, CallStore, LeaseRecord, open_store
+from anabranch._durable import AnswerRecord, CallState, LeaseRecord
+from anabranch.stores import CallStore, open_store
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.stores.call_operations import BEGINNING, LOOKING, OPERATIONS, empty

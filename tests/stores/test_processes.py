@@ -19,9 +19,9 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch._aio import SystemClock
-from anabranch._durable import Lease
+from anabranch._durable import Lease, UnknownProcesses
 from anabranch.errors import StoreError
-from anabranch.stores import CallStore, UnknownProcesses, _processes, open_store
+from anabranch.stores import CallStore, _processes, open_store
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.suites.call_samples import OpenCallStore, a_call

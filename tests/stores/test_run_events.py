@@ -10,15 +10,9 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
+from anabranch._durable import EventId, MissedEventsError
 from anabranch.errors import StoreError
-from anabranch.stores import (
-    EventId,
-    MissedEventsError,
-    _event_tails,
-    open_run_events,
-    open_tree_store,
-    under_lease,
-)
+from anabranch.stores import _event_tails, open_run_events, open_tree_store, under_lease
 from anabranch.stores import _threads as connections
 from anabranch.stores._database import Database
 from anabranch.stores._engines import read_url

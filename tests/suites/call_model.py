@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch._durable import TAKES_ANSWERS
-from anabranch.errors import StoreError, UnknownCallError
-from anabranch.stores import (
+from anabranch._durable import (
+    TAKES_ANSWERS,
     TRANSITIONS,
     AnswerRecord,
     CallEvent,
@@ -21,6 +20,7 @@ from anabranch.stores import (
     OpenedRound,
     RoundRecord,
 )
+from anabranch.errors import StoreError, UnknownCallError
 from tests.suites.linearizability import Operation
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch._durable import ENDS_LEASE, ENDS_ROUND
-from anabranch.stores import CallEvent, CallState, CallStore, RoundRecord
+from anabranch._durable import ENDS_LEASE, ENDS_ROUND, CallEvent, CallState, RoundRecord
+from anabranch.stores import CallStore
 from tests.suites.call_model import CallModel
 from tests.suites.call_programs import CALL_PROGRAMS
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call

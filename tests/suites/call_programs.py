@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch._durable import OPEN
-from anabranch.stores import CallEvent, CallState
+from anabranch._durable import OPEN, CallEvent, CallState
 from tests.suites.call_samples import a_call, an_end
 from tests.suites.linearizability import Operation
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from anabranch.stores import CallEvent, CallRecord, CallStore, OpenedRound, RoundRecord
+from anabranch._durable import CallEvent, CallRecord, OpenedRound, RoundRecord
+from anabranch.stores import CallStore
 
 OpenCallStore: TypeAlias = Callable[[], CallStore]
 """Opens a store of calls."""

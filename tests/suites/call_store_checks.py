@@ -12,7 +12,8 @@ from typing import cast
 
 import anyio
 
-from anabranch.stores import CallEvent, CallStore, RoundRecord
+from anabranch._durable import CallEvent, RoundRecord
+from anabranch.stores import CallStore
 from tests.suites.call_model_checks import (
     CALL_PROGRAM_CHECKS,
     each_operation_does_what_the_model_does,

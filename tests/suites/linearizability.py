@@ -13,8 +13,8 @@ from typing import Any, Protocol, cast
 
 import anyio
 
+from anabranch._durable import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 from anabranch.errors import StoreError
-from anabranch.stores import AnswerRecord, CallRecord, OpenedRound, RoundRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import anyio
 
-from anabranch.stores import EventId, MissedEventsError, NewEvents, RunEvents
+from anabranch._durable import EventId, MissedEventsError, NewEvents, RunEvents
 from tests.suites.expectations import TEXTS, expect, opened, refused, yes
 from tests.suites.turn_samples import put_turn, running
 

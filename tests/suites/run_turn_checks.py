@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from anabranch.stores import NewEvents, TakenTurn, TurnState
+from anabranch._durable import NewEvents, TakenTurn, TurnState
 from tests.suites.expectations import expect, no, opened, yes
 from tests.suites.run_event_checks import (
     EVENT_CHECKS,

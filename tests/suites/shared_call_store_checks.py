@@ -13,7 +13,8 @@ from typing import Any
 
 import anyio
 
-from anabranch.stores import CallEvent, CallState, CallStore
+from anabranch._durable import CallEvent, CallState
+from anabranch.stores import CallStore
 from tests.suites.call_samples import CallStoreCheck, OpenCallStore, a_call, an_end, run
 from tests.suites.child_processes import in_processes, in_threads, killed_in_mid_work
 from tests.suites.expectations import expect, opened, yes

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from anabranch.stores import RunEvents
+from anabranch._durable import RunEvents
 from tests.suites.child_processes import Child, in_processes, in_threads, killed_in_mid_work
 from tests.suites.expectations import expect, opened, yes
 from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck, read_from, some

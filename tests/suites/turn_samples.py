@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.stores import RunEvents, TurnRecord, TurnState
+from anabranch._durable import RunEvents, TurnRecord, TurnState
 from tests.suites.expectations import yes
 
 

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 
 from anabranch._durable.engine import Processes
 from anabranch._durable.turn_states import TurnRecord
-from anabranch.errors import StoreError
 
 
 class EventId(NamedTuple):
@@ -52,7 +51,7 @@ class EventBatch(NamedTuple):
     marks: Sequence[int]
 
 
-class MissedEventsError(StoreError):
+class MissedEventsError(Exception):
     """A reader asks for events that are not stored: pruned, lost in a crash, or never appended."""
 
     def __init__(self, run: str, after: int, last: EventId) -> None:

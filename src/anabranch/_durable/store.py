@@ -159,7 +159,10 @@ class OpenedRound:
 
 
 class CallStore(Protocol):
-    """A store of calls. Methods raise :class:`StoreError` and leave no partial change."""
+    """A store of calls. Only the library calls its methods, except ``close``.
+
+    Methods raise :class:`StoreError` and leave no partial change.
+    """
 
     @property
     def processes(self) -> Processes:

@@ -27,7 +27,7 @@ from anabranch.engines import Engine
 from anabranch.folding import (
     BranchRecord,
     BranchService,
-    NoActiveBranchError,
+    no_active_branch,
 )
 from anabranch.messages import ToolSpec
 from anabranch.stores import open_branch_store
@@ -82,7 +82,7 @@ class _Return(FoldingTool):
         wanted = read_input(ReturnInput, here.block.input, self.name)
         working = here.timeline.branch_of_folding
         if working is None or working.is_fork:
-            raise NoActiveBranchError(here.timeline.thread.id)
+            raise no_active_branch(here.timeline.thread.id)
         returned = await self.branches_of(here).complete(
             wanted.message,
             branch_id=working.id,

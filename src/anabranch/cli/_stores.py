@@ -23,8 +23,9 @@ from anabranch.cli._option_values import store_url
 from anabranch.errors import StoreError, needs_extra
 
 if TYPE_CHECKING:
+    from anabranch._durable import RunEvents
     from anabranch.engines import Engine
-    from anabranch.stores import CallStore, RunEvents
+    from anabranch.stores import CallStore
     from anabranch.tree import TreeStore
 
 KEYS = "ANABRANCH_KEYS"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from anabranch.engines._dbos import DBOSEngine
 
 __all__ = [
-    "Advance",
     "Backlog",
     "DBOSEngine",
     "Engine",

@@ -28,7 +28,6 @@
     ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
-    │   ├── stores.MissedEventsError  a reader asks for events that the store has deleted
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
     ├── rounds.InvalidAnswerError     an answer to an open question is refused, before anything runs
     ├── tree.AmbiguousIdError         several ids begin with the typed text
@@ -43,17 +42,8 @@
     ├── folding.FoldingError          an operation on an agent's branch is refused
     │   ├── folding.UnknownBranchError      there is no such branch
     │   ├── folding.BranchNotActiveError    the branch has ended
-    │   ├── folding.FoldingDepthError       the branch would be nested too deeply
-    │   ├── folding.TransitionError         one state may not follow another
-    │   ├── folding.NoActiveBranchError     there is no branch to return from
     │   ├── folding.BudgetExhaustedError    the parent has fewer tokens left
-    │   ├── folding.InvalidBudgetError      a number of tokens is out of range
-    │   ├── folding.CreationRateError       branches are created too fast
-    │   ├── folding.TooManyBranchesError    too many branches are open
-    │   ├── folding.ScrubbingError          a text could not be searched for secrets
-    │   ├── folding.InvalidTextError        a text is empty, or too long
-    │   ├── folding.SessionMismatchError    the branch belongs to another session
-    │   └── folding.InvalidTimeoutError     a timeout is out of range
+    │   └── folding.TooManyBranchesError    too many branches are open
     ├── AnswerError                   an answerer answers with an error
     ├── mcp.SagaRoundsExceededError   a saga asked more often than its caller allows
     ├── replay_check.NoSourceError    the source of a tool cannot be checked
@@ -122,8 +112,6 @@ __all__ = [
     "UnknownCallError",
     "UnreachableError",
     "UnsupportedRuntimeError",
-    "error_from_json",
-    "error_to_json",
 ]
 
 

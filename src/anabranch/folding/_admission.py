@@ -21,10 +21,9 @@ from anabranch.folding._branch_store import (
 )
 from anabranch.folding._errors import (
     BudgetExhaustedError,
-    CreationRateError,
-    FoldingDepthError,
-    InvalidBudgetError,
+    FoldingError,
     TooManyBranchesError,
+    tokens_out_of_range,
 )
 from anabranch.folding._settings import FoldingSettings
 
@@ -149,7 +148,11 @@ def admit(
     """
     depth = 1 if parent is None else parent.depth + 1
     if depth > settings.max_depth:
-        raise FoldingDepthError(depth, settings.max_depth)
+        raise FoldingError(
+            "FOLD004",
+            f"A branch at depth {depth} is deeper than max_depth={settings.max_depth}. Do the subtask"
+            " here, or return from this branch first.",
+        )
     session = _counted(session, settings, now)
     account = account_of(session if parent is None else parent)
     budget = _reserve(new, account, settings)
@@ -183,7 +186,12 @@ def _counted(session: Session, settings: FoldingSettings, now: float) -> Session
     # Each creation fills a part of a minute; a full minute admits no further branch.
     full_until = max(now, session.full_until) + MINUTE / settings.max_created_per_minute
     if full_until > now + MINUTE:
-        raise CreationRateError(settings.max_created_per_minute, full_until - now - MINUTE)
+        seconds = max(1, round(full_until - now - MINUTE))
+        raise FoldingError(
+            "FOLD012",
+            f"This session may create {settings.max_created_per_minute} branches per minute. Try"
+            f" again in {seconds} s, or do the subtask here.",
+        )
     return replace(session, open=session.open + 1, full_until=full_until, touched_at=now)
 
 
@@ -196,7 +204,7 @@ def _reserve(new: NewBranch, account: Account, settings: FoldingSettings) -> int
     budget = new.budget or (default if left is None else max(1, min(default, left // 2)))
     if new.budget is not None and new.tokens >= new.budget:
         what = "budget, of which the branch's own description and prompt are a part,"
-        raise InvalidBudgetError(what, budget, new.tokens + 1, settings.max_budget)
+        raise tokens_out_of_range(what, budget, new.tokens + 1, settings.max_budget)
     wanted = max(budget, new.tokens + 1)
     try:
         account.reserve(wanted, wanted)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from anabranch._budget import Account
-from anabranch.folding._errors import TransitionError
+from anabranch.folding._errors import FoldingError
 
 Status: TypeAlias = Literal["created", "active", "completed", "timeout", "failed"]
 """The state of a branch."""
@@ -94,10 +94,12 @@ class Branch:
         """Return the branch in another state, and with these changes.
 
         Raises:
-            TransitionError: if that state may not follow the branch's state.
+            FoldingError: if that state may not follow the branch's state.
         """
         if status not in TRANSITIONS[self.status]:
-            raise TransitionError(self.id, self.status, status)
+            raise FoldingError(
+                "FOLD005", f"Branch {self.id!r} cannot go from {self.status} to {status}."
+            )
         return replace(self, status=status, **changes)
 
 
@@ -235,7 +237,7 @@ class BranchRows(Protocol):
 
 
 class BranchStore(Protocol):
-    """A store of branches.
+    """A store of branches. Only the library calls its methods, except ``close``.
 
     A method that raises has changed nothing. A write survives a crash once its method has returned.
     """

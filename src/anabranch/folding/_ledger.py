@@ -22,10 +22,10 @@ from anabranch.folding._branch_store import (
 )
 from anabranch.folding._errors import (
     BranchNotActiveError,
-    NoActiveBranchError,
-    SessionMismatchError,
     TooManyBranchesError,
     UnknownBranchError,
+    no_active_branch,
+    of_other_session,
 )
 from anabranch.folding._settings import FoldingSettings
 
@@ -76,7 +76,7 @@ class Ledger:
             return checked_branch(self._rows.branch(branch_id), branch_id, session_id).id
         inner = None if session_id is None else self.innermost(session_id)
         if inner is None:
-            raise NoActiveBranchError(None if session_id is None else shown_name(session_id))
+            raise no_active_branch(None if session_id is None else shown_name(session_id))
         return inner.id
 
     def placed(self, new: NewBranch, parent_id: str | None, session_id: str | None) -> NewBranch:
@@ -107,7 +107,7 @@ class Ledger:
         rows, now = self._rows, self._now
         parent = None if new.parent_id is None else self._active(new.parent_id)
         if parent is not None and parent.session_id != new.session_id:
-            raise SessionMismatchError(parent.id)
+            raise of_other_session(parent.id)
         session = rows.session(new.session_id) or Session(
             id=new.session_id, budget_total=new.session_budget, touched_at=now
         )
@@ -323,12 +323,12 @@ def checked_branch(found: Branch | None, branch_id: str, session_id: str | None)
 
     Raises:
         UnknownBranchError: if there is no such branch.
-        SessionMismatchError: if the branch belongs to another session.
+        FoldingError: if the branch belongs to another session.
     """
     if found is None:
         raise UnknownBranchError(branch_id)
     if session_id is not None and found.session_id != session_id:
-        raise SessionMismatchError(branch_id)
+        raise of_other_session(branch_id)
     return found
 
 

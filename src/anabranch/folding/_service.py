@@ -19,11 +19,7 @@ from anabranch._asking import estimate_tokens
 from anabranch._durable import Engine
 from anabranch.folding._admission import Owner
 from anabranch.folding._branch_store import Branch, BranchStore, NewBranch
-from anabranch.folding._errors import (
-    InvalidBudgetError,
-    InvalidTimeoutError,
-    TooManyBranchesError,
-)
+from anabranch.folding._errors import FoldingError, TooManyBranchesError, tokens_out_of_range
 from anabranch.folding._ledger import BranchEvent, Ledger, checked_branch
 from anabranch.folding._ledgers import Ledgers
 from anabranch.folding._memory import (
@@ -248,7 +244,7 @@ class BranchService:
             FoldingError: if there is no such active branch, or ``tokens`` is negative.
         """
         if tokens < 0:
-            raise InvalidBudgetError("tokens", tokens, 0, None)
+            raise tokens_out_of_range("tokens", tokens, 0, None)
         find = self._finding(branch_id, session_id)
         draft = await self._texts.draft(partial)
         return await self._do(
@@ -375,9 +371,13 @@ class BranchService:
         settings = self.settings
         timeout = settings.default_timeout_seconds if timeout is None else timeout
         if budget is not None and not 1 <= budget <= settings.max_budget:
-            raise InvalidBudgetError("budget", budget, 1, settings.max_budget)
+            raise tokens_out_of_range("budget", budget, 1, settings.max_budget)
         if not 0 < timeout <= settings.max_timeout_seconds:
-            raise InvalidTimeoutError(timeout, settings.max_timeout_seconds)
+            most = settings.max_timeout_seconds
+            message = (
+                f"timeout_seconds is {timeout:g}; it must be more than 0 and at most {most:g}."
+            )
+            raise FoldingError("FOLD023", message)
         return timeout
 
     def _session(self, session_id: str | None) -> str | None:

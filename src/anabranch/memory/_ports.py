@@ -99,7 +99,7 @@ class Learned:
 
 
 class MemoryStore(Protocol):
-    """A store of memories.
+    """A store of memories. Only the library calls its methods, except ``close``.
 
     A method that raises ``StoreError`` has changed nothing. A write survives a crash once its
     method has returned. An unknown id is no error: the result is ``None``, ``False`` or empty.

@@ -43,9 +43,7 @@ __all__ = [
     "SampleStream",
     "ScriptedModel",
     "StreamingSampler",
-    "as_sampler",
     "as_streaming",
-    "known_models",
     "open_embedder",
     "open_model",
 ]

@@ -1,8 +1,8 @@
 """Stores of calls, conversations and run events: SQLite by default, Postgres for several machines.
 
 The ports are ``CallStore``, ``TreeStore``, ``RunEvents``, ``MemoryStore`` and ``BranchStore``; they
-belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``folding``). This package
-exports them, with their records, for users of :func:`open_store`. A store never interprets a record.
+belong to the packages that need them (``_durable``, ``tree``, ``memory``, ``folding``). A store never
+interprets a record.
 ``memory:`` is SQLite without a file, so tests run the code that runs in production.
 
     _engines.py          store URLs, and the SQLAlchemy engine for a URL
@@ -32,30 +32,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch._durable import (
-    TRANSITIONS,
-    AnswerRecord,
-    CallEvent,
-    CallRecord,
-    CallState,
-    CallStore,
-    EventBatch,
-    EventId,
-    LeaseRecord,
-    MissedEventsError,
-    NewEvents,
-    OpenedRound,
-    Processes,
-    QueuedTurn,
-    RoundRecord,
-    RunEvents,
-    TakenTurn,
-    TurnRecord,
-    TurnState,
-    UnknownProcesses,
-)
+from anabranch._durable import CallStore, RunEvents
 from anabranch._lazy import lazy_names
-from anabranch.errors import StoreError, UnknownCallError, needs_extra
+from anabranch.errors import StoreError, needs_extra
 
 if TYPE_CHECKING:
     from anabranch.folding import BranchStore
@@ -79,34 +58,12 @@ else:
     )
 
 __all__ = [
-    "AnswerRecord",
-    "CallEvent",
-    "CallRecord",
-    "CallState",
     "CallStore",
-    "EventBatch",
-    "EventId",
-    "LeaseRecord",
-    "MissedEventsError",
-    "NewEvents",
-    "OpenedRound",
-    "Processes",
-    "QueuedTurn",
-    "RoundRecord",
-    "RunEvents",
-    "StoreError",
-    "TakenTurn",
-    "TurnRecord",
-    "TurnState",
-    "UnknownCallError",
-    "is_lasting",
     "open_branch_store",
     "open_memory_store",
-    "open_run_events",
     "open_store",
     "open_stores",
     "open_tree_store",
-    "under_lease",
 ]
 
 

@@ -112,9 +112,9 @@ def install(
 ) -> Installation:
     """Add ``tools`` to an existing server, and the saga methods unless it has them.
 
-    The server seals the state of ``tools/call``; ``keys`` and ``ttl`` are for the tokens of sagas.
-    With a store, expired calls are ended while the server runs; if it runs already, from the first
-    call on.
+    The server seals the state of ``tools/call``; ``keys`` and ``ttl`` are for the tokens of sagas,
+    the handles of unfinished calls, and links to questions. With a store, expired calls are ended
+    while the server runs; if it runs already, from the first call on.
 
     Args:
         server: the server.
@@ -236,7 +236,8 @@ def install_fastmcp(
     """Add ``tools`` to a FastMCP server, and the saga methods unless it has them.
 
     The server seals the state of ``tools/call`` (``FastMCP(request_state_security=)``); ``keys``
-    and ``ttl`` are for the tokens of sagas. With a store, expired calls are ended while the server
+    and ``ttl`` are for the tokens of sagas, the handles of unfinished calls, and links to
+    questions. With a store, expired calls are ended while the server
     runs, even if it is mounted on another. If the server already has a tool of a name, its
     ``on_duplicate`` applies. Call this before the server starts.
 

@@ -17,6 +17,7 @@ from anabranch.tree import (
     Surroundings,
     Thread,
     Tree,
+    TurnEnd,
     check_place,
     digests_in,
 )
@@ -30,6 +31,7 @@ class MemoryTrees:
         self._nodes: dict[str, Node] = {}
         self._results: dict[tuple[str, str], Result] = {}
         self._refs: dict[str, dict[str, str]] = {}
+        self._ends: dict[str, TurnEnd] = {}
         self._files: dict[str, dict[str, bytes]] = {}
         self._closed = False
 
@@ -84,6 +86,11 @@ class MemoryTrees:
             self._known(node_id)
         self._results.update(found)
 
+    async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
+        self._ends.pop(self._known(node_id).id, None)
+        if end is not None:
+            self._ends[node_id] = end
+
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
         if self._known(ref.node_id).thread_id != thread_id:
             raise StoreError(f"Node {ref.node_id!r} is not in thread {thread_id!r}.")
@@ -104,7 +111,8 @@ class MemoryTrees:
             nodes.append(self._nodes[parent])
         on = {node.id for node in nodes}
         results = {key: result for key, result in self._results.items() if key[0] in on}
-        return Path(tuple(reversed(nodes)), results)
+        ends = {name: end for name, end in self._ends.items() if name in on}
+        return Path(tuple(reversed(nodes)), results, ends=ends)
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
         at = self._refs.get(thread_id, {}).get(HEAD) if node_id is None else node_id
@@ -116,7 +124,8 @@ class MemoryTrees:
             below[node.id] = self._below(node.id)
             if node.kind not in {"question", "answer"}:
                 break
-        return Surroundings(path.nodes, path.results, self._threads[thread_id], below)
+        thread = self._threads[thread_id]
+        return Surroundings(path.nodes, path.results, thread, below, ends=path.ends)
 
     async def children(self, node_id: str) -> list[Node]:
         return self._below(node_id)
@@ -135,7 +144,8 @@ class MemoryTrees:
         nodes = tuple(node for node in self._nodes.values() if node.thread_id == thread_id)
         ids = {node.id for node in nodes}
         results = {key: result for key, result in self._results.items() if key[0] in ids}
-        return Tree(self._threads[thread_id], nodes, results, dict(self._refs[thread_id]))
+        ends = {name: end for name, end in self._ends.items() if name in ids}
+        return Tree(self._threads[thread_id], nodes, results, dict(self._refs[thread_id]), ends)
 
     async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
         self._check_open()
@@ -203,6 +213,7 @@ class MemoryTrees:
     def _drop(self, gone: set[str]) -> None:
         self._nodes = {key: node for key, node in self._nodes.items() if key not in gone}
         self._results = {k: result for k, result in self._results.items() if k[0] not in gone}
+        self._ends = {key: end for key, end in self._ends.items() if key not in gone}
         for refs in self._refs.values():
             for name in [name for name, node_id in refs.items() if node_id in gone]:
                 del refs[name]

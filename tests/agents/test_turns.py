@@ -48,7 +48,6 @@ from anabranch.tree import (
     is_no_result,
     thread_from_json,
     tree_to_json,
-    turn_ends_in,
 )
 from tests.agents.harness import Answering, Setting, faults, heard, results_in, set_up
 from tests.agents.memory import MemoryTrees
@@ -462,7 +461,7 @@ async def test_a_call_without_an_id_is_given_one() -> None:
     here = await set_up(decide, tools=[weather])
     await here.say("hello")
     tree = await here.check()
-    assert turn_ends_in(tree) == []
+    assert tree.ends == {}
     assert [text_of(each.content) for each in tree.results.values()] == [
         "rain in Linz",
         "rain in Graz",

@@ -13,7 +13,7 @@ from anabranch.errors import StoreError
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
 from anabranch.models import ModelError
 from anabranch.testing import MockModel, ModelAnswer, calls
-from anabranch.tree import Node, Thread, project, turn_ends_in
+from anabranch.tree import Node, Thread, project
 from tests.agents.memory import MemoryTrees
 from tests.chat.sessions import Person, echo, feed, session, shown, text_here, tree_of
 from tests.masking import with_any_id
@@ -435,7 +435,7 @@ async def test_the_cursor_follows_a_node_whose_event_an_interruption_has_lost() 
     with pytest.raises(asyncio.CancelledError):
         await caught[0]
     assert await text_here(chat) == "You said: hello"
-    assert not turn_ends_in(await tree_of(chat))  # the reply is whole
+    assert not (await tree_of(chat)).ends  # the reply is whole
 
 
 class Failing(MemoryTrees):

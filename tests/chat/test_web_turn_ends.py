@@ -61,7 +61,7 @@ async def ended(client: httpx2.AsyncClient, after: str) -> None:
 
 
 async def test_an_error_is_in_the_tree_until_a_retry_has_its_reply() -> None:
-    flaky = Flaky(ModelError(BUSY), ModelError("Still."), "Hello.", "Good bye.")
+    flaky = Flaky(ModelError(BUSY), ModelError("tried again"), "Hello.", "Good bye.")
     async with browsing(replies=flaky.model) as client:
         events = await run(client, message("hello"))
         assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", BUSY)
@@ -69,7 +69,7 @@ async def test_an_error_is_in_the_tree_until_a_retry_has_its_reply() -> None:
         [said] = tree["nodes"]
         assert tree["ends"] == {said["id"]: {"error": BUSY}}
         tree = await retried(client, said["id"])
-        assert tree["ends"] == {said["id"]: {"error": "Still."}}
+        assert tree["ends"] == {said["id"]: {"error": "tried again"}}
         tree = await retried(client, said["id"])
         assert [each["kind"] for each in tree["nodes"]] == ["user", "assistant"]
         await run(client, message("and now", run="r9"))

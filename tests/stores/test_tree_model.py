@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anabranch.tree import Kind, Node, Ref, Result, TreeStore
+from anabranch.tree import Kind, Node, Ref, Result, TreeStore, TurnEnd
 from tests.suites.expectations import opened
 from tests.suites.linearizability import Operation, explains, run_clients
 from tests.suites.tree_model import TreeModel
@@ -51,6 +51,7 @@ WRITING: st.SearchStrategy[Operation] = st.one_of(
     ONE,
     APPEND,
     operation("set_results", RESULTS),
+    operation("end_turn", IDS, st.none() | st.builds(TurnEnd, st.none() | TEXTS)),
     operation("set_ref", THREADS, st.builds(Ref, NAMES, IDS)),
     operation("delete_ref", THREADS, NAMES),
     operation("delete_subtree", IDS),

@@ -7,7 +7,17 @@ from typing import Any, cast
 import pytest
 
 from anabranch.stores import open_tree_store
-from anabranch.tree import Node, Path, Ref, Result, Surroundings, Thread, Tree, TreeStore
+from anabranch.tree import (
+    Node,
+    Path,
+    Ref,
+    Result,
+    Surroundings,
+    Thread,
+    Tree,
+    TreeStore,
+    TurnEnd,
+)
 from tests.suites import tree_store_checks as suite
 from tests.suites.tree_programs import TREE_PROGRAM_CHECKS as PROGRAM
 from tests.suites.tree_samples import TreeStoreCheck
@@ -104,6 +114,11 @@ class NeverReplacesAResult(Saboteur):
                 await self.good.set_results([result])
 
 
+class NeverRemovesTheEndOfATurn(Saboteur):
+    async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
+        await self.good.end_turn(node_id, end or TurnEnd())
+
+
 class NeverSettles(Saboteur):
     async def append(
         self, nodes: Sequence[Node], *, results: Sequence[Result] = (), refs: Sequence[Ref] = ()
@@ -162,6 +177,7 @@ SABOTEURS: list[tuple[type[Saboteur], TreeStoreCheck]] = [
     (ShowsChildrenFirst, PROGRAM["a tree is all of a thread"]),
     (ReadsOnPastWhatIsGone, PROGRAM["a thread is read on from what is known"]),
     (NeverReplacesAResult, PROGRAM["a result is replaced for all"]),
+    (NeverRemovesTheEndOfATurn, PROGRAM["the end of a turn is set, replaced and removed"]),
     (NeverSettles, PROGRAM["what is pending waits for the next message"]),
     (NeverSettles, PROGRAM["what is pending waits beyond questions"]),
     (SettlesWhatCameAlong, PROGRAM["what is pending is only settled later"]),

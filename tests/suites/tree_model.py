@@ -11,7 +11,18 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from anabranch.errors import StoreError
-from anabranch.tree import HEAD, Node, Path, Ref, Result, Surroundings, Thread, Tree, check_place
+from anabranch.tree import (
+    HEAD,
+    Node,
+    Path,
+    Ref,
+    Result,
+    Surroundings,
+    Thread,
+    Tree,
+    TurnEnd,
+    check_place,
+)
 from tests.suites.linearizability import Operation
 
 
@@ -21,6 +32,7 @@ class _State:
     nodes: dict[str, Node] = field(default_factory=dict[str, Node])
     results: dict[tuple[str, str], Result] = field(default_factory=dict[tuple[str, str], Result])
     refs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    ends: dict[str, TurnEnd] = field(default_factory=dict[str, TurnEnd])
 
 
 class TreeModel:
@@ -94,6 +106,13 @@ class TreeModel:
             _expect(result.node_id in self._state.nodes)
             self._state.results[result.node_id, result.tool_use_id] = result
 
+    def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
+        """See the port."""
+        _expect(node_id in self._state.nodes)
+        self._state.ends.pop(node_id, None)
+        if end is not None:
+            self._state.ends[node_id] = end
+
     def set_ref(self, thread_id: str, ref: Ref) -> None:
         """See the port."""
         node = self._state.nodes.get(ref.node_id)
@@ -117,7 +136,7 @@ class TreeModel:
         """See the port."""
         _expect(node_id in self._state.nodes)
         nodes = tuple(self._up(self._state.nodes[node_id])[::-1])
-        return Path(nodes, self._held_by(nodes))
+        return Path(nodes, self._held_by(nodes), ends=self._ends_of(nodes))
 
     def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
         """See the port."""
@@ -128,7 +147,8 @@ class TreeModel:
         path, above = self.path(node.id), self._up(node)
         beside = list(takewhile(lambda one: one.kind in {"question", "answer"}, above))
         below = {one.id: self.children(one.id) for one in above[: len(beside) + 1]}
-        return Surroundings(path.nodes, path.results, self._state.threads[thread_id], below)
+        thread = self._state.threads[thread_id]
+        return Surroundings(path.nodes, path.results, thread, below, ends=path.ends)
 
     def _up(self, node: Node) -> list[Node]:
         above = [node]
@@ -139,6 +159,9 @@ class TreeModel:
     def _held_by(self, nodes: Sequence[Node]) -> dict[tuple[str, str], Result]:
         holders = {node.id for node in nodes}
         return {key: result for key, result in self._state.results.items() if key[0] in holders}
+
+    def _ends_of(self, nodes: Sequence[Node]) -> dict[str, TurnEnd]:
+        return {node.id: self._state.ends[node.id] for node in nodes if node.id in self._state.ends}
 
     def children(self, node_id: str) -> list[Node]:
         """See the port."""
@@ -158,7 +181,8 @@ class TreeModel:
         _expect(thread_id in self._state.threads)
         nodes = tuple(self._of(thread_id))
         thread = self._state.threads[thread_id]
-        return Tree(thread, nodes, self._held_by(nodes), self.refs(thread_id))
+        refs, ends = self.refs(thread_id), self._ends_of(nodes)
+        return Tree(thread, nodes, self._held_by(nodes), refs, ends)
 
     def _of(self, thread_id: str) -> list[Node]:
         return [node for node in self._state.nodes.values() if node.thread_id == thread_id]
@@ -183,6 +207,7 @@ class TreeModel:
         state.nodes = {key: node for key, node in state.nodes.items() if key not in doomed}
         state.results = {key: one for key, one in state.results.items() if key[0] not in doomed}
         state.refs = {key: node_id for key, node_id in state.refs.items() if node_id not in doomed}
+        state.ends = {key: end for key, end in state.ends.items() if key not in doomed}
 
 
 def _expect(fact: bool) -> None:  # said positionally, it reads as a sentence

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.messages import Usage
-from anabranch.tree import Kind, Node, Ref, Result, Thread
+from anabranch.tree import Kind, Node, Ref, Result, Thread, TurnEnd
 from tests.suites.expectations import opened, yes
 from tests.suites.linearizability import Operation, run_clients
 from tests.suites.tree_model import TreeModel
@@ -222,6 +222,24 @@ TREE_PROGRAMS: Mapping[str, Sequence[Operation]] = {
         *paths("x", "y", "z", "c"),
         do("set_results", [a_result("b", "3"), a_result("b", "4")]),
         *paths("x"),
+    ],
+    "the end of a turn is set, replaced and removed": [
+        *begun(),
+        do("end_turn", "b", TurnEnd("no ink")),
+        *paths("a", "b"),
+        do("tree", "t"),
+        do("end_turn", "b", TurnEnd()),
+        do("around", "t", "b"),
+        add(a_node("c", "b")),
+        *paths("c"),
+        do("end_turn", "b", None),
+        do("end_turn", "b", None),
+        do("tree", "t"),
+        do("end_turn", "unknown", TurnEnd("")),
+        do("end_turn", "c", TurnEnd("")),
+        *paths("c"),
+        do("delete_subtree", "c"),
+        do("tree", "t"),
     ],
     "what is pending waits for the next message": [
         operation for kind in KINDS for operation in settling(kind)

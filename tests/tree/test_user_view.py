@@ -1,5 +1,6 @@
 """What a person reads of a node that a model reads otherwise."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -13,16 +14,19 @@ from anabranch.tree import (
     Node,
     Result,
     Tree,
+    TurnEnd,
     draw,
     open_questions,
 )
 from tests.tree.samples import SAMPLE, node
 
 
-def drawn(*nodes: Node, results: tuple[Result, ...] = ()) -> list[str]:
+def drawn(
+    *nodes: Node, results: tuple[Result, ...] = (), ends: Mapping[str, TurnEnd] | None = None
+) -> list[str]:
     """The lines of a thread, without kinds and ids."""
     known = {(one.node_id, one.tool_use_id): one for one in results}
-    tree = Tree(SAMPLE.thread, nodes, known, {})
+    tree = Tree(SAMPLE.thread, nodes, known, {}, ends or {})
     return [line.split(maxsplit=2)[-1] for line in draw(tree)]
 
 
@@ -93,10 +97,15 @@ def test_a_question_that_is_closed_is_not_open() -> None:
 
 
 def test_the_end_of_a_turn_is_shown_until_something_follows_it() -> None:
-    failed = Result("u", "", (TextBlock(text="No model."),), is_error=True)
-    stopped = Result("u", "", ())
-    assert drawn(START, results=(failed,)) == ["Hello.  (failed: No model)"]
-    assert drawn(START, results=(stopped,)) == ["Hello.  (stopped by you)"]
+    failed, stopped = {"u": TurnEnd("No model.")}, {"u": TurnEnd()}
+    assert drawn(START, ends=failed) == ["Hello.  (failed: No model)"]
+    assert drawn(START, ends=stopped) == ["Hello.  (stopped by you)"]
     beside = replace(node("b", "u", "branch", "Look."), data={"tool_use_id": "u1"})
-    assert drawn(START, beside, results=(stopped,))[0] == "Hello.  (stopped by you)"
-    assert drawn(START, node("r", "u", "assistant", "Hi."), results=(failed,))[0] == "Hello."
+    assert drawn(START, beside, ends=stopped)[0] == "Hello.  (stopped by you)"
+    assert drawn(START, node("r", "u", "assistant", "Hi."), ends=failed)[0] == "Hello."
+
+
+def test_the_result_of_a_call_without_an_id_is_no_end_of_a_turn() -> None:
+    caller = replace(START, content=(ToolUseBlock(id="", name="look", input={}),))
+    hostile = Result("u", "", (TextBlock(text="No model."),), is_error=True)
+    assert "failed" not in drawn(caller, results=(hostile,))[0]

@@ -12,7 +12,7 @@ from anabranch.agents import Agent, result_at
 from anabranch.chat._terminal.typed_input import read_arguments
 from anabranch.messages import ToolUseBlock
 from anabranch.models import INTERRUPTED
-from anabranch.tree import ASIDE, Node, Path, Result, TurnEnd, is_no_result, store_turn_end
+from anabranch.tree import ASIDE, Node, Path, Result, TurnEnd, is_no_result
 
 BATCH: frozenset[str] = ASIDE | {"results"}
 """Kinds of nodes that follow a node that calls tools, and whose names derive from it."""
@@ -67,7 +67,7 @@ async def end_turn(agent: Agent, thread_id: str, node_id: str | None, error: str
     """
     around = await agent.store.around(thread_id, node_id)
     if around is not None and not _has_replied(around):
-        await store_turn_end(agent.store, TurnEnd(around.last.id, error))
+        await agent.store.end_turn(around.last.id, TurnEnd(error))
 
 
 def _has_replied(path: Path) -> bool:

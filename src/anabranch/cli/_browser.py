@@ -190,7 +190,7 @@ class Browser(App[str]):
         return line.append(f"  {HERE}" if HEAD in names else "", style="bold")
 
     def _state(self, node: Node) -> str:
-        return state_of(node, self._navigator, self._navigator.tree.results)
+        return state_of(node, self._navigator, self._navigator.tree)
 
     def _glimpse(self, node: Node) -> str:
         text = text_for_user(node)

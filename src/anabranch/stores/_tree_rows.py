@@ -18,14 +18,14 @@ from pydantic_core import PydanticSerializationError
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, Usage
 from anabranch.stores._sql import Row, optional_bytes, optional_text, to_bytes, to_text
-from anabranch.tree import ASIDE, Node, Ref, Result, Surroundings, Thread, digests_in
+from anabranch.tree import ASIDE, Node, Path, Ref, Result, Surroundings, Thread, TurnEnd, digests_in
 
 T = TypeVar("T")
 
-_SEQ, _ID = 0, 2
-_PER_NODE = 9
+_SEQ, _ID, _END = 0, 2, 8
+_PER_NODE = 11
 """The number of a node's columns in a path's row; the result's columns follow."""
-_THREAD_END = 13
+_THREAD_END = 15
 """The end of the thread's columns in a row of surroundings; the result's columns follow."""
 
 _CONTENT: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])
@@ -126,13 +126,18 @@ def to_nodes(
     )
 
 
-def to_path(rows: Iterable[Row]) -> tuple[tuple[Node, ...], dict[tuple[str, str], Result]]:
-    """Return a path's nodes in order, and the results that these nodes hold."""
+def to_ends(rows: Iterable[Row]) -> dict[str, TurnEnd]:
+    """Return the ends of turns in rows of nodes, by the id of the node."""
+    return {to_text(row[_ID]): TurnEnd(optional_text(row[_END + 1])) for row in rows if row[_END]}
+
+
+def to_path(rows: Iterable[Row]) -> Path:
+    """Return a path from its rows."""
     ordered = sorted(rows, key=itemgetter(_SEQ))  # a parent's number is smaller
     of_nodes = list({row[_SEQ]: row for row in ordered}.values())
     nodes = to_nodes(of_nodes, to_text(of_nodes[0][_PER_NODE - 1]))
     held = [(row[_ID], *row[_PER_NODE:]) for row in ordered if row[_PER_NODE] is not None]
-    return tuple(nodes), to_results(held)
+    return Path(tuple(nodes), to_results(held), ends=to_ends(of_nodes))
 
 
 def to_surroundings(rows: Sequence[Row]) -> Surroundings:
@@ -141,21 +146,19 @@ def to_surroundings(rows: Sequence[Row]) -> Surroundings:
     Raises:
         StoreError: if a row does not hold a node.
     """
-    nodes, results = to_path(
-        [(*row[:_PER_NODE], *row[_THREAD_END:-1]) for row in rows if not row[-1]]
-    )
+    path = to_path([(*row[:_PER_NODE], *row[_THREAD_END:-1]) for row in rows if not row[-1]])
     found = sorted((row for row in rows if row[-1]), key=itemgetter(_SEQ))
     parents = {row[_SEQ]: to_text(row[_ID]) for row in rows if not row[-1]}
     [first] = {row[_PER_NODE - 1 : _THREAD_END] for row in rows if row[_PER_NODE] is not None}
     thread = to_thread(first)
     below: dict[str, list[Node]] = {}
-    for node in reversed(nodes):
+    for node in reversed(path.nodes):
         below[node.id] = []
         if node.kind not in ASIDE:
             break
     for child in to_nodes(found, thread.id, parents):
         below[child.parent_id or ""].append(child)
-    return Surroundings(nodes, results, thread, below)
+    return Surroundings(path.nodes, path.results, thread, below, ends=path.ends)
 
 
 def to_results(rows: Sequence[Row]) -> dict[tuple[str, str], Result]:

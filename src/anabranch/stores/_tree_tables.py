@@ -53,6 +53,9 @@ NODE = sa.Table(
     sa.Column[float]("created_at", sa.Double(), nullable=False),
     sa.Column[bytes]("usage", sa.LargeBinary),
     sa.Column[bytes]("data", sa.LargeBinary),
+    # The end of a turn without a whole reply; a stopped turn has no error.
+    sa.Column[bool]("has_turn_end", sa.Boolean(), nullable=False, server_default=sa.false()),
+    sa.Column[str]("turn_error", Opaque),
     sa.Index("anabranch_node_thread", "thread", "seq"),
     sa.Index("anabranch_node_parent", "parent", "seq"),
 )
@@ -173,6 +176,14 @@ SETTLE = Statement(
     )
 """)
 )
+END_TURN = Statement(
+    sa.update(NODE)
+    .where(_THIS_NODE)
+    .values(
+        has_turn_end=sa.bindparam("new_has_turn_end", type_=sa.Boolean()),
+        turn_error=sa.bindparam("new_turn_error", type_=Opaque),
+    )
+)
 DELETE_REF = Statement(
     sa.delete(REF).where(REF.c.thread == _THREAD_SEQ, REF.c.name == sa.bindparam("old_name"))
 )
@@ -181,7 +192,8 @@ DELETE_THREAD = Statement(sa.delete(THREAD).where(_THIS_THREAD))
 # -- reading ---------------------------------------------------------------------------------
 
 _NODE = """
-    node.seq, node.parent, node.id, node.kind, node.content, node.created_at, node.usage, node.data
+    node.seq, node.parent, node.id, node.kind, node.content, node.created_at, node.usage, node.data,
+    node.has_turn_end, node.turn_error
 """
 """The first columns of every row of a node; the thread's id follows if the caller does not know it."""
 

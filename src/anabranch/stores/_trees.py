@@ -15,7 +15,7 @@ from sqlalchemy import exc
 from anabranch.errors import StoreError
 from anabranch.stores import _tree_tables as sql
 from anabranch.stores._database import Database
-from anabranch.stores._sql import Statement, to_bytes, to_text
+from anabranch.stores._sql import Statement, optional_bytes, to_bytes, to_text
 from anabranch.stores._threads import Work
 from anabranch.stores._tree_deletion import delete_subtree
 from anabranch.stores._tree_rows import (
@@ -23,6 +23,7 @@ from anabranch.stores._tree_rows import (
     ref_row,
     result_row,
     thread_row,
+    to_ends,
     to_nodes,
     to_path,
     to_results,
@@ -40,6 +41,7 @@ from anabranch.tree import (
     Surroundings,
     Thread,
     Tree,
+    TurnEnd,
     check_place,
 )
 
@@ -126,6 +128,12 @@ class Trees:
         if rows and sql.SET_REF.count(connection, *rows) != len(rows):
             raise _unknown_node(connection, (ref.node_id for ref in refs))
 
+    async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
+        error = None if end is None else optional_bytes(end.error)
+        changes = {"new_has_turn_end": end is not None, "new_turn_error": error}
+        if not await self._count(sql.END_TURN, {"this": to_bytes(node_id), **changes}):
+            raise RefusedError(f"The store has no node {node_id!r}.")
+
     async def set_ref(self, thread_id: str, ref: Ref) -> None:
         values = {"this": to_bytes(thread_id), **ref_row(ref)}
         if not await self._count(sql.SET_REF_OF_THREAD, values):
@@ -146,7 +154,7 @@ class Trees:
         rows = await self.database.read(lambda connection: sql.PATH.rows(connection, values))
         if not rows:
             raise StoreError(f"The store has no node {node_id!r}.")
-        return Path(*to_path(rows))
+        return to_path(rows)
 
     async def around(self, thread_id: str, node_id: str | None = None) -> Surroundings | None:
         find = sql.AROUND_REF if node_id is None else sql.AROUND
@@ -157,7 +165,7 @@ class Trees:
     async def children(self, node_id: str) -> list[Node]:
         def work(connection: sa.Connection) -> list[Node]:
             rows = sql.CHILDREN.rows(connection, {"this": to_bytes(node_id)})
-            return to_nodes(rows, to_text(rows[0][8]), {rows[0][1]: node_id}) if rows else []
+            return to_nodes(rows, to_text(rows[0][10]), {rows[0][1]: node_id}) if rows else []
 
         return await self.database.read(work)
 
@@ -180,7 +188,7 @@ class Trees:
                     return None
             values = {"this": to_bytes(thread_id), "after": after}
             rows = sql.NODES_AFTER.rows(connection, values)
-            parents = {row[1]: to_text(row[8]) for row in rows if row[1] is not None}
+            parents = {row[1]: to_text(row[10]) for row in rows if row[1] is not None}
             return to_nodes(rows, thread_id, parents)
 
         return await self.database.read_at_once(work)
@@ -192,9 +200,11 @@ class Trees:
             thread = _find_thread(connection, thread_id)
             if thread is None:
                 raise StoreError(f"The store has no thread {thread_id!r}.")
-            nodes = to_nodes(sql.NODES.rows(connection, values), thread_id)
+            rows = sql.NODES.rows(connection, values)
+            nodes = to_nodes(rows, thread_id)
             results = to_results(sql.RESULTS.rows(connection, values))
-            return Tree(thread, tuple(nodes), results, _find_refs(connection, thread_id))
+            refs = _find_refs(connection, thread_id)
+            return Tree(thread, tuple(nodes), results, refs, to_ends(rows))
 
         return await self.database.read_at_once(work)
 
@@ -249,8 +259,8 @@ def _find_refs(connection: sa.Connection, thread_id: str) -> dict[str, str]:
 def _find_node(connection: sa.Connection, node_id: str) -> Node | None:
     """Return the node, or ``None`` if it does not exist."""
     for row in sql.FIND_NODE.rows(connection, {"this": to_bytes(node_id)}):
-        parents = {} if row[1] is None else {row[1]: to_text(row[9])}
-        return to_nodes([row], to_text(row[8]), parents)[0]
+        parents = {} if row[1] is None else {row[1]: to_text(row[11])}
+        return to_nodes([row], to_text(row[10]), parents)[0]
     return None
 
 

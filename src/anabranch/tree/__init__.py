@@ -84,6 +84,7 @@ from anabranch.tree._threads import (
     Thread,
     Tree,
     TreeStore,
+    TurnEnd,
     check_place,
     longer_path,
     surroundings_after,
@@ -94,16 +95,11 @@ from anabranch.tree._user_view import (
     LEFT,
     STOPPED,
     WAITS,
-    TurnEnd,
-    clear_turn_end,
     is_said,
     open_questions,
     refused_blocks,
     state_of,
-    store_turn_end,
     text_for_user,
-    turn_ends_in,
-    turn_has_ended,
 )
 
 __all__ = [

@@ -67,7 +67,7 @@ def draw(
         name = branches.of[node.id]
         heading = f"  {name}  " if branches.opens(node) else ""
         begin = f"{indent}{heading}{node.kind:{_KIND}}  {ids[node.id]}"
-        state = state_of(node, walk, tree.results)
+        state = state_of(node, walk, tree)
         names = ", ".join(names_of(tree, node.id))
         state = state if len(state) <= width else f"{state[: width - 1]}…"
         marks = [state and f"({state})", names and f"({names})", HERE if node.id == here else ""]

@@ -175,11 +175,29 @@ class RefusedError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The end of a turn without a whole reply.
+
+    Attributes:
+        error: the reason of a failure; ``None`` if a user stopped the turn.
+    """
+
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Path:
-    """The nodes from a root to one node, and the results that these nodes hold."""
+    """The nodes from a root to one node, and the results that these nodes hold.
+
+    Attributes:
+        nodes: the nodes, the root first.
+        results: the results, by the ids of the holder and of the tool use.
+        ends: the ends of turns without a whole reply, by the id of the turn's last node.
+    """
 
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
+    ends: Mapping[str, TurnEnd] = field(default_factory=dict[str, TurnEnd], kw_only=True)
 
 
 def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = ()) -> Path:
@@ -190,7 +208,7 @@ def longer_path(path: Path, nodes: Sequence[Node], results: Sequence[Result] = (
             _settle(longer, held)
         longer.append(node)
     held |= {(each.node_id, each.tool_use_id): each for each in results}
-    return Path(tuple(longer), held)
+    return Path(tuple(longer), held, ends=path.ends)
 
 
 def _settle(path: Sequence[Node], held: dict[tuple[str, str], Result]) -> None:
@@ -232,12 +250,13 @@ class Tree:
     nodes: tuple[Node, ...]
     results: Mapping[tuple[str, str], Result]
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
+    ends: Mapping[str, TurnEnd] = field(default_factory=dict[str, TurnEnd])
 
 
 def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
     """Return the surroundings of a message that was just added after a path, and has no followers."""
     path = longer_path(above, [node])
-    return Surroundings(path.nodes, path.results, thread, {node.id: ()})
+    return Surroundings(path.nodes, path.results, thread, {node.id: ()}, ends=path.ends)
 
 
 class TreeStore(FileStore, Protocol):
@@ -286,6 +305,10 @@ class TreeStore(FileStore, Protocol):
 
         All or nothing; an unknown node is an error.
         """
+        ...
+
+    async def end_turn(self, node_id: str, end: TurnEnd | None) -> None:
+        """Set or, with ``None``, remove the end of a turn at a node; an unknown node is an error."""
         ...
 
     async def set_ref(self, thread_id: str, ref: Ref) -> None:

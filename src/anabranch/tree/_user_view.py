@@ -5,71 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.messages import FileBlock, Message, TextBlock, ToolResultBlock, text_of
+from anabranch.messages import FileBlock, Message, TextBlock, ToolResultBlock
 from anabranch.tree._files import file_line
 from anabranch.tree._left_out import left_out_on, without
 from anabranch.tree._navigator import Navigator
 from anabranch.tree._projection import Results, is_placeholder, placed_blocks
-from anabranch.tree._threads import ASIDE, Node, Path, Result, Tree, TreeStore
-
-NO_USE = ""
-"""Stands for the id of a tool use where a turn's end is stored; no tool use has an empty id."""
-
-CLEARED = (TextBlock(text="tried again"),)
-"""The content of a turn's end after the user has tried the turn again."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
-    """The end of a turn without a whole reply.
-
-    Attributes:
-        node_id: the last node of the turn.
-        error: the reason of a failure; ``None`` if a user stopped the turn.
-    """
-
-    node_id: str
-    error: str | None
-
-
-async def store_turn_end(store: TreeStore, end: TurnEnd) -> None:
-    """Store the end of a turn.
-
-    Raises:
-        StoreError: if the store failed.
-    """
-    failed = end.error is not None
-    content = (TextBlock(text=end.error),) if end.error is not None else ()
-    await store.set_results([Result(end.node_id, NO_USE, content, is_error=failed)])
-
-
-async def clear_turn_end(store: TreeStore, node_id: str) -> None:
-    """Clear the end of a turn at a node, before the turn is tried again.
-
-    Raises:
-        StoreError: if the store failed.
-    """
-    await store.set_results([Result(node_id, NO_USE, CLEARED)])
-
-
-def end_of_turn(node_id: str, results: Results) -> TurnEnd | None:
-    """Return the end of the turn at a node, or ``None`` if no turn ended there."""
-    end = results.get((node_id, NO_USE))
-    if end is None or (end.content == CLEARED and not end.is_error):
-        return None
-    return TurnEnd(node_id, text_of(end.content) if end.is_error else None)
-
-
-def turn_ends_in(tree: Tree) -> list[TurnEnd]:
-    """Return the ends of a thread's turns."""
-    found = (end_of_turn(name, tree.results) for name, use_id in tree.results if use_id == NO_USE)
-    return [each for each in found if each is not None]
-
-
-def turn_has_ended(path: Path) -> bool:
-    """Return whether a turn ended without a whole reply at the last node of ``path``."""
-    return end_of_turn(path.nodes[-1].id, path.results) is not None
-
+from anabranch.tree._threads import ASIDE, Node, Path, Tree
 
 WAITS = "waits for you"
 """The state of a question without an answer."""
@@ -84,17 +25,17 @@ ERROR = "error"
 """The data key of the reason, at the node where a branch has failed."""
 
 
-def state_of(node: Node, walk: Navigator, results: Results) -> str:
+def state_of(node: Node, walk: Navigator, known: Path | Tree) -> str:
     """Return the state in which a node was left; empty for most nodes.
 
     Args:
         node: the node.
         walk: the thread of the node.
-        results: the results of the thread, or of the path to the node.
+        known: the thread, or the path to the node.
     """
     if node.kind == "question":
-        return _state_of_question(node, walk, results)
-    end = end_of_turn(node.id, results)
+        return _state_of_question(node, walk, known.results)
+    end = known.ends.get(node.id)
     if end is None or any(follower.kind != "branch" for follower in walk.children(node.id)):
         return ""
     return STOPPED if end.error is None else f"failed: {end.error}".rstrip(".")
@@ -108,7 +49,7 @@ def open_questions(tree: Tree) -> list[Node]:
     """
     walk = Navigator(tree)
     asked = (node for node in tree.nodes if node.kind == "question")
-    return [each for each in asked if state_of(each, walk, tree.results) == WAITS]
+    return [each for each in asked if state_of(each, walk, tree) == WAITS]
 
 
 def is_said(node: Node) -> bool:

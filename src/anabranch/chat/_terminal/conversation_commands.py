@@ -63,7 +63,7 @@ async def _auto(session: SessionState) -> Outputs:
         raise SessionError(f"A tool waits for your answer here. {HOW_TO_ANSWER}")
     if node.role == "assistant" and not node.tool_uses:
         path = await session.agent.store.path(node.id)
-        if node.parent_id is None or state_of(node, walk, path.results) in {"", STOPPED}:
+        if node.parent_id is None or state_of(node, walk, path) in {"", STOPPED}:
             return await say(session, session.settings.auto_prompt)
         node = walk.nodes[node.parent_id]  # the interrupted reply stays as another version
         session.cursor.node_id = node.id

@@ -163,7 +163,7 @@ class SessionCursor:
         if self.node_id is not None:
             node = walk.nodes[self.node_id]
             path = await self._store.path(node.id)
-            state = state_of(node, walk, path.results)
+            state = state_of(node, walk, path)
             text = whole(walk, node, state, _results(node, path))
             said = node.kind == "assistant" and not node.tool_uses
             outputs.append(Output("message", text, node.id, is_markdown=said))

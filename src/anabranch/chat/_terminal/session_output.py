@@ -17,6 +17,7 @@ from anabranch.tree import (
     WAITS,
     Navigator,
     Node,
+    Path,
     file_lines,
     glimpse,
     is_no_result,
@@ -117,6 +118,6 @@ def preview(walk: Navigator, node: Node) -> str:
     """Return one line about a leaf: its depth, branch and labels, and the start of its text."""
     names = [f"depth {len(walk.path(node.id))}", walk.branch_of(node.id)]
     names += walk.labels.get(node.id, [])
-    state = state_of(node, walk, {})
+    state = state_of(node, walk, Path((), {}))
     shown = f"{glimpse(node, PREVIEW)} ({state})" if state else glimpse(node, PREVIEW)
     return f"[{', '.join(filter(None, names))}] {shown}"

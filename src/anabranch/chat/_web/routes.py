@@ -41,7 +41,7 @@ from anabranch.chat._web.thread_ids import shown_id
 from anabranch.chat._web.thread_lease import BusyError
 from anabranch.chat._web.thread_log import position
 from anabranch.errors import AnabranchError, StoreError
-from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json, turn_ends_in
+from anabranch.tree import HEAD, Ref, Thread, is_branch_name, tree_to_json
 
 logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 
@@ -106,7 +106,7 @@ class Routes:
         exported = tree_to_json(tree)
         shown = zip(exported["nodes"], shown_in_tree(tree), strict=True)
         nodes = [{**node, **data, "interrupted": interrupted(node)} for node, data in shown]
-        ends = {each.node_id: {"error": each.error} for each in turn_ends_in(tree)}
+        ends = {node_id: {"error": end.error} for node_id, end in tree.ends.items()}
         named = {**exported, "thread": conversation.log.shown_id, "nodes": nodes}
         more = {"ends": ends, "position": str(last), "running": running}
         return _json({**named, **more})

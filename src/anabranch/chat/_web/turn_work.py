@@ -18,9 +18,7 @@ from anabranch.tree import (
     Node,
     Ref,
     Surroundings,
-    clear_turn_end,
     surroundings_after,
-    turn_has_ended,
 )
 from anabranch.tree import HEAD as HEAD_REF
 
@@ -79,7 +77,7 @@ class TurnWork:
             ToolError: if no turn ended there.
         """
         around = await self._agent.store.around(self._thread_id, node_id)
-        if around is None or not turn_has_ended(around):
+        if around is None or around.last.id not in around.ends:
             raise ToolError(
                 f"The node {node_id!r} does not end a turn without a reply. Retry at the last node of such a turn."
             )
@@ -100,7 +98,7 @@ class TurnWork:
         """
         store = self._agent.store
         await store.set_ref(self._thread_id, Ref(HEAD_REF, await self._retried_at(node_id)))
-        await clear_turn_end(store, node_id)
+        await store.end_turn(node_id, None)
 
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
         """Do the work of a run, or continue it; return the turn's last node.

@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src"
 
-LAZY = ["_asking", "_durable", "_recorded", "_terminal", "agents", "chat"]
+LAZY = ["_asking", "_durable", "_recorded", "_terminal", "agents", "chat", "engines", "models"]
 """The packages with names that are loaded when they are first used."""
 
 ROOM_OF = {

@@ -12,17 +12,31 @@ result.
     _job_locks.py      locks for periodic jobs, over DBOS's database
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
-from anabranch.engines._advances import run_job
-from anabranch.engines._in_process import InProcessEngine
+from anabranch._lazy import lazy_names
 from anabranch.errors import needs_extra
 
 if TYPE_CHECKING:
+    from anabranch._durable import Advance, Backlog, Engine, Wake, WorkLimits
+    from anabranch.engines._advances import run_job
     from anabranch.engines._dbos import DBOSEngine
+    from anabranch.engines._in_process import InProcessEngine
+else:
+    _load = lazy_names(
+        __name__,
+        {
+            "anabranch._durable": "Advance Backlog Engine Wake WorkLimits",
+            "._advances": "run_job",
+            "._dbos": "DBOSEngine",
+            "._in_process": "InProcessEngine",
+        },
+    )
+
+    def __getattr__(name: str) -> object:
+        with needs_extra("dbos", name):
+            return _load(name)
+
 
 __all__ = [
     "Backlog",
@@ -32,11 +46,3 @@ __all__ = [
     "Wake",
     "WorkLimits",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name == "DBOSEngine":
-        with needs_extra("dbos", name):
-            from anabranch.engines._dbos import DBOSEngine  # noqa: PLC0415 - only where it is used
-        return DBOSEngine
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,14 +26,21 @@ from anabranch.models._protocol import (
     as_streaming,
     interrupted,
 )
-from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
 from anabranch.tool import wrong_kind
 
 if TYPE_CHECKING:
     from anabranch.memory import Embedder
+    from anabranch.models._scripted import Reply, ReplyToolCall, ScriptedModel
     from anabranch.models._tool_schemas import folded
 else:
-    __getattr__ = lazy_names(__name__, {"anabranch.memory": "Embedder", "._tool_schemas": "folded"})
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "anabranch.memory": "Embedder",
+            "._scripted": "Reply ReplyToolCall ScriptedModel",
+            "._tool_schemas": "folded",
+        },
+    )
 
 __all__ = [
     "ModelError",
@@ -88,6 +95,8 @@ def open_model(
         wanted = "the name of a model, for example anthropic:claude-sonnet-5-5"
         raise wrong_kind("open_model()", wanted, name)
     if name.startswith(SCRIPT):
+        from anabranch.models._scripted import ScriptedModel  # noqa: PLC0415 - most read no script
+
         return ScriptedModel.from_file(Path(name.removeprefix(SCRIPT)))
     names = [part.strip() for part in name.split(",")]
     if any(":" not in part for part in names):

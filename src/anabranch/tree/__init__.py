@@ -116,6 +116,7 @@ __all__ = [
     "Thread",
     "Tree",
     "TreeStore",
+    "TurnEnd",
     "draw",
     "load_files",
     "messages_to_json",

@@ -53,7 +53,7 @@ class Capabilities:
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
-        """Return whether ``name`` is offered: one of :meth:`names`, or ``sampling.documents``."""
+        """Return whether the client offers ``name``, one of :meth:`names` or ``sampling.documents``."""
         field = "sampling_documents" if name == DOCUMENTS else _NAMES.get(name)
         return field is not None and getattr(self, field)
 

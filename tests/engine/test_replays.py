@@ -101,24 +101,6 @@ async def test_a_body_that_fails_fails() -> None:
     assert DONE == []
 
 
-async def test_a_question_that_is_no_longer_asked_is_a_drift() -> None:
-    async def changed(_: Branch) -> None:
-        await step(effect, "a")
-
-    with pytest.raises(NonDeterminismError, match=r"t/ask\.1.*not reached"):
-        await replayed(changed, await recorded(original))
-
-
-async def test_a_new_step_before_the_question_is_a_drift() -> None:
-    async def changed(_: Branch) -> None:
-        await step(effect, "a")
-        await step(effect, "new")
-        await ask("first?")
-
-    with pytest.raises(NonDeterminismError, match=r"t/ask\.1.*not reached"):
-        await replayed(changed, await recorded(original))
-
-
 async def test_a_body_that_swallows_the_drift_for_ever_is_cut_off() -> None:
     async def changed(_: Branch) -> None:
         while True:

@@ -224,16 +224,16 @@ async def test_a_rehearsal_stops_at_a_changed_question() -> None:
     journal = Journal.loads(text)
     journal.answer({"t/ask.1": Answer("to the old")})
     async with World().call(asking("REALLY?"), journal) as call:
-        assert await call.replay(asks_all=False) == Stopped(("t/ask.1~2",))
+        assert await call.replay() == Stopped(("t/ask.1~2",))
 
 
-async def test_a_rehearsal_may_leave_out_a_question_that_nobody_has_answered() -> None:
+async def test_a_rehearsal_withdraws_an_unanswered_question_that_the_body_does_not_ask() -> None:
     async def changed(_: Branch) -> None:
         await step(str, 1)
 
     for body, outcome in ((changed, Stopped(("t/str.1",))), (_nothing, Finished(None))):
         async with World().call(body, await first_round(asking("really?"))) as call:
-            assert await call.replay(asks_all=False) == outcome
+            assert await call.replay() == outcome
 
 
 async def _nothing(_: Branch) -> None:

@@ -99,6 +99,30 @@ async def test_an_open_question_in_other_words_is_asked_again_and_an_answered_on
     assert not outcome.is_clean
 
 
+async def test_an_open_question_that_the_code_does_not_come_to_lets_the_call_continue() -> None:
+    @other
+    async def shorter(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        return city
+
+    @other
+    async def longer(ctx: BranchContext, city: str, fails: bool = False) -> str:
+        """Plan."""
+        await ctx.step(reserve, city, undo=release)
+        await ctx.branch(look, city)
+        await ctx.step(reserve, "Linz", name="another")
+        return (await ctx.elicit(Seats, f"How many to {city}?", key="seats")).action
+
+    for changed, following in ((shorter, []), (longer, ["trip/another.1"])):
+        outcome = await replayed(await waiting(), changed)
+        assert (outcome.ended, outcome.next) == ("continues", following)
+        assert outcome.not_reached == ["seats"]
+    outcome = await replayed(await ended(), longer)
+    assert outcome.drift == Drift(at="seats", recorded="elicit", now="not reached")
+
+
 async def test_a_call_says_at_which_markers_it_takes_the_old_way() -> None:
     @other
     async def changed(ctx: BranchContext, city: str, fails: bool = False) -> str:

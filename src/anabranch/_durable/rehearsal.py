@@ -44,12 +44,10 @@ async def rehearse(
     journal: Journal,
     runtime: Runtime,
     host: Host | None = None,
-    *,
-    asks_all: bool = True,
 ) -> Rehearsed:
     """Return the end of ``tool``, or the place where it stops, when it runs over ``journal``.
 
-    The function consumes the journal. With ``asks_all``, the tool must reach every open question.
+    The function consumes the journal.
     """
 
     def abort(fault: Exception) -> None:
@@ -67,7 +65,7 @@ async def rehearse(
     )
     try:
         async with call:
-            return await call.replay(asks_all=asks_all)
+            return await call.replay()
     except Exception as error:  # noqa: BLE001 - any exception of the tool is its outcome
         return error
 
@@ -78,5 +76,5 @@ async def fits(
     """Return whether ``tool`` reaches and reads all entries of ``journal``."""
     copy = Journal.loads(journal.dumps())
     copy.unread = {*journal.unread}
-    outcome = await rehearse(tool, arguments, copy, runtime, host, asks_all=False)
+    outcome = await rehearse(tool, arguments, copy, runtime, host)
     return not isinstance(outcome, NonDeterminismError | SerializationError)

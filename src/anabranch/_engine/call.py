@@ -186,10 +186,8 @@ class Call(Generic[T]):
         self.journal.rounds += 1
         return Waiting(self._ended.asks)
 
-    async def replay(self, *, asks_all: bool = True) -> Finished[T] | Stopped:
+    async def replay(self) -> Finished[T] | Stopped:
         """Run the body over the record: no effect, question, notice or undo happens.
-
-        With ``asks_all``, the body must come to every open question, in whatever words.
 
         Raises:
             Exception: if the body raises, as in :meth:`round`.
@@ -200,10 +198,10 @@ class Call(Generic[T]):
         ended = self._ended
         error: BaseException | None = scheduler.failure
         if ended is None and error is None:
-            error = await self._ending.error_of(task, asks_all=asks_all)
+            error = await self._ending.error_of(task)
         await scheduler.cancel_and_wait()
         if ended is not None and ended.quiet.certain:
-            self.cursor.check_all_reached(None, asks_all=asks_all)
+            self.cursor.check_all_reached(None)
         self._ending.is_settled = True
         if (error := error or self.fault) is not None:
             raise error

@@ -363,18 +363,16 @@ class ReplayCursor:
         missing = self.reached.missing(self.journal.pending)
         return all(map(self.reached.is_excused, missing))
 
-    def check_all_reached(self, error: BaseException | None, *, asks_all: bool = False) -> None:
+    def check_all_reached(self, error: BaseException | None) -> None:
         """Set a fault if a recorded step was neither passed nor cancelled: that is drift.
 
-        ``error`` is the body's, if the body has failed. With an ``error`` or ``asks_all``, the body must
-        have come to the open questions as well. Otherwise, questions that it no longer asks are
-        withdrawn.
+        ``error`` is the body's, if the body has failed. A body that fails must have come to the open
+        questions as well. Otherwise, the call withdraws the questions that its body no longer asks.
         """
         pending = self.journal.pending
-        asks_all = asks_all or error is not None
         for step_id in self.reached.missing(pending):
             entry = self._entries.get(step_id)
-            is_missed = (entry is not None or asks_all) and not self.reached.is_excused(step_id)
+            is_missed = (entry or error) is not None and not self.reached.is_excused(step_id)
             if is_missed and self.fault is None:
                 kind = pending[step_id][0] if entry is None else entry.kind
                 found = "not reached" if error is None else f"{type(error).__name__} before it"

@@ -135,10 +135,8 @@ class Ending:
             what = "step %r has failed, and call %r with it"
             logger.error(what, error.step_id, self._cursor.journal.line, exc_info=error.__cause__)
 
-    async def error_of(
-        self, task: asyncio.Task[T], *, asks_all: bool = False
-    ) -> BaseException | None:
-        """Return the error of the ended root task, if any; ``asks_all`` as for the cursor."""
+    async def error_of(self, task: asyncio.Task[T]) -> BaseException | None:
+        """Return the error of the ended root task, if any."""
         scheduler, cursor = self._scheduler, self._cursor
         scheduler.forget_ended()
         # Tasks that the body has left running are cancelled like those that it cancels itself.
@@ -148,7 +146,7 @@ class Ending:
             asyncio.CancelledError() if task.cancelled() else task.exception()
         )
         error = None if error is None else as_error(error)
-        cursor.check_all_reached(error, asks_all=asks_all)
+        cursor.check_all_reached(error)
         if cursor.fault is not None and error is not cursor.fault:
             cursor.fault.__cause__ = cursor.fault.__cause__ or error
             error = cursor.fault

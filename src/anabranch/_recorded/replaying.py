@@ -61,6 +61,7 @@ class Replayed(BaseModel):
             that the call read is gone.
         next: the steps that come next: open questions first.
         reworded: the open questions that the present code asks in other words.
+        not_reached: the open questions that the present code does not come to, or only after ``next``.
         old_ways: the markers (``ctx.patched``) at which the call takes the old way.
         drift: the first difference.
         problem: the reason why the record is unreadable, or cannot be compared.
@@ -74,6 +75,7 @@ class Replayed(BaseModel):
     ended: Literal["waits", "ended", "continues", "drifts", "cannot be read"]
     next: list[str] = []
     reworded: list[str] = []
+    not_reached: list[str] = []
     old_ways: list[str] = []
     drift: Drift | None = None
     problem: str | None = None
@@ -120,7 +122,7 @@ async def replay_call(
         return found(ended="drifts", drift=refusal)
     except ValueError as problem:
         return found(ended="cannot be read", problem=str(problem))
-    waits_for = set(journal.pending)
+    waits_for = list(journal.pending)
     outcome = await rehearse(tool, arguments, journal, runtime or Runtime())
     end = last if last is not None and not last.state and not waits_for else None
     found = partial(found, old_ways=_old_ways(journal))
@@ -133,8 +135,12 @@ async def replay_call(
     following = outcome.at if isinstance(outcome, Stopped) else ()
     asked = [each for each in following if each in waits_for]
     new = [each for each in following if each not in waits_for]
-    reworded = [each for each in asked if each not in journal.pending]  # the call withdrew it
-    return found(ended="waits" if asked else "continues", next=[*asked, *new], reworded=reworded)
+    return found(
+        ended="waits" if asked else "continues",
+        next=[*asked, *new],
+        reworded=[each for each in asked if each not in journal.pending],  # the call withdrew it
+        not_reached=[each for each in waits_for if each not in asked],
+    )
 
 
 def _old_ways(journal: Journal) -> list[str]:

@@ -135,6 +135,8 @@ def _replayed(each: Replayed) -> Iterator[str]:
     }[each.ended]
     if each.reworded:
         yield f"    asks again, in other words: {', '.join(each.reworded)}"
+    if each.not_reached:
+        yield f"    does not come to the question: {', '.join(each.not_reached)}"
     if each.old_ways:
         yield f"    takes the old way of: {', '.join(each.old_ways)}"
     if each.drift is not None:

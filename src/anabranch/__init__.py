@@ -14,12 +14,9 @@ value. The same function runs unchanged over every edge. The public modules:
     anabranch.agents          agents that work on a conversation tree
     anabranch.chat            the chat: sessions, commands and plugins
     anabranch.cli             the command line
-    anabranch.context         the context, the author's view of a branch
-    anabranch.elicitation     typed questions to the user, and their answers
     anabranch.engines         engines that wake calls on a worker, and run periodic work
     anabranch.errors          the hierarchy of errors
     anabranch.folding         branches in which agents do subtasks, with budgets and deadlines
-    anabranch.inprocess       run a tool in this process
     anabranch.mcp             serve and call tools over the Model Context Protocol
     anabranch.memory          lessons from earlier work
     anabranch.messages        messages, requests and replies
@@ -52,9 +49,10 @@ if TYPE_CHECKING:
         SampleResult,
     )
     from anabranch._budget import Limits
+    from anabranch._context import BranchContext
+    from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
     from anabranch._engine import idempotency_key
-    from anabranch.context import BranchContext
-    from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
+    from anabranch._inprocess import run_tool
     from anabranch.errors import (
         AnabranchError,
         BranchDepthError,
@@ -83,7 +81,6 @@ if TYPE_CHECKING:
         UnreachableError,
         UnsupportedRuntimeError,
     )
-    from anabranch.inprocess import run_tool
     from anabranch.messages import Message, ToolSpec, Usage, assistant, user
     from anabranch.tool import HandoffTool, ToolAnnotations, tool
 else:
@@ -97,8 +94,8 @@ else:
             ),
             "._budget": "Limits",
             "._engine": "idempotency_key",
-            ".context": "BranchContext",
-            ".elicitation": "Accepted Cancelled Declined Elicitation ElicitResult",
+            "._context": "BranchContext",
+            "._elicitation": "Accepted Cancelled Declined Elicitation ElicitResult",
             ".errors": (
                 "AnabranchError BranchDepthError BranchLimitError BranchTimeoutError BranchTokenError "
                 "CallExpiredError CapabilityError ConcurrentElicitError ConverseRoundsError "
@@ -107,7 +104,7 @@ else:
                 "SampleValidationError SerializationError StepFailed StoreError SuspensionError "
                 "ToolError UnknownCallError UnreachableError UnsupportedRuntimeError"
             ),
-            ".inprocess": "run_tool",
+            "._inprocess": "run_tool",
             ".messages": "Message ToolSpec Usage assistant user",
             ".tool": "HandoffTool ToolAnnotations tool",
         },

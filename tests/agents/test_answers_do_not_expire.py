@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from anabranch import Accepted, BranchContext, Capabilities, OtherVersionError, tool
-from anabranch.agents import Agent, BranchSelf
+from anabranch.agents import Agent, BranchSelf, add_reply
 from anabranch.agents._agent_dependencies import EXPIRE_AFTER
 from anabranch.agents._call_expiry import LONGEST_WAIT, reaper_of
 from anabranch.messages import ElicitReply, SampleReply, SampleRequest, ToolResultBlock
@@ -134,7 +134,7 @@ class Desk:
         return {each.text: each.id for each in await self.agent().open_questions(node)}
 
     async def add(self, question: str, reply: ElicitReply, *, again: bool = False) -> Node:
-        return await self.agent().add_answer(question, reply, again=again)
+        return await add_reply(self.agent(), question, reply, again=again)
 
     async def expire(self) -> int:
         """One pass of the reaper; return how many calls it has ended."""

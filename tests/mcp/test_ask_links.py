@@ -17,8 +17,8 @@ from mcp import Client
 from pydantic import AnyUrl, BaseModel, EmailStr, Field
 
 from anabranch import Accepted, BranchContext, tool
+from anabranch._elicitation import form_schema
 from anabranch._schemas import Form
-from anabranch.elicitation import form_schema
 from anabranch.mcp import create_server, install, install_fastmcp
 from anabranch.mcp._ask_page import read_form
 from anabranch.stores import open_store

@@ -10,9 +10,11 @@ import pytest
 from mcp.server.mcpserver import AESGCMRequestStateCodec
 
 from anabranch._sealing import SagaClaims, Sealer
-from anabranch.memory import REDACTED, WITHHELD, Scrubbed, Scrubber
+from anabranch.memory import WITHHELD, Scrubbed, Scrubber
 from anabranch.memory._secrets import _plugins
 from anabranch.testing import ManualClock
+
+REDACTED = "[REDACTED]"
 
 LETTERS = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import ToolSpec, assistant, run_tool, tool, user
-from anabranch.context import BranchContext
+from anabranch._context import BranchContext
 from anabranch.messages import Message, SampleRequest, ToolResultBlock, ToolUseBlock
 from anabranch.models import ModelError, ScriptedModel, open_model
 

@@ -20,8 +20,8 @@ from anabranch import (
     run_tool,
     tool,
 )
+from anabranch._context import Op
 from anabranch.chat import PluginRequest, make_plugin
-from anabranch.context import Op
 from anabranch.testing import MockClient
 from anabranch.tool import Tool
 

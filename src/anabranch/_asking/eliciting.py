@@ -13,10 +13,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking.host import Host
-from anabranch._engine import REFUSED, Call, Scope, fingerprint
-from anabranch._schemas import as_meant
-from anabranch._text import encodable
-from anabranch.elicitation import (
+from anabranch._elicitation import (
     Accepted,
     Cancelled,
     Declined,
@@ -25,6 +22,9 @@ from anabranch.elicitation import (
     describe,
     form_schema,
 )
+from anabranch._engine import REFUSED, Call, Scope, fingerprint
+from anabranch._schemas import as_meant
+from anabranch._text import encodable
 from anabranch.errors import ConcurrentElicitError, ElicitInBranchError, ElicitValidationError
 from anabranch.messages import (
     ElicitReply,

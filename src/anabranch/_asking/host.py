@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from anabranch._budget import Limits
+from anabranch._elicitation import Elicitation
 from anabranch._engine import Answer
-from anabranch.elicitation import Elicitation
 from anabranch.errors import CapabilityError, StepFailed, ToolError, error_to_json
 from anabranch.messages import SampleReply, SampleRequest
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from anabranch._elicitation import describe
 from anabranch._engine import repeatable
 from anabranch._text import answer_in, encodable
-from anabranch.elicitation import describe
 from anabranch.messages import SampleReply, ToolUseBlock
 
 _SHOWN = 500

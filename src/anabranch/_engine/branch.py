@@ -1,7 +1,7 @@
 """Branches of a call, with the limits, the token budgets and the deadlines that hold in them.
 
 A branch is a timeline inside a call. Its limits may only narrow those of the branches around it. Its
-account counts tokens against every enclosing budget. ``folding.py`` runs a branch. ``context.py``
+account counts tokens against every enclosing budget. ``folding.py`` runs a branch. ``_context.py``
 keeps the messages that an author sees in it.
 """
 

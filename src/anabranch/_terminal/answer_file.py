@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from anabranch._elicitation import reason_of
 from anabranch._media_types import decoded
 from anabranch._terminal.exits import UsageError
 from anabranch._text import read_json
-from anabranch.elicitation import reason_of
 from anabranch.messages import ElicitReply, SampleReply, TextBlock
 
 Kind: TypeAlias = Literal["elicit", "sample"]

@@ -23,10 +23,10 @@ from pydantic import JsonValue, ValidationError
 from questionary import Choice, Question
 
 from anabranch._asking import AnswerError
+from anabranch._elicitation import describe
 from anabranch._schemas import LEAVE_OUT, Field, Form, LeaveOut, Value
 from anabranch._terminal.interrupts import interrupt
 from anabranch._text import printable
-from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply, ElicitRequest
 
 if sys.platform != "win32":

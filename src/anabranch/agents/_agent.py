@@ -48,7 +48,7 @@ from anabranch.agents._turn import Turn, observed, resume, use_line
 from anabranch.agents._turn_limits import TurnLimits, spent_in_turn
 from anabranch.engines import Engine, InProcessEngine
 from anabranch.errors import ToolError
-from anabranch.messages import Block, TextBlock
+from anabranch.messages import Block, ElicitReply, TextBlock
 from anabranch.tool import Tool
 from anabranch.tree import (
     HEAD,
@@ -134,19 +134,13 @@ class Agent:
         """The store of the threads."""
         return self.dependencies.store
 
-    def of_run(self, run_id: str, front_end: FrontEnd | None = None) -> Agent:
+    def of_run(self, run_id: str) -> Agent:
         """Return this agent for one run of a conversation, in any process.
 
         The agent names nodes after their place, so two processes add the same node at one place.
-        The model is offered the tools of the run's ``front_end`` and reads its context. A turn ends
-        with the call of such a tool, and :meth:`answer` continues the turn with a
-        :class:`FrontEndResult`.
         """
-        agent, given = copy(self), front_end or FrontEnd()
-        agent.tools = self.tools.with_source(FrontEndTools(given.tools))
-        agent.dependencies = replace(
-            self.dependencies, run=run_id, front_end=given, tool_specs=agent.tools.specs
-        )
+        agent = copy(self)
+        agent.dependencies = replace(self.dependencies, run=run_id)
         return agent
 
     # -- the tree ----------------------------------------------------------------------------
@@ -265,7 +259,7 @@ class Agent:
         writer = await LineWriter.at(turn.timeline, around)
         return await end_below(turn, writer) or await resume(turn, writer)
 
-    async def answer(self, question_id: str, reply: Reply) -> Node:
+    async def answer(self, question_id: str, reply: ElicitReply) -> Node:
         """Answer a question of a tool, in any process, at any time; return the turn's last node.
 
         The tool continues when all its questions of this round are answered. The model continues
@@ -287,22 +281,18 @@ class Agent:
         question, around = await find_question(self.store, question_id)
         return await observed(question.thread_id, self._answer(question, around, reply))
 
-    async def _answer(self, question: Node, around: Surroundings, reply: Reply) -> Node:
-        turn, fork = self._turn_at(around)
+    async def _answer(self, question: Node, around: Surroundings, reply: ElicitReply) -> Node:
+        turn, fork = _turn_at(self, around)
         writer = await store_answer(turn, around, question, reply, again=fork is None)
         if fork is not None:
             return await self._resume_in(fork)
         return await end_below(turn, writer) or await resume(turn, writer)
 
-    async def add_answer(
-        self, question_id: str, reply: Reply, *, again: bool = False, at: Surroundings | None = None
-    ) -> Node:
+    async def add_answer(self, question_id: str, reply: ElicitReply) -> Node:
         """Store the first answer to a question; :meth:`resume` continues from there.
 
-        Returns the last node of the question's line. A repeated answer changes nothing. With
-        ``again``, a different answer starts another line, as for :meth:`answer`. ``at`` is the end
-        of the question's line, if the caller has just read it. A call whose questions are all
-        answered does not expire, however late the call continues.
+        Returns the last node of the question's line. A repeated answer changes nothing. A call
+        whose questions are all answered does not expire, however late the call continues.
 
         Raises:
             QuestionAnsweredError: if the question has a different answer, maybe just stored by
@@ -311,16 +301,7 @@ class Agent:
                 answer.
             ToolError: if :meth:`answer` would raise it.
         """
-        question, around = await find_question(self.store, question_id, at)
-        turn, fork = self._turn_at(around)
-        writer = await store_answer(turn, around, question, reply, again=again and fork is None)
-        return writer.after or writer.line.last
-
-    def _turn_at(self, around: Surroundings) -> tuple[Turn, OpenFork | None]:
-        """Return a turn at a question; in a branch, the thread's head stays on the main path."""
-        turn, fork = _turn_in(self, around.thread, around.last), open_fork(around)
-        turn.timeline.moves_head = fork is None
-        return turn, fork
+        return await add_reply(self, question_id, reply)
 
     async def cancel_questions(self, node: Node | Surroundings) -> Node:
         """Answer all open questions of a line with ``cancel``; return the node where it ends.
@@ -395,6 +376,42 @@ class Agent:
         )
 
 
+def with_front_end(agent: Agent, front_end: FrontEnd) -> Agent:
+    """Return ``agent`` with the tools and the context of a run's front end.
+
+    A turn ends with the call of such a tool. :func:`add_reply` stores the tool's result.
+    """
+    present = copy(agent)
+    present.tools = agent.tools.with_source(FrontEndTools(front_end.tools))
+    present.dependencies = replace(
+        agent.dependencies, front_end=front_end, tool_specs=present.tools.specs
+    )
+    return present
+
+
+async def add_reply(
+    agent: Agent,
+    question_id: str,
+    reply: Reply,
+    *,
+    again: bool = False,
+    at: Surroundings | None = None,
+) -> Node:
+    """Store a reply to a question, as :meth:`Agent.add_answer` does.
+
+    Args:
+        agent: has the question's tool.
+        question_id: the question, or the call of a front end's tool.
+        reply: the answer, or the front end's result.
+        again: whether a different answer starts another line, as for :meth:`Agent.answer`.
+        at: the end of the question's line, if the caller has just read the line.
+    """
+    question, around = await find_question(agent.store, question_id, at)
+    turn, fork = _turn_at(agent, around)
+    writer = await store_answer(turn, around, question, reply, again=again and fork is None)
+    return writer.after or writer.line.last
+
+
 async def given_answer(
     agent: Agent, question: Node, at: Surroundings | None = None
 ) -> Given | None:
@@ -432,6 +449,13 @@ async def turn_of(agent: Agent, node: Node) -> Turn:
     if thread is None:
         raise ToolError(f"There is no thread {node.thread_id!r}.")
     return _turn_in(agent, thread, node)
+
+
+def _turn_at(agent: Agent, around: Surroundings) -> tuple[Turn, OpenFork | None]:
+    """Return a turn at a question; in a branch, the thread's head stays on the main path."""
+    turn, fork = _turn_in(agent, around.thread, around.last), open_fork(around)
+    turn.timeline.moves_head = fork is None
+    return turn, fork
 
 
 def _turn_in(agent: Agent, thread: Thread, node: Node) -> Turn:

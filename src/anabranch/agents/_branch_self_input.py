@@ -19,10 +19,10 @@ from pydantic import (
     ValidationError,
 )
 
+from anabranch._elicitation import reason_of
 from anabranch._text import read_json
 from anabranch.agents._branch_progress import BranchOutcome
 from anabranch.agents._recombination import Recombined, Recombiner
-from anabranch.elicitation import reason_of
 from anabranch.errors import ToolError
 from anabranch.messages import ToolSpec
 

@@ -8,9 +8,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from anabranch._asking import Capabilities
+from anabranch._elicitation import describe
 from anabranch._schemas import Form
 from anabranch.agents._ports import Question
-from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 from anabranch.messages import (
     AudioBlock,

@@ -22,6 +22,7 @@ from pydantic_core import to_json
 
 from anabranch._asking import Absent, Answerer
 from anabranch._budget import UNLIMITED
+from anabranch._context import BranchContext
 from anabranch._durable import Job
 from anabranch._engine import (
     Journal,
@@ -38,7 +39,6 @@ from anabranch.agents._ports import Question
 from anabranch.agents._remote_call import Ended, LiveCall, LiveCalls, Refused
 from anabranch.agents._remote_limits import RemoteLimits, RemoteResult, check_question, shown
 from anabranch.agents._remote_values import result_of, without_foreign_nulls
-from anabranch.context import BranchContext
 from anabranch.errors import (
     BranchTimeoutError,
     BranchTokenError,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from anabranch.chat._terminal.session_output import Output, SessionError
     from anabranch.chat._terminal.typed_input import read_answer
-    from anabranch.chat._web.access import LOOPBACK, Authenticate
+    from anabranch.chat._web.access import LOOPBACK
     from anabranch.chat._web.application import make_chat_app
     from anabranch.chat._web.conversations import CONCURRENCY, Conversations
     from anabranch.chat._web.open_work import OpenWork, asleep_until, cancel, open_work, retry
@@ -60,7 +60,7 @@ else:
             "._terminal.session_dependencies": "SessionDependencies",
             "._terminal.session_output": "Output SessionError",
             "._terminal.typed_input": "read_answer",
-            "._web.access": "Authenticate LOOPBACK",
+            "._web.access": "LOOPBACK",
             "._web.application": "make_chat_app",
             "._web.conversations": "CONCURRENCY Conversations",
             "._web.open_work": "OpenWork asleep_until cancel open_work retry",
@@ -74,7 +74,6 @@ else:
 
 
 __all__ = [
-    "Authenticate",
     "ChatClient",
     "ChatClientError",
     "ChatReply",
@@ -85,7 +84,6 @@ __all__ = [
     "PluginClient",
     "PluginRequest",
     "RateLimits",
-    "SessionError",
     "make_chat_app",
     "make_plugin",
 ]

@@ -42,7 +42,6 @@ __all__ = [
     "Backlog",
     "DBOSEngine",
     "Engine",
-    "InProcessEngine",
     "Wake",
     "WorkLimits",
 ]

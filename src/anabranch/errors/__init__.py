@@ -30,10 +30,8 @@
     │   ├── UnknownCallError          the store has no such call
     │   └── tree.RefusedError         the tree store refuses a node, a result or a ref
     ├── rounds.InvalidAnswerError     an answer to an open question is refused, before anything runs
-    ├── tree.AmbiguousIdError         several ids begin with the typed text
     ├── models.ModelError             a model cannot be opened, or cannot answer a request
     │   └── models.ProviderError      a provider was asked and gave no complete answer
-    ├── chat.SessionError             a line of a chat cannot be executed
     ├── chat.ChatClientError          a chat's server cannot be reached, refuses, or fails
     ├── agents.TurnLimitError         a turn of an agent reached one of its limits
     ├── memory.LevelError             the caller may not change memories of a level

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from anabranch.context import BranchContext, caller_of
+from anabranch._context import BranchContext, caller_of
 from anabranch.folding._admission import shown_name
 from anabranch.folding._branch_store import Branch, Status
 from anabranch.folding._memory import InjectedItem

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from anabranch._asking import CAPABILITIES
+from anabranch._elicitation import describe
 from anabranch._engine import as_error, error_instead
 from anabranch._text import encodable
-from anabranch.elicitation import describe
 from anabranch.errors import (
     AnabranchError,
     CapabilityError,

@@ -52,7 +52,6 @@ from anabranch.memory._tools import (
 from anabranch.memory._words import indexed, words_of
 
 __all__ = [
-    "REDACTED",
     "Distiller",
     "Draft",
     "Embedder",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from anabranch.context import BranchContext, caller_of
+from anabranch._context import BranchContext, caller_of
 from anabranch.memory._bank import Banks, ReasoningBank, bank_of
 from anabranch.memory._items import Content, Description, Draft, Level, Memory, Title
 from anabranch.messages import Shape

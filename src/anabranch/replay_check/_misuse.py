@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from anabranch.context import BranchContext
+from anabranch._context import BranchContext
 from anabranch.replay_check._asks import Part, name_of
 from anabranch.replay_check._scopes import Assigned, Class, ContextMethod, External, Instance, Scope
 

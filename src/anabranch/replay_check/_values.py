@@ -31,7 +31,7 @@ from anabranch.replay_check._scopes import (
 from anabranch.replay_check._sources import Library, Module
 
 BUILTINS = frozenset(dir(builtins))
-CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch.context.BranchContext"})
+CONTEXTS = frozenset({"anabranch.BranchContext", "anabranch._context.BranchContext"})
 CONTEXT_NAMES = frozenset({"ctx", "context"})
 DISPLAYS: dict[type[ast.expr], str] = {
     ast.List: "list",

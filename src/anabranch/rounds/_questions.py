@@ -16,10 +16,10 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from anabranch._asking import AnswerError, answer_of_error
+from anabranch._elicitation import Accepted, Cancelled, Declined, describe
 from anabranch._engine import Answer, Ask
 from anabranch._schemas import Field, Form, Options, filled_in
 from anabranch._text import encodable, number_problem
-from anabranch.elicitation import Accepted, Cancelled, Declined, describe
 from anabranch.errors import AnabranchError
 from anabranch.messages import ElicitReply, ElicitRequest, SampleReply, SampleRequest, UrlRequest
 

@@ -9,7 +9,7 @@ time.
 """
 
 from anabranch._asking import AnswerError
-from anabranch.inprocess import run_tool
+from anabranch._inprocess import run_tool
 from anabranch.replay_check import (
     Finding,
     check_replay,

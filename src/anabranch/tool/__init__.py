@@ -4,6 +4,7 @@ Names outside of ``__all__`` serve other packages: the opening of a call, the ve
 code, and checks of arguments.
 """
 
+from anabranch._asking import Runnable
 from anabranch.tool._code_version import checked_version, code_version
 from anabranch.tool._kinds import has_methods, require_tool, require_tools, wrong_kind
 from anabranch.tool._opening import Runtime, new_journal, open_call, patience_of, warn_of_rounds
@@ -11,4 +12,4 @@ from anabranch.tool._parameters import Parameters, hints_of
 from anabranch.tool._tools import FunctionTool, HandoffTool, Tool, ToolAnnotations, tool
 from anabranch.tool._values import FILE_METHODS
 
-__all__ = ["FunctionTool", "HandoffTool", "Tool", "ToolAnnotations", "tool"]
+__all__ = ["FunctionTool", "HandoffTool", "Runnable", "Tool", "ToolAnnotations", "tool"]

@@ -22,10 +22,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, to_json
 
+from anabranch._elicitation import reason_of
 from anabranch._engine import EXIT_AS_ERROR, repeatable
 from anabranch._schemas import as_meant
 from anabranch._text import encodable, number_problem
-from anabranch.elicitation import reason_of
 from anabranch.errors import InvalidArgumentsError
 
 

@@ -16,9 +16,9 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar,
 
 from anabranch._asking import CAPABILITIES
 from anabranch._budget import Limits
+from anabranch._context import BranchContext
+from anabranch._elicitation import Elicitation
 from anabranch._engine import checked_patience, codec_of, current_call, pin
-from anabranch.context import BranchContext
-from anabranch.elicitation import Elicitation
 from anabranch.tool._parameters import Parameters, hints_of
 from anabranch.tool._values import ReturnValue
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from anabranch._elicitation import describe
 from anabranch._text import DEEPEST, encodable, number_problem, require_shallow
-from anabranch.elicitation import describe
 from anabranch.errors import ToolError
 
 FILE_METHODS = ("to_image_content", "to_audio_content", "to_resource_content")

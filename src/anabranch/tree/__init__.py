@@ -27,7 +27,6 @@ from anabranch.tree._export import (
 )
 from anabranch.tree._files import (
     MOST_BYTES,
-    FileStore,
     digests_in,
     file_block,
     file_line,
@@ -104,9 +103,7 @@ from anabranch.tree._user_view import (
 
 __all__ = [
     "HEAD",
-    "AmbiguousIdError",
     "Branches",
-    "FileStore",
     "Node",
     "Path",
     "Ref",
@@ -118,11 +115,9 @@ __all__ = [
     "TreeStore",
     "TurnEnd",
     "draw",
-    "load_files",
     "messages_to_json",
     "name_branches",
     "project",
-    "store_files",
     "to_markdown",
     "to_mermaid",
     "tree_to_json",

@@ -7,10 +7,10 @@ another thread, and a file is deleted with its thread.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from anabranch._media_types import AUDIO, IMAGES, PDF, TEXT, file_type, read_text, size_of
 from anabranch.errors import ToolError
@@ -25,6 +25,7 @@ from anabranch.messages import (
     TextBlock,
     ToolResultBlock,
 )
+from anabranch.tree._threads import TreeStore
 
 MOST_BYTES = 20_000_000
 """Maximum bytes of one file of a message; providers take requests of about 32 MB."""
@@ -34,21 +35,6 @@ LONGEST_NAME = 40
 
 B = TypeVar("B", Block, ResultBlock)
 _Media = ImageBlock | AudioBlock | DocumentBlock
-
-
-class FileStore(Protocol):
-    """A store of the files of threads."""
-
-    async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
-        """Store files of a thread, each under its SHA-256 in hexadecimal.
-
-        A file that the thread has already stays. An unknown thread is an error.
-        """
-        ...
-
-    async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
-        """Return the thread's files with these ``digests``."""
-        ...
 
 
 def file_block(data: bytes, name: str = "") -> FileBlock:
@@ -89,7 +75,7 @@ def _short(name: str) -> str:
     return f"{plain.encode('utf-8', 'replace')[:room].decode('utf-8', 'ignore')}…{ending}"
 
 
-async def store_files(store: FileStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
+async def store_files(store: TreeStore, thread_id: str, content: Iterable[B]) -> tuple[B, ...]:
     """Return blocks with references in place of base64, after storing the bytes in the thread.
 
     Raises:
@@ -130,7 +116,7 @@ def digests_in(contents: Iterable[Sequence[Block]]) -> set[str]:
 
 
 async def load_files(
-    store: FileStore, thread_id: str, messages: Sequence[Message]
+    store: TreeStore, thread_id: str, messages: Sequence[Message]
 ) -> tuple[Message, ...]:
     """Return messages with the bytes of the thread's files in place of references.
 

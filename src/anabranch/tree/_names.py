@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from anabranch.errors import AnabranchError
 from anabranch.tree._threads import HEAD, Node, Tree, TreeStore
 
 LEAST = 5
@@ -21,7 +20,7 @@ KINDS = ("node_", "thread_")
 MAX_CANDIDATES = 5
 
 
-class AmbiguousIdError(AnabranchError):
+class AmbiguousIdError(LookupError):
     """Several ids begin with the given text; the message names them."""
 
     def __init__(self, text: str, found: list[str]) -> None:

@@ -20,7 +20,7 @@ thread at the same time, both succeed and no node is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
@@ -28,7 +28,6 @@ from pydantic import JsonValue
 
 from anabranch.errors import StoreError
 from anabranch.messages import Block, ResultBlock, ToolUseBlock, Usage, text_of
-from anabranch.tree._files import FileStore
 
 Kind: TypeAlias = Literal["user", "assistant", "results", "branch", "question", "answer"]
 """The kind of a node."""
@@ -259,7 +258,7 @@ def surroundings_after(above: Path, thread: Thread, node: Node) -> Surroundings:
     return Surroundings(path.nodes, path.results, thread, {node.id: ()}, ends=path.ends)
 
 
-class TreeStore(FileStore, Protocol):
+class TreeStore(Protocol):
     """A store of threads, and of their files.
 
     A method that raises ``StoreError`` has changed nothing. Texts are returned exactly as they were
@@ -371,6 +370,17 @@ class TreeStore(FileStore, Protocol):
 
         The store also deletes the files to which only these nodes and their results refer.
         """
+        ...
+
+    async def add_files(self, thread_id: str, files: Mapping[str, bytes]) -> None:
+        """Store files of a thread, each under its SHA-256 in hexadecimal.
+
+        A file that the thread has already stays. An unknown thread is an error.
+        """
+        ...
+
+    async def files(self, thread_id: str, digests: Collection[str]) -> dict[str, bytes]:
+        """Return the thread's files with these ``digests``."""
         ...
 
     async def close(self) -> None:

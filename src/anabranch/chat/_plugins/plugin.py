@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 
+from anabranch._elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch._engine import is_async
 from anabranch.agents import AgentTool, CalledTool
 from anabranch.chat._plugins.plugin_request import (
@@ -24,7 +25,6 @@ from anabranch.chat._plugins.plugin_request import (
     PluginRequest,
     read_module,
 )
-from anabranch.elicitation import Accepted, Elicitation, ElicitResult, describe
 from anabranch.messages import ElicitReply
 from anabranch.tool import HandoffTool, Tool, require_tool
 

@@ -12,6 +12,7 @@ from anabranch._aio import Clock, SystemClock
 from anabranch._asking import Absent, Answerer, Capabilities
 from anabranch._budget import UNLIMITED, Limits
 from anabranch._durable import CallStore, Durability
+from anabranch._elicitation import describe
 from anabranch.agents import (
     AgentTool,
     Listener,
@@ -23,7 +24,6 @@ from anabranch.agents import (
     random_names,
 )
 from anabranch.chat._terminal.session_output import SessionError
-from anabranch.elicitation import describe
 from anabranch.tool import Tool
 from anabranch.tree import TreeStore
 

@@ -25,9 +25,6 @@ from anabranch.tree import (
     text_for_user,
 )
 
-EXPECTED = (AnabranchError, ModelError)
-"""The errors whose text the user sees."""
-
 Action: TypeAlias = Literal["clear", "exit"]
 """An action for the front end: clear the screen, or end the session."""
 
@@ -51,8 +48,12 @@ class Output:
     is_markdown: bool = field(default=False, compare=False)
 
 
-class SessionError(AnabranchError):
+class SessionError(Exception):
     """The session cannot carry out a line; the message tells the user why."""
+
+
+EXPECTED = (SessionError, AnabranchError, ModelError)
+"""The errors whose text the user sees."""
 
 
 def error_text(error: Exception) -> str:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from anabranch._elicitation import describe
 from anabranch.agents import FrontEnd, FrontEndResult
 from anabranch.chat._web.access import caller_of, full
 from anabranch.chat._web.call_results import all_results, ends_with_results, new_results
@@ -30,7 +31,6 @@ from anabranch.chat._web.message_input import GivenMessage, RunInput, given_mess
 from anabranch.chat._web.requests import ThreadBody, read_body
 from anabranch.chat._web.run_input import HEAD, Place
 from anabranch.chat._web.turn_work import TurnWork
-from anabranch.elicitation import describe
 from anabranch.messages import ElicitReply
 from anabranch.tree import Thread
 

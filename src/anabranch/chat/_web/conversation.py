@@ -22,6 +22,7 @@ from anabranch.agents import (
     FrontEndResult,
     QuestionAnsweredError,
     QuestionExpiredError,
+    add_reply,
     end_of,
 )
 from anabranch.chat._web.answer_checks import ANSWERED, TOO_LATE, AnswerChecks, AnswerRefusedError
@@ -200,7 +201,7 @@ class Conversation:
         current_turn.set(turn)
         for question_id, result in results.items():
             with suppress(QuestionAnsweredError, QuestionExpiredError):
-                await self._agent.add_answer(question_id, result)
+                await add_reply(self._agent, question_id, result)
 
     async def answer(
         self,
@@ -232,7 +233,7 @@ class Conversation:
                     after = await self.log.last()
                 for number, each in enumerate(new):
                     at = each.around if number == 0 else None  # the first answer moves the end
-                    await self._agent.add_answer(each.question.id, each.reply, at=at)
+                    await add_reply(self._agent, each.question.id, each.reply, at=at)
                 if turn.run is None:  # the turn may have ended before the answers arrived
                     with suppress(BusyError):
                         after = await turn.begin(begins)
@@ -262,7 +263,7 @@ class Conversation:
             current_turn.set(turn)
             try:
                 await turn.begin(started(self.log.shown_id, run_id))
-                await self._agent.add_answer(question_id, other.reply, again=True, at=other.around)
+                await add_reply(self._agent, question_id, other.reply, again=True, at=other.around)
             except AnabranchError:
                 await turn.succeed(is_empty=True)
                 raise

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from anabranch.elicitation import describe
+from anabranch._elicitation import describe
 from anabranch.messages import ElicitReply
 
 PATIENCE = 30.0

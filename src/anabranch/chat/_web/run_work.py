@@ -17,7 +17,7 @@ from ag_ui.core import Interrupt
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord, Wake
-from anabranch.agents import Agent, FrontEnd, end_of
+from anabranch.agents import Agent, end_of, with_front_end
 from anabranch.chat._turns import end_turn
 from anabranch.chat._web.live_turn import LiveTurn, current_turn
 from anabranch.chat._web.pending_questions import Questions
@@ -176,15 +176,16 @@ class RunWork:
             await self._stop(turn)
         else:
             report = turn.show_missed if turn.is_taken_over else None
-            work = TurnWork(self._agent_of(run, turn.front_end), self._thread_id, report)
+            agent = with_front_end(self._agent_of(run), turn.front_end)
+            work = TurnWork(agent, self._thread_id, report)
             last = await work.run(run.id, turn.message, is_new=turn.is_new)
             if turn.is_taken_over and await self._continues_below(last):
                 last = await work.run(run.id, None)
             await self._end(turn, work, last)
 
-    def _agent_of(self, run: TurnRecord, front_end: FrontEnd | None = None) -> Agent:
+    def _agent_of(self, run: TurnRecord) -> Agent:
         """Return the agent of a run, which stores nothing after another process has taken the run."""
-        agent = self._agent.of_run(run.id, front_end)
+        agent = self._agent.of_run(run.id)
         store = under_lease(agent.store, self._thread_id, run.owner)
         agent.dependencies = replace(agent.dependencies, store=store)
         return agent

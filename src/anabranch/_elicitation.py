@@ -20,8 +20,6 @@ from anabranch._schemas import protocol_field, with_text_choices
 from anabranch._text import checked_name
 from anabranch.messages import Exchange
 
-__all__ = ["Accepted", "Cancelled", "Declined", "ElicitResult", "Elicitation"]
-
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 

@@ -42,6 +42,7 @@ from anabranch._asking import (
     wanted_form,
 )
 from anabranch._budget import UNLIMITED, Limits
+from anabranch._elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch._engine import (
     Branch,
     Call,
@@ -52,7 +53,6 @@ from anabranch._engine import (
     pin,
 )
 from anabranch._text import MARKS, checked_name
-from anabranch.elicitation import Accepted, Cancelled, Declined, Elicitation, ElicitResult
 from anabranch.errors import CapabilityError
 from anabranch.messages import (
     Block,
@@ -66,8 +66,6 @@ from anabranch.messages import (
     to_messages,
     user,
 )
-
-__all__ = ["BranchContext", "Runnable"]
 
 T = TypeVar("T")
 T1 = TypeVar("T1")

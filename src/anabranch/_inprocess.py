@@ -18,8 +18,6 @@ from anabranch._engine import Call, Finished, Journal, Notice, wakes_at
 from anabranch.messages import MessageLike, to_messages
 from anabranch.tool import Runtime, Tool, new_journal, open_call, require_tool, warn_of_rounds
 
-__all__ = ["run_tool"]
-
 T = TypeVar("T")
 
 

@@ -35,7 +35,7 @@ class UserCall:
         """Return the call in a message ``/TOOL name=value …``, ``None`` for any other message.
 
         Raises:
-            SessionError: if the arguments cannot be read.
+            ToolError: if the arguments cannot be read.
             InvalidArgumentsError: if the arguments do not fit.
         """
         name, _, values = text.strip().removeprefix("/").partition(" ")

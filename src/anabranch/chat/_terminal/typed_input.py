@@ -17,6 +17,7 @@ from anabranch._schemas import read_pairs, split_pairs
 from anabranch._text import read_json
 from anabranch.agents import AgentTool, BranchSelfTool, CalledTool
 from anabranch.chat._terminal.session_output import SessionError
+from anabranch.errors import ToolError
 from anabranch.messages import ElicitReply, ElicitRequest, UrlRequest
 
 BARE = {"clear": "clear", "exit": "exit", "quit": "exit"}
@@ -85,7 +86,10 @@ def read_answer(request: ElicitRequest | UrlRequest, text: str) -> ElicitReply:
                 return ElicitReply(action="accept")
             raise SessionError("Write /answer accept, /answer decline or /answer cancel.")
         case typed:
-            content = _read_values(typed, request.requested_schema, HOW_TO_ANSWER)
+            try:
+                content = _read_values(typed, request.requested_schema, HOW_TO_ANSWER)
+            except ValueError as error:
+                raise SessionError(str(error)) from None
             return ElicitReply(action="accept", content=content)
 
 
@@ -93,7 +97,7 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     """Return the arguments for ``tool`` that the user typed.
 
     Raises:
-        SessionError: if the text cannot be read.
+        ToolError: if the text cannot be read.
         InvalidArgumentsError: if the arguments do not fit the parameters of an anabranch tool.
     """
     # branch_self reads a user's lists and words in the same way as a model's.
@@ -101,12 +105,15 @@ def read_arguments(tool: AgentTool, text: str) -> dict[str, JsonValue]:
     known = cast("dict[str, JsonValue]", schema.get("properties", {}))
     usage = f"Write /{tool.name} name=value …; names: {', '.join(known) or 'none'}."
     typed = {} if isinstance(tool, BranchSelfTool) else schema
-    arguments = _read_values(text or "{}", typed, usage)
+    try:
+        arguments = _read_values(text or "{}", typed, usage)
+    except ValueError as error:
+        raise ToolError(str(error)) from None
     if isinstance(tool, CalledTool):
         # Tools ignore arguments that hosts add, but a user who types a name means it.
         unknown = [name for name in arguments if name not in known]
         if unknown and not schema.get("additionalProperties"):
-            raise SessionError(f"There is no parameter {unknown[0]!r}. {usage}")
+            raise ToolError(f"There is no parameter {unknown[0]!r}. {usage}")
         tool.tool.validate(arguments)
     return arguments
 
@@ -128,7 +135,7 @@ def _read_values(text: str, schema: dict[str, JsonValue], usage: str) -> dict[st
             return cast("dict[str, JsonValue]", read_json(text))
         return read_pairs(split_pairs(text), schema)
     except ValueError as error:
-        raise SessionError(f"{str(error).rstrip('.')}. {usage}") from None
+        raise ValueError(f"{str(error).rstrip('.')}. {usage}") from None
 
 
 _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)

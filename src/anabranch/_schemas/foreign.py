@@ -138,16 +138,30 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     if not _is_moderate(schema):
         raise UnusableSchemaError("it is too large")
     try:
+        fault = _fault_of(json.dumps(schema))
+    except RecursionError:
+        fault = "it is nested too deeply"
+    except (TypeError, ValueError) as error:
+        fault = _shortened(f"it cannot be read: {error}")
+    if fault is not None:
+        raise UnusableSchemaError(fault)
+
+
+@lru_cache(maxsize=32)
+def _fault_of(text: str) -> str | None:
+    """Return the reason why the JSON of a schema is no JSON Schema, ``None`` if it is one.
+
+    Each answer to a question needs the check of the question's form, so the result is kept.
+    """
+    schema = cast("dict[str, Any]", read_json(text))
+    try:
         checker: Any = _checker(schema)
         found = _listed(checker(checker.META_SCHEMA, registry=_nothing()), schema)
     except _UncheckedError:
-        raise UnusableSchemaError("it is too large") from None
-    except RecursionError:
-        raise UnusableSchemaError("it is nested too deeply") from None
-    except (ValueError, ArithmeticError) as error:  # from a URL or a number in the schema
-        raise UnusableSchemaError(_shortened(f"it cannot be read: {error}")) from None
-    if found:
-        raise UnusableSchemaError(_line(_best_of(found)))
+        return "it is too large"
+    except ArithmeticError as error:  # from a number in the schema
+        return _shortened(f"it cannot be read: {error}")
+    return _line(_best_of(found)) if found else None
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -147,20 +147,21 @@ class Conversations:
         return None
 
     async def begin(self, thread: Thread) -> Conversation | None:
-        """Create a thread and return its conversation, ``None`` if its owner has one with this id."""
-        if await self.find(thread.id, thread.owner) is not None:
-            return None
+        """Create a thread that :meth:`find` has not found, and return its conversation.
+
+        The result is ``None`` if another process creates the same thread at this moment.
+        """
         for name in stored_ids(thread.id, thread.owner):
             named = replace(thread, id=name)
-            stored = await self.agent.store.thread(name) or await self._created(named)
+            stored = await self._created(named)
             if stored is named:
                 return self._in(named)
-            if stored.owner == thread.owner:  # another process did at the same time
+            if stored.owner == thread.owner:
                 return None
         return None
 
     async def _created(self, thread: Thread) -> Thread:
-        """Store a thread and return it, or the thread stored under its id meanwhile."""
+        """Store a thread and return it, or the thread that is stored under its id."""
         try:
             await self.agent.store.create_thread(thread)
         except StoreError:

@@ -92,7 +92,8 @@ class Routes:
         name = body.id or dependencies.naming("thread")
         owner = caller_of(request).principal
         thread = Thread(name, dependencies.clock.now(), body.system_prompt, body.title, owner)
-        if not await self._conversations.begin(thread):
+        is_taken = await self._conversations.find(name, owner) is not None
+        if is_taken or not await self._conversations.begin(thread):
             raise HTTPException(409, f"The thread {name!r} already exists.")
         return _json(_shown(thread), 201)
 

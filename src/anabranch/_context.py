@@ -227,11 +227,12 @@ class BranchContext:
         )  # fmt: skip
         place = 0 if prompt is None else self._conversation.take_place(scope)
         step_id = self._call.cursor.new_id(scope, "sample", _checked_key(key))
+        needs = needs_of(request)
         job = SampleJob(
-            self._call, self._host, scope, step_id, request, form, place,
+            self._call, self._host, scope, step_id, request, needs, form, place,
             answers_calls=self._is_conversing,
         )  # fmt: skip
-        return self._asking(run_sample(job, self._conversation), step_id, *needs_of(request))
+        return self._asking(run_sample(job, self._conversation), step_id, *needs)
 
     def append(
         self, said: str | MessageLike | Iterable[MessageLike], role: Role | None = None

@@ -9,7 +9,7 @@ memory, which a new strand inherits. (A *strand* is one concurrent task of a cal
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,21 +26,30 @@ class IdentityMemo(Generic[K, V]):
     Equal objects are computed once each: comparing two messages costs as much as computing their
     value, and not every object can be hashed. An object must not change in the parts that
     ``function`` reads. The memo drops a value together with its object.
+
+    Each request of a conversation passes the objects of the request before, and a few more. So the
+    memo looks up only the objects that follow the latest ones.
     """
 
-    __slots__ = ("_function", "_known")
+    __slots__ = ("_function", "_known", "_latest")
 
     def __init__(self, function: Callable[[K], V]) -> None:
         self._function = function
         self._known: dict[int, tuple[weakref.ref[K], V]] = {}
+        self._latest: tuple[list[int], list[V]] = [], []
 
-    def __call__(self, each: Iterable[K]) -> list[V]:
+    def __call__(self, each: Sequence[K]) -> Sequence[V]:
         """Return the values of these objects; an error of ``function`` is not stored."""
-        known, compute = self._known.get, self._compute  # a long path is passed in every request
-        return [
+        ids, (before, values) = list(map(id, each)), self._latest
+        if ids[: len(before)] != before:
+            values = []
+        known, compute = self._known.get, self._compute
+        values = values + [
             found[1] if (found := known(id(of))) is not None and found[0]() is of else compute(of)
-            for of in each
+            for of in each[len(values) :]
         ]
+        self._latest = ids, values
+        return values
 
     def _compute(self, of: K) -> V:
         value, key = self._function(of), id(of)
@@ -52,6 +61,7 @@ class IdentityMemo(Generic[K, V]):
         return len(self._known)
 
     def _drop(self, key: int, gone: weakref.ref[K]) -> None:
+        self._latest = [], []  # an id in it may soon be another object's
         # A new object may have got the id before the callback of the old object runs.
         if self._known.get(key, (None,))[0] is gone:
             del self._known[key]

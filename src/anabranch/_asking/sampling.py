@@ -73,7 +73,8 @@ class SampleResult(Generic[P]):
 class SampleJob:
     """The parameters of one ``ctx.sample``.
 
-    The messages of ``request`` end with the prompt; ``form`` is not in it yet. ``place`` is the
+    The messages of ``request`` end with the prompt; ``form`` is not in it yet. A model needs the
+    capabilities ``needs`` to answer ``request``. ``place`` is the
     place of prompt and reply in the conversation, 0 for none. ``answers_calls``: malformed tool
     calls get a result each, so that the model need not repeat the reply.
     """
@@ -83,6 +84,7 @@ class SampleJob:
     scope: Scope
     step_id: str
     request: SampleRequest
+    needs: list[str]
     form: WantedForm | None = None
     place: int = 0
     answers_calls: bool = False
@@ -136,14 +138,20 @@ def as_spec(tool: Runnable[Any] | ToolSpec) -> ToolSpec:
 
 def needs_of(request: SampleRequest) -> list[str]:
     """Return the names of the capabilities that a model needs to answer ``request``."""
-    has_documents = any(
+    has_documents = any(_documents_in(request.messages))
+    needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
+    return ["sampling", *(name for name, is_needed in needs.items() if is_needed)]
+
+
+def _has_document(message: Message) -> bool:
+    return any(
         isinstance(block, DocumentBlock | FileBlock)
-        for message in request.messages
         for outer in message.content
         for block in (outer.content if isinstance(outer, ToolResultBlock) else (outer,))
     )
-    needs = {"sampling.tools": bool(request.tools), DOCUMENTS: has_documents}
-    return ["sampling", *(name for name, is_needed in needs.items() if is_needed)]
+
+
+_documents_in: IdentityMemo[Message, bool] = IdentityMemo(_has_document)
 
 
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
@@ -157,9 +165,8 @@ async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult
         CapabilityError: if no model can be asked.
         StepFailed: if the model could not answer.
     """
-    needs = needs_of(job.request)
-    job.host.require(*needs)
-    own = job.host.asks_own_model(*needs)
+    job.host.require(*job.needs)
+    own = job.host.asks_own_model(*job.needs)
     messages, attempt, others = job.request.messages, 0, 0
     while True:
         attempt += 1

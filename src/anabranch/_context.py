@@ -1,8 +1,8 @@
 """The author's view of a branch: everything a tool's body may do.
 
-A method takes its identity when the author *calls* it, in the order of the program, and works when
-the author awaits its result. So an author may make operations first and await them together, in any
-order. Each task and each sub-branch has its own view of a conversation.
+An operation gets its step id when the author *calls* the method, in the order of the program, and
+runs when the author awaits it. So an author may make operations first and await them together, in
+any order. Each task and each sub-branch has its own view of a conversation.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ _LEVELS: tuple[str, ...] = get_args(LogLevel)
 class BranchContext:
     """One branch of a call, as its author sees it.
 
-    Made by the library; passed to the tool's body and to each branch function.
+    Made by the library, which passes it to the tool's body and to each branch function.
 
     Attributes:
-        parent_messages: the conversation that this branch left, as it was then.
-        parent_system_prompt: the system prompt there.
-        system_prompt: the one used here unless a sample brings its own.
+        parent_messages: the conversation around this branch, as it was when the branch opened.
+        parent_system_prompt: the system prompt of that conversation.
+        system_prompt: the system prompt of samples that have no other.
         tools: the tools bound to this branch, by name; see :meth:`call_tool`.
     """
 
@@ -113,7 +113,8 @@ class BranchContext:
         self.tools: dict[str, Runnable[Any]] = {tool.name: tool for tool in tools}
         self._is_conversing = False
 
-    # -- where we are --------------------------------------------------------------------------
+    # -- the place of the branch
+    # --------------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
@@ -157,7 +158,7 @@ class BranchContext:
         return self._call.scheduler.made(operation, refusal)
 
     def _asking(self, operation: Op[T], step_id: str, *needs: str) -> Op[T]:
-        """Note that ``operation`` asks a question, and whether it is known to be impossible."""
+        """Note that ``operation`` asks a question, with the error if the host cannot ask it."""
         journal = self._call.journal
         was_asked = step_id in journal.entries or step_id in journal.pending
         refusal = None if was_asked else self._host.refusal(*needs)
@@ -196,12 +197,13 @@ class BranchContext:
     ) -> Op[SampleResult[Any]]:  # fmt: skip
         """Ask the model.
 
-        The ``prompt`` is a text, or blocks, such as images and documents. The conversation so far
-        goes along with it, and prompt and reply are appended on success. With ``messages`` exactly those are sent and the conversation stays as
-        it is. With ``schema``, a model or a type such as ``list[str]``, the reply is parsed; with
-        ``tool_choice="required"`` a tool call is insisted on; arguments of a tool must be a JSON
-        object. An unfitting reply is retried twice with the reason fed back. The parameters of the
-        model are passed on; ``include_context`` only to a client that has declared
+        The ``prompt`` is a text, or blocks, such as images and documents. The model receives the
+        conversation so far and the prompt; on success, prompt and reply join the conversation.
+        With ``messages``, the model receives these alone, and the conversation stays unchanged.
+        With ``schema``, a model or a type such as ``list[str]``, the reply is parsed. With
+        ``tool_choice="required"``, the reply must call a tool. Arguments of a tool must be a JSON
+        object. If a reply does not fit, the model is asked twice more, with the reason. The
+        model's parameters are passed on; ``include_context`` only to a client that has declared
         ``sampling.context``.
 
         Raises:
@@ -454,8 +456,9 @@ class BranchContext:
     def gather(self, *operations: Awaitable[Any]) -> Op[tuple[Any, ...]]:
         """Run all operations concurrently and return their values in order.
 
-        All of them finish, even if one fails; then the first error in order is raised. If one asks a
-        question that cannot be asked, its ``CapabilityError`` is raised, and none is started.
+        Every operation finishes, even if another fails; then the first error in order is raised. If
+        the host cannot ask the question of an operation, its ``CapabilityError`` is raised, and no
+        operation starts.
         """
         refusal = self._call.scheduler.refusal_of(operations)
         run = all_of(operations) if refusal is None else none_of(operations, refusal)
@@ -559,7 +562,7 @@ class BranchContext:
     # -- time and chance -----------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> Op[None]:
-        """Return ``seconds`` after the first call, by the clock; a replay does not start the wait again.
+        """Sleep for ``seconds``; a replay does not start the wait again.
 
         Raises:
             ValueError: if ``seconds`` is not a finite number.
@@ -569,13 +572,13 @@ class BranchContext:
         return self._sleep(self._call.operations.now(self._scope()) + seconds)
 
     def sleep_until(self, when: datetime) -> Op[None]:
-        """Return at the time ``when``, or immediately if that is past; a sleep may last weeks.
+        """Sleep until ``when``, or return immediately if that is past; a sleep may last weeks.
 
-        In a ``race``, it limits the time for an answer; a later answer comes too late.
+        In a ``race`` with a question, the sleep limits the time for the answer.
 
         Raises:
-            ValueError: if ``when`` has no time zone, since it would be another time on another
-                machine.
+            ValueError: if ``when`` has no time zone: machines in other zones would wait until
+                another time.
         """
         if when.utcoffset() is None:
             raise ValueError(

@@ -145,7 +145,7 @@ def _form_schema(model: type[BaseModel]) -> dict[str, Any]:
     definitions = schema.pop("$defs", {})
     schema = _inlined(schema, definitions)  # a recursive model is a reference to itself
     if schema.get("type") != "object":
-        raise TypeError(f"A form has fields, which {model.__name__} has not; make it a BaseModel.")
+        raise TypeError(f"A form needs fields, and {model.__name__} has none; make it a BaseModel.")
     properties = {
         name: _inlined(field_schema, definitions)
         for name, field_schema in schema.get("properties", {}).items()
@@ -194,7 +194,7 @@ def _problem(schema: dict[str, Any]) -> str | None:
     kind = schema.get("type")
     if kind == "array":
         items: dict[str, Any] = schema.get("items", {})
-        choices = items.get("anyOf", items.get("oneOf", ()))  # they may have no type
+        choices = items.get("anyOf", items.get("oneOf", ()))  # titled values may have no type
         titled = bool(choices) and all("const" in each for each in choices)
         if titled or (items.get("type") == "string" and "enum" in items):
             return None

@@ -84,7 +84,7 @@ _set = object.__setattr__
 def unchecked(shape: type[_S], /, **fields: object) -> _S:
     """Return ``shape(**fields)`` without validating ``fields``.
 
-    For paths of thousands of messages whose blocks are already valid: validating them again would
+    Paths of thousands of messages with valid blocks use this function: to validate them again would
     take longer than everything else.
 
     Args:
@@ -100,7 +100,7 @@ def unchecked(shape: type[_S], /, **fields: object) -> _S:
 
 
 class Reasoning(Shape):
-    """A model's reasoning before a block of its reply, which the provider needs back with the block.
+    """A model's reasoning before a block of its reply; the provider needs both back together.
 
     Attributes:
         provider: the only provider that receives the reasoning.
@@ -187,8 +187,8 @@ class ToolUseBlock(Shape):
     """A tool call in a model's reply.
 
     ``malformed`` is the text of arguments that are not a JSON object: ``input`` is then empty, and
-    the tool is not run. ``reasoning`` is the model's thinking before the call. The JSON includes
-    either only if it is set.
+    the tool is not run. ``reasoning`` is the model's thinking before the call. The JSON omits both
+    fields while they are unset.
     """
 
     type: Literal["tool_use"] = "tool_use"

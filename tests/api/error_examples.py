@@ -35,8 +35,8 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
         "seat: Field required; row: too big",
         "Correct them",
     ),
-    (CapabilityError("elicitation"), "needs 'elicitation'", "a client that supports it"),
-    (CapabilityError("sampling.tools"), "needs 'sampling.tools'", "a sampler of its own"),
+    (CapabilityError("elicitation"), "needs 'elicitation'", "a client that supports this"),
+    (CapabilityError("sampling.tools"), "needs 'sampling.tools'", "its own sampler"),
     (BranchDepthError(3, 2), "depth 3 would exceed max_depth=2", "Nest fewer"),
     (BranchTokenError("a/b#1", 12, 10), "'a/b#1' needs 12 tokens but may use 10", "Shorten"),
     (BranchTimeoutError("a/b#1", 2.5), "'a/b#1' was stopped after its timeout of 2.5 s", "raise"),
@@ -63,7 +63,11 @@ EXAMPLES: list[tuple[AnabranchError, str, str]] = [
     (InvalidTokenError(), "Invalid or expired token", "Call the tool again"),
     (CallExpiredError("call_1"), "call 'call_1' has expired", "Call the tool again"),
     (IdempotencyKeyError("it is another's; take a new one"), "cannot be used", "take a new one"),
-    (OtherVersionError("call_1", "v7"), "begun by version 'v7'", "send the same request again"),
+    (
+        OtherVersionError("call_1", "v7"),
+        "Version 'v7' of the code started",
+        "send the same request again",
+    ),
     (
         UnreachableError(
             "This server cannot reach its records just now. Nothing is lost; send the same request"

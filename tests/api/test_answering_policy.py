@@ -59,7 +59,7 @@ async def test_the_person_is_asked_before_each_sample(replay: bool) -> None:
 async def test_where_no_person_can_be_asked_nothing_is_answered(replay: bool) -> None:
     client = MockClient(samples=["a"], capabilities={"sampling"})
     said = await run_tool(ask, {}, answering(client, confirm_samples=True), replay=replay)
-    assert said == ["This client asks a user before each sample, and there is no one to ask here."]
+    assert said == ["This client asks its user before each sample, and no user is here to ask."]
     assert client.sample_calls == []
 
 

@@ -434,6 +434,6 @@ async def test_a_document_is_refused_before_anything_is_sent_to_a_client_of_mcp(
         return seen.text + (await ctx.sample([PDF])).text
 
     client = MockClient(samples=["A hill."], capabilities=Capabilities(sampling_documents=False))
-    with pytest.raises(CapabilityError, match="MCP carries none to the client's model"):
+    with pytest.raises(CapabilityError, match="MCP cannot carry documents to the client's model"):
         await run_tool(read, {}, client, replay=replay)
     assert len(client.sample_calls) == 1

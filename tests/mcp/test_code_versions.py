@@ -15,7 +15,7 @@ from tests.mcp.harness import MODERN, Answers, accept, connected, serving, text_
 from tests.sagas.harness import accepted, call_saga, resume_saga, text_in
 
 DONE: list[str] = []
-WAITS = "was begun by version '1' of the code"
+WAITS = "Version '1' of the code started the call"
 
 
 class Number(BaseModel):

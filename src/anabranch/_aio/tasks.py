@@ -109,7 +109,7 @@ async def wait_shielded(future: asyncio.Future[Any]) -> asyncio.CancelledError |
         the cancellation, if there was one; the caller raises it after looking at ``future``.
     """
     interrupted: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):  # otherwise it cancels the wait again and again
+    with anyio.CancelScope(shield=True):  # an outer scope would cancel the wait again and again
         while not future.done():
             try:
                 await asyncio.wait({future})

@@ -30,8 +30,8 @@ class AnswerError(AnabranchError):
     """Raised by an :class:`Answerer` to answer with an error: ``code``, message, and ``data``.
 
     The tool receives a ``StepFailed``. Code -1 means that a user has refused: the answer to a
-    question is then ``Declined``. Over MCP 2026-07-28 only the steps of a saga can be answered with
-    an error; elsewhere the error ends the call.
+    question is then ``Declined``. Over MCP 2026-07-28, a client can answer only the steps of a saga
+    with an error; elsewhere the error ends the call.
     """
 
     def __init__(self, message: str, code: str | int = "error", *, data: JsonValue = None) -> None:
@@ -44,9 +44,9 @@ class Answerer(Protocol):
     """Answers a tool's questions, and receives its notices.
 
     ``step_id`` identifies the question: the step of the call or, in a conversation tree, the node
-    that holds the question. It is empty if the server does not report it. A method may be called
-    again before it has returned. :meth:`sample` and :meth:`elicit` may raise :class:`AnswerError`;
-    any other exception ends the call.
+    that holds the question; ``step_id`` is empty if the server does not report it. Several calls of
+    a method may run at the same time. :meth:`sample` and :meth:`elicit` may raise
+    :class:`AnswerError`; any other exception ends the call.
     """
 
     @property
@@ -59,7 +59,7 @@ class Answerer(Protocol):
         ...
 
     async def elicit(self, request: ElicitRequest | UrlRequest, /, *, step_id: str) -> ElicitReply:
-        """Answer in the role of the user. Cancelled when the tool withdraws the question."""
+        """Answer in the role of the user; cancelled when the tool withdraws the question."""
         ...
 
     async def log(self, level: LogLevel, message: str, /) -> None:

@@ -123,7 +123,7 @@ class PolicedAnswerer(Forwarding):
         if not self._policy.confirm_samples:
             return None
         if not self.capabilities.elicitation:
-            return "This client asks a user before each sample, and there is no one to ask here."
+            return "This client asks its user before each sample, and no user is here to ask."
         form: dict[str, JsonValue] = {"type": "object", "properties": {}}
         asked = ElicitRequest(message=self._described(request), requested_schema=form)
         reply = await self.elicit(asked, step_id=STEP_ID)

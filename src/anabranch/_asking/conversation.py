@@ -2,8 +2,8 @@
 
 Each task that the author starts sees the messages of its parent at its start, and its own messages.
 Two concurrent tasks cannot share one list of messages; sub-branches bring their results together.
-Messages have the order of the program, not that of the answers. They are stored in the scope's
-memory, which a new strand inherits. (A *strand* is one concurrent task of a call.)
+Messages stand in the order of the program, not of the answers. The scope's memory stores them, and
+a new strand inherits that memory. (A *strand* is one concurrent task of a call.)
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Role = Literal["user", "assistant"]
 
 
 class Speaking(Protocol):
-    """The operations of a branch's context that ``converse`` is written with."""
+    """The operations of a branch's context that ``converse`` uses."""
 
     tools: dict[str, Runnable[Any]]
 
@@ -132,7 +132,7 @@ class Talk:
     def _result(
         self, here: Speaking, use: ToolUseBlock, *, cut: bool
     ) -> Awaitable[ToolResultBlock]:
-        """Begin a call, named by its place in the reply; return an operation that awaits it."""
+        """Start the tool call ``use``; return an operation that awaits the call's result."""
         operation, failure = None, CUT
         if use.malformed is not None and not cut:
             failure = refusal(use.name, use.malformed)

@@ -48,9 +48,9 @@ def asked_again(message: str, reason: str) -> str:
 
 
 def fields_asked_again(message: str, names: Container[str]) -> tuple[str, set[str]]:
-    """Return the question in ``message``, and those of ``names`` that its reason concerns.
+    """Return the question in ``message``, and the fields in ``names`` to which its reason refers.
 
-    There are no names if the question is new, or if its reason concerns no field.
+    No field is returned if the question is new, or if its reason refers to no field.
     """
     asked, _, reason = message.removesuffix(END).partition(REASON)
     parts = (problem.partition(":")[0].partition(".")[0] for problem in reason.split("; "))
@@ -113,7 +113,7 @@ def _check_allowed(call: Call[Any], host: Host, scope: Scope, step_id: str) -> N
     Raises:
         ElicitInBranchError, ConcurrentElicitError: if the host does not allow the question.
     """
-    if call.cursor.is_pending(step_id):  # it was allowed in an earlier round
+    if call.cursor.is_pending(step_id):  # the host allowed the question in an earlier round
         return
     capabilities, branch = host.capabilities, scope.branch
     if not capabilities.elicits_in_branches and branch.depth > 0:
@@ -184,7 +184,7 @@ def _read(value: JsonValue) -> tuple[str, object]:
 
 
 def _filled_in(model: type[BaseModel], given: object) -> BaseModel:
-    """Return the form's content: as given, or else as what it plainly means.
+    """Return the form's content as given or, if that does not fit, in its plain meaning.
 
     Raises:
         ValidationError: if neither fits.

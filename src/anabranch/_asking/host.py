@@ -49,11 +49,11 @@ class Capabilities:
     elicits_in_branches: bool = True
 
     def names(self) -> frozenset[str]:
-        """Return the available names among ``sampling[.tools|.context]`` and ``elicitation[.url]``."""
+        """Return the names of the available capabilities, such as ``sampling.tools``."""
         return frozenset(name for name in _NAMES if self.has(name))
 
     def has(self, name: str) -> bool:
-        """Return whether the client offers ``name``, one of :meth:`names` or ``sampling.documents``."""
+        """Return whether the other side can answer questions that need the capability ``name``."""
         field = "sampling_documents" if name == DOCUMENTS else _NAMES.get(name)
         return field is not None and getattr(self, field)
 
@@ -77,10 +77,10 @@ _EVERYTHING = Capabilities()
 class Host:
     """An edge's offer to a tool, besides answers: capabilities, and the server's own model.
 
-    ``own`` has the capabilities of that model. It answers in place of the client's model or, with
-    ``prefer_client``, only if the client cannot sample or refuses. ``unreachable`` means that the
-    connection carries no questions, whatever the client supports. ``principal`` is the caller's
-    name at this edge, or empty.
+    ``own`` has the capabilities of the server's model. This model answers in place of the client's
+    or, with ``prefer_client``, only if the client cannot sample or refuses. ``unreachable`` means
+    that the connection carries no questions, whatever the client supports. ``principal`` is the
+    caller's name at this edge, or empty.
     """
 
     capabilities: Capabilities = _EVERYTHING
@@ -91,13 +91,13 @@ class Host:
     principal: str = ""
 
     def asks_own_model(self, *names: str) -> bool:
-        """Return whether the server's own model is asked first for a sample that needs ``names``."""
+        """Return whether a sample that needs ``names`` goes to the server's own model first."""
         if self.sampler is None:
             return False
         return not (self.prefer_client and all(map(self.capabilities.has, names)))
 
     def offers(self, name: str) -> bool:
-        """Return whether the client, or the server itself, can do ``name``."""
+        """Return whether the client or the server's own model has the capability ``name``."""
         if self.capabilities.has(name):
             return True
         return self.sampler is not None and name in _SAMPLING and self.own.has(name)

@@ -101,7 +101,8 @@ class WantedForm:
 
     def dump(self, value: Any) -> str:  # noqa: ANN401 - of any type
         """Return an answer as JSON."""
-        # An Iterable is a list here, of which the type's own serializer would warn.
+        # The value of an Iterable is a list here, and the type's own serializer would warn about
+        # that.
         return self.adapter.dump_json(encodable(value), by_alias=True, warnings=False).decode()
 
     def _arguments(self, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - of any type
@@ -114,7 +115,7 @@ class WantedForm:
             return self.adapter.validate_python(arguments)
         if len(arguments) != 1:
             return self.adapter.validate_python(arguments)  # one of several models, unwrapped
-        (value,) = arguments.values()  # whatever the model calls it
+        (value,) = arguments.values()  # models give the property various names
         try:
             return self.adapter.validate_python(value)
         except ValidationError:

@@ -157,7 +157,7 @@ _documents_in: IdentityMemo[Message, bool] = IdentityMemo(_has_document)
 async def run_sample(job: SampleJob, conversation: Conversation) -> SampleResult[Any]:
     """Ask until the reply fits, at most three times.
 
-    A reply to a request that was changed meanwhile is none of the three.
+    A reply to a request that has changed meanwhile does not count.
 
     Raises:
         SampleValidationError: if the last reply does not fit.
@@ -216,7 +216,7 @@ def _request(job: SampleJob, messages: tuple[Message, ...], *, own: bool) -> Sam
 async def _ask(
     job: SampleJob, step_id: str, request: SampleRequest, *, own: bool
 ) -> SampleReply | None:
-    """Return the reply to ``request``; ``None`` if it is one to what was asked there before."""
+    """Return the reply to ``request``; ``None`` for a reply to an earlier request at this step."""
     call, branch = job.call, job.scope.branch
 
     def admitted() -> SampleRequest:
@@ -224,7 +224,7 @@ async def _ask(
         changed: dict[str, Any] = {}
         able = job.host.own if own else job.host.capabilities
         if request.include_context is not None and not able.has("sampling.context"):
-            changed["include_context"] = None  # a client may ignore it anyway
+            changed["include_context"] = None  # the protocol lets clients ignore this field
         if branch.account.is_limited:
             prompt, most = math.ceil(prompt_tokens(request) * ADMISSION_MARGIN), request.max_tokens
             if (granted := call.cursor.budgets.reserve(step_id, branch, prompt, most)) < most:
@@ -238,7 +238,7 @@ async def _ask(
         is_refused = entry.kind == REFUSED
         reply = _refused_reply(entry) if is_refused else _read(job, step_id, entry, own=own)
     except BaseException:
-        if not call.scheduler.closing:  # else it is asked again, or answered, in the next round
+        if not call.scheduler.closing:  # a closing round leaves the request open for the next round
             call.cursor.budgets.release(step_id)
         raise
     if entry.tokens is None:
@@ -248,7 +248,7 @@ async def _ask(
 
 
 def _refused_reply(entry: Entry) -> SampleReply | None:
-    """Return the reply in a refused answer, whose tokens are spent; ``None`` if it is none."""
+    """Return the reply that a refused answer holds, since its tokens are spent; or ``None``."""
     try:
         return SampleReply.model_validate(entry.value)
     except ValidationError:

@@ -122,7 +122,7 @@ class Account:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the account's tokens are spent, or too many for the reservations to fit."""
+        """Whether the tokens are spent, or too few are left for the account's own reservations."""
         most = self.max_tokens
         return most is not None and (self.tokens >= most or self.tokens + self.reserved > most)
 
@@ -143,7 +143,7 @@ class Account:
     async def reserve_in_turn(self, least: int, most: int, cost: float = 0.0) -> Reservation:
         """Reserve like :meth:`reserve`, but wait while others may still return reserved tokens.
 
-        So reservations that others may not spend neither refuse nor shorten a request.
+        So a reservation that its holder returns unspent neither refuses nor shortens this request.
         """
         while (busy := self._busy(most, cost)) is not None:
             await busy.changed()

@@ -81,7 +81,7 @@ class Shares:
         self._held: Counter[str] = Counter()
 
     def is_full(self, caller: str) -> bool:
-        """Return whether the caller already holds as many as it may."""
+        """Return whether the caller already holds the maximum."""
         return self.most is not None and self._held[caller] >= self.most
 
     @contextmanager

@@ -149,7 +149,7 @@ StoredCall: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class AdaptedTool:
-    """A tool of ours behind a framework's tool, which holds it in its attribute ``anabranch``."""
+    """A tool of this library inside a framework's tool, whose attribute ``anabranch`` holds it."""
 
     tool: Tool[Any]
     rounds: Rounds

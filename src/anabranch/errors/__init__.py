@@ -24,7 +24,7 @@
     ├── UnsupportedRuntimeError       this Python's tasks do not show what they wait for
     ├── InvalidTokenError             a token is invalid or expired
     ├── CallExpiredError              the call has expired, and its effects are undone
-    ├── OtherVersionError             the call waits for a server with the code that began it
+    ├── OtherVersionError             the call waits for a server with the code that started it
     ├── IdempotencyKeyError           a first request cannot be carried out under its key
     ├── StoreError                    a store cannot do its work
     │   ├── UnknownCallError          the store has no such call
@@ -152,10 +152,10 @@ class CapabilityError(AnabranchError):
     def __str__(self) -> str:
         if self.capability == "sampling.documents":
             return (
-                "This tool asks a model about a document, and MCP carries none to the client's"
-                " model. Give the server a sampler of its own, or send the document's text."
+                "This tool asks a model about a document, and MCP cannot carry documents to the"
+                " client's model. Give the server its own sampler, or send the document's text."
             )
-        reason = "which the client did not declare. Call it from a client that supports it"
+        reason = "which the client did not declare. Use a client that supports this capability"
         if self.unreachable:
             reason = (
                 "and this connection cannot carry questions to the client (a stateless or JSON-only"
@@ -166,7 +166,7 @@ class CapabilityError(AnabranchError):
         return f"This tool needs {self.capability!r}, {reason}{own}."
 
 
-_OWN_SAMPLER = ", or give the server a sampler of its own, or the chat a model (--model NAME)"
+_OWN_SAMPLER = ", or give the server its own sampler, or the chat a model (--model NAME)"
 
 
 class BranchLimitError(AnabranchError):
@@ -198,7 +198,7 @@ class BranchTokenError(BranchLimitError):
     def __str__(self) -> str:
         return (
             f"Branch {self.path!r} needs {self.used} tokens but may use {self.budget}."
-            " Shorten what is sent, or raise max_tokens in every limit that encloses it."
+            " Shorten the messages, or raise max_tokens in every limit that encloses the branch."
         )
 
 
@@ -300,7 +300,8 @@ class ElicitValidationError(AnabranchError):
     def __str__(self) -> str:
         return (
             f"The answer to {self.step_id!r} did not fit after {self.attempts} attempts:"
-            f" {self.reason}. Call the tool again and answer in the form that is asked for."
+            f" {self.reason}. Call the tool again, and give an answer that fits the question's"
+            " schema."
         )
 
 
@@ -341,7 +342,7 @@ class InvalidTokenError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class CallExpiredError(AnabranchError):
-    """The call was not continued in time: its effects are undone, now or soon."""
+    """No client continued the call in time; the server undoes its effects, now or soon."""
 
     call: str
 
@@ -354,9 +355,9 @@ class CallExpiredError(AnabranchError):
 
 @dataclass(eq=False, repr=False)
 class OtherVersionError(AnabranchError):
-    """Code of ``version`` began the call, and the code here would continue it differently.
+    """Code of ``version`` started the call, and the code here would continue it differently.
 
-    Nothing was done or undone: the call waits for a server of that version.
+    The request ran and undid nothing: the call waits for a server of that version.
     """
 
     call: str
@@ -364,9 +365,9 @@ class OtherVersionError(AnabranchError):
 
     def __str__(self) -> str:
         return (
-            f"The call {self.call!r} was begun by version {self.version!r} of the code, and cannot be"
-            " continued by the version that this server has. It waits, and nothing is undone: send"
-            f" the same request again when a server of version {self.version!r} runs."
+            f"Version {self.version!r} of the code started the call {self.call!r}, and this"
+            " server's version cannot continue it. The call waits, and nothing is undone: send the"
+            f" same request again when a server of version {self.version!r} runs."
         )
 
 

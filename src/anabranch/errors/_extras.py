@@ -41,14 +41,15 @@ def needs_extra(
     instead: str = "",
     is_named: bool = False,
 ) -> Generator[None]:
-    """Import packages of ``extra`` inside; if one is missing, say what needs it and how to get it.
+    """Raise an error that names the remedy if the block imports a missing package of ``extra``.
 
     Args:
         extra: the name of the extra.
-        what: the feature that needs the package, as the subject of a sentence, if no command does.
+        what: the feature that needs the package, as the subject of the message. A running command
+            takes its place, unless ``is_named``.
         error: makes the exception to raise.
         instead: a sentence about an alternative without the package.
-        is_named: whether the user has named ``what``, to a command or in a session.
+        is_named: whether the user has typed ``what``, in a command or a session.
 
     Raises:
         Exception: if a package is missing; made by ``error``.
@@ -85,7 +86,7 @@ def _installer(name: str) -> list[str]:
     python = sys.executable or "python"
     if name != "uv":
         return [python, "-m", "pip", "install"]
-    beside = Path(python).with_name("uv")  # it may be installed in this environment alone
+    beside = Path(python).with_name("uv")  # uv may be installed in this environment alone
     program = "uv" if shutil.which("uv") or not beside.exists() else str(beside)
     return [program, "pip", "install", "--python", python]
 

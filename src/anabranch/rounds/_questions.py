@@ -86,16 +86,16 @@ class Question:
         """
         kind = stored.get("kind")
         if kind not in _SHAPES or not isinstance(stored.get("id"), str):
-            raise ValueError("This is not the JSON of a question.")
+            raise ValueError("This is not the JSON of a Question.")
         return cls(stored["id"], kind, _SHAPES[kind].model_validate(stored))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The call waits.
+    """A call that waits, for answers or until a time.
 
     Attributes:
-        questions: the open questions. Without any, the call only sleeps.
+        questions: the open questions; empty if the call only sleeps.
         state: the state from which the next round continues. It is sealed: its holder can neither
             read nor change it, and it works only with the same tool, arguments, principal and
             audience.
@@ -126,10 +126,10 @@ class Asked:
             or not isinstance(state, str)
             or not (until is None or isinstance(until, int | float))
         ):
-            raise ValueError("This is not the JSON of what a round has asked.")
+            raise ValueError("This is not the JSON of an Asked.")
         listed = cast("list[Mapping[str, Any]]", questions)
         if not all(isinstance(each, Mapping) for each in cast("list[object]", questions)):
-            raise ValueError("This is not the JSON of what a round has asked.")
+            raise ValueError("This is not the JSON of an Asked.")
         return cls(tuple(map(Question.from_json, listed)), state, until)
 
 
@@ -161,7 +161,7 @@ _PAGE_REPLY = 'it must be {"action": "accept"}, {"action": "decline"} or {"actio
 
 @dataclass(eq=False, repr=False)
 class InvalidAnswerError(AnabranchError, recordable=False):
-    """The answer to ``question`` is refused because of ``problem``. Nothing has run; answer it again."""
+    """The answer to ``question`` is refused for the reason in ``problem``; nothing has run."""
 
     question: str
     problem: str
@@ -169,7 +169,7 @@ class InvalidAnswerError(AnabranchError, recordable=False):
     def __str__(self) -> str:
         return (
             f"The answer to {self.question!r} is refused: {self.problem}."
-            " Nothing has run; correct it and answer again."
+            " Nothing has run; correct the answer and send it again."
         )
 
 
@@ -272,7 +272,7 @@ def _check_field(field: Field, value: JsonValue) -> None:
             _check_text(field, value)
         case "boolean":
             if not isinstance(value, bool):
-                raise ValueError("must be true or false")  # noqa: TRY004 - a word to who answers
+                raise ValueError("must be true or false")  # noqa: TRY004 - a message for the user
         case _:
             _check_number(field, value)
 

@@ -158,7 +158,7 @@ class Rounds:
         object.__setattr__(self, "_sealer", sealer)
 
     def _opened(self) -> Durability | None:
-        """Return the policy of the store: every state stays in it, and is handed out as a reference."""
+        """Return the store's policy: the store holds every state, and callers get a reference."""
         store = self.store
         if store is None or isinstance(store, Durability):
             return store and replace(store, spill=0)
@@ -196,15 +196,15 @@ class Rounds:
 
         Raises:
             InvalidArgumentsError: if the arguments do not fit the tool's parameters.
-            InvalidAnswerError: if an answer is refused. This error and the one above name the wrong
-                field, and nothing has run.
+            InvalidAnswerError: if an answer is refused. Both errors so far name the wrong field,
+                and nothing has run.
             InvalidTokenError: if the state has expired, or belongs to other rounds, another tool,
                 other arguments or another principal; or, with a store, if it was answered
                 differently before.
             CallExpiredError: if the call was given up, or not continued in time; its effects are
                 undone.
-            IdempotencyKeyError: if another call began under this ``call_id``.
-            OtherVersionError: if the call waits for the code that began it.
+            IdempotencyKeyError: if another call has started under this ``call_id``.
+            OtherVersionError: if the call waits for the version of the code that started it.
             UnreachableError: if the store does not answer; nothing is lost, run the same round
                 again.
             TypeError: if ``tool`` is not a tool.
@@ -216,7 +216,7 @@ class Rounds:
         if state is None:
             if answers:
                 raise InvalidAnswerError(
-                    next(iter(answers)), "answers need the state= they are for"
+                    next(iter(answers)), "answers need the state= of the round that asked"
                 )
             known = service.keyed(call_id, principal, tool, validated) if call_id else None
             journal, forms = known or service.new(), dict[str, dict[str, Any]]()
@@ -246,10 +246,10 @@ class Rounds:
         """End a call that will not be continued: run its undos, in reverse order.
 
         With a store, the call is then over, and all its states are refused; an ended call stays
-        unchanged. Without a store, a state that is given up twice is undone twice.
+        unchanged. Without a store, giving up the same state twice runs its undos twice.
 
-        Returns whether no undo is left. With a store, :meth:`expire` tries the remaining undos
-        again; it also ends calls whose time is over.
+        Return whether every undo has run. With a store, :meth:`expire` retries the remaining undos,
+        and also ends calls whose time is over.
 
         Raises:
             InvalidTokenError, UnreachableError, TypeError: as for :meth:`run`.
@@ -270,8 +270,8 @@ class Rounds:
     async def expire(self, *tools: Tool[Any]) -> int:
         """Undo the calls of ``tools`` whose time is over, and delete old ended calls.
 
-        Run this now and then if there is a store; any number of processes may. Returns the number
-        of ended calls.
+        With a store, call this regularly, in any number of processes. Return the number of ended
+        calls.
 
         Raises:
             ValueError: if there is no store.

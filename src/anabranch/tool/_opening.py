@@ -109,7 +109,7 @@ def open_call(
 def warn_of_rounds(tool: str, journal: Journal) -> bool:
     """Warn, once per call, that the call approaches the number of rounds that clients allow.
 
-    Returns whether the function has warned.
+    Return whether the function has warned.
     """
     near = journal.rounds == WARN_AT_ROUND
     if near:

@@ -155,7 +155,7 @@ class Sealer:
 
 
 def has_expired(error: InvalidTokenError) -> bool:
-    """Return whether a token was refused only for its age; its own caller has shown it."""
+    """Return whether age alone made a server refuse a token, which its own caller has sent."""
     return isinstance(error.__cause__, TimeoutError)
 
 

@@ -37,18 +37,18 @@ class Instruments:
             "anabranch.tokens", unit="{token}", description="Tokens that calls have used."
         )
         self.undo_failures = meter.create_counter(
-            "anabranch.undo.failures", unit="{undo}", description="Undos that were tried in vain."
+            "anabranch.undo.failures", unit="{undo}", description="Failed attempts to run an undo."
         )
         self.open_calls = meter.create_gauge(
             "anabranch.calls.open", unit="{call}", description="Open calls in the store."
         )
         self.oldest_call = meter.create_gauge(
-            "anabranch.calls.oldest", unit="s", description="Time since the oldest of them began."
+            "anabranch.calls.oldest", unit="s", description="Age of the oldest open call."
         )
         self.oldest_question = meter.create_gauge(
             "anabranch.questions.oldest",
             unit="s",
-            description="Time for which the longest waiting user has been asked.",
+            description="Age of the oldest question that waits for a user.",
         )
         self.turn_tokens = meter.create_counter(
             "anabranch.turn.tokens", unit="{token}", description="Tokens that turns have used."

@@ -104,7 +104,7 @@ def test_where_the_conversation_is_gone_that_is_said_instead_of_a_drift(
     anyio.run(delete)
     status, outcome = replayed(capsys)
     assert (status, outcome["ended"], outcome["drift"]) == (1, "cannot be read", None)
-    assert "no longer in the store" in outcome["problem"]
+    assert "the store no longer has" in outcome["problem"]
 
 
 def test_a_plugins_rules_hold_in_the_replay(store: str, capsys: pytest.CaptureFixture[str]) -> None:

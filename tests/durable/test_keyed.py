@@ -154,7 +154,7 @@ async def test_a_keyed_call_that_was_cancelled_live_is_refused_in_words() -> Non
     live.cancel()
     await asyncio.wait({live})
     assert DONE == ["one", "undo one"]
-    with pytest.raises(IdempotencyKeyError, match="was cancelled, and its effects are undone"):
+    with pytest.raises(IdempotencyKeyError, match="was cancelled, and the effects are undone"):
         await counter.send(behind)
     assert DONE == ["one", "undo one"]
 

@@ -117,7 +117,7 @@ async def test_a_record_waits_no_longer_than_the_lease_and_the_error_names_the_l
             await desk.request(desk.service(store))
         assert 15 <= desk.clock.now() - begun < 40
     assert f"step 'once/book.1' (idempotency key '{KEY}')" in str(refused.value)
-    assert "may then happen again" in str(refused.value)
+    assert "may then happen a second time" in str(refused.value)
     assert "Nothing is lost" not in str(refused.value)
     store.failures = 0
     assert await desk.request(desk.service(store)) == Finished(KEY)

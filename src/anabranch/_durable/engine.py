@@ -20,7 +20,7 @@ class Processes(Protocol):
         """Appear alive from now on, until the store is closed; a second call does nothing.
 
         Raises:
-            StoreError: if the store failed, and this process would be taken for dead.
+            StoreError: if the store failed; the others would take this process for dead.
         """
         ...
 
@@ -78,7 +78,7 @@ class Wake:
 Advance: TypeAlias = Callable[[Wake], Awaitable[None]]
 """Continues a call from the store for one round, under its lease.
 
-It may be cancelled, and may raise: then the same wake comes again, later.
+If the advance is cancelled or raises, the same wake comes again, later.
 """
 
 
@@ -123,10 +123,9 @@ class Engine(Protocol):
     """Wakes calls. Methods raise :class:`~anabranch.StoreError` if the engine cannot be reached."""
 
     async def wake(self, wake: Wake) -> None:
-        """Let some worker advance the call, at least once, after this returns.
+        """Have some worker advance the call at least once; return before that happens.
 
-        A call that is being advanced is advanced again afterwards, unless that advance began for
-        this same wake.
+        If a worker is advancing the call for another wake, the call is advanced again afterwards.
         """
         ...
 

@@ -175,7 +175,7 @@ PAGE = "page"
 
 
 async def waiting_round(store: CallStore, journal: Journal, now: float) -> RoundRecord | None:
-    """Return the round with whose questions the call of ``journal`` waits, or ``None``.
+    """Return the round whose questions the call of ``journal`` waits for, or ``None``.
 
     Raises:
         StoreError: if the store failed.

@@ -1,6 +1,6 @@
 """Leases: one worker at a time runs a call or another job, and renews its lease meanwhile.
 
-The holder decides what it does under a lease, and what follows a loss. Opening a round also takes
+The holder chooses the work under a lease, and the reaction to a loss. Opening a round also takes
 the lease on the call, and ending the round releases it. A holder may be suspended after any check
 of its lease. So writes that only the holder may make go through the store, which checks the owner.
 """
@@ -25,7 +25,7 @@ logger: logging.Logger = logging.getLogger("anabranch.durable")
 T = TypeVar("T")
 
 FIRST_RETRY, LONGEST_RETRY = 0.05, 1.0
-"""Seconds until the store is asked again: for a call that another worker runs, or after a failure.
+"""Seconds until the store is asked again about a call that another worker runs, or after a failure.
 
 The pause doubles up to the longest.
 """
@@ -148,7 +148,7 @@ class RenewedLease:
         return self.is_lost or self._clock.now() >= self._until
 
     def lose(self) -> None:
-        """Let another worker continue, because something was not done in time."""
+        """Declare the lease lost, since the holder was too slow; another worker may continue."""
         if not self.is_lost:
             self.is_lost = True
             self._on_lost()

@@ -51,9 +51,8 @@ class StoredCalls:
             if is_reference(state) and self._policy is not None:
                 with store_errors_mapped():
                     state = await load_reference(self._policy.store, state)
-            return Journal.loads(
-                state, 2 * self._max_state
-            )  # twice: a journal also has names and forms
+            # The factor leaves room for the names and forms in a journal.
+            return Journal.loads(state, 2 * self._max_state)
         except ValueError as problem:
             logger.warning("a state was refused: %s", problem)
             raise InvalidTokenError from problem

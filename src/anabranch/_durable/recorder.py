@@ -120,7 +120,9 @@ def repeat_value(
     if "asked" in stored:
         logger.warning("call %r was refused: it waits at another edge", line)
         if record.number == 0:  # the request has a key, and no token
-            raise IdempotencyKeyError("another kind of request began the call; repeat that request")
+            raise IdempotencyKeyError(
+                "another kind of request started the call; repeat that request"
+            )
         raise InvalidTokenError
     if foreign is not None and "foreign" in stored:
         raise foreign.load(stored["foreign"])
@@ -144,8 +146,8 @@ def _dumps(reply: dict[str, Any]) -> str:
 
 
 _NOT_RECORDED = (
-    "This server cannot reach its records just now, and could not write down what it has done:"
-    " {done}. Send the same request again; what is named here may then happen again."
+    "This server cannot reach its records just now, and could not record this work: {done}."
+    " Send the same request again; the work may then happen a second time."
 )
 
 
@@ -179,8 +181,8 @@ class StoreRecorder:
         """Write ``entries``; return the stored entries, the first for each id.
 
         Raises:
-            StoreError: if the store failed; actions that happened without a record are the fact
-                ``unrecorded``, and the client may see the message.
+            StoreError: if the store failed. The fact ``unrecorded`` lists the actions that happened
+                without a record, and the client may see the message.
         """
         if not entries:
             return {}

@@ -1,9 +1,8 @@
 """One round of a call: opened, then repeated from its record, or played and recorded, and ended.
 
 With a store, a repeated request gets the outcome of the first, and an interrupted round continues
-at the point of interruption. An answered round is not answered differently: a different answer is
-refused, or begins another *line* of the call, a copy from that round on. The caller plays the
-round::
+at the point of interruption. A round accepts one set of answers. A different answer is refused, or
+starts another *line* of the call, a copy from that round on. The caller plays the round::
 
     async with rounds.open(job, journal, answers) as opened:
         if isinstance(opened, RoundRecord):
@@ -285,7 +284,7 @@ class Rounds:
 
         Raises:
             OtherVersionError: if this code takes another way. The call is then ready for other
-                code, and its client has as long to come again as after a reply.
+                code, and its time to expiry starts again, as after a reply.
             StoreError: if another worker has taken the call over, or the store failed.
         """
         runtime = self.runtime
@@ -301,13 +300,13 @@ class Rounds:
         raise OtherVersionError(journal.line, call.version)
 
     async def _fork(self, job: Job, journal: Journal, answers: Mapping[str, Answer]) -> None:
-        """Refuse another answer to an answered round, or begin a line with it."""
+        """Refuse another answer to an answered round, or start a line with that answer."""
         store = self.policy.store
         if self.policy.forks == "reject":
             raise _refused(journal, f"round {journal.rounds} was answered differently before")
         known = await store.find(journal.line)
         if known is None or is_compensated(known, journal):
-            raise _refused(journal, "what it has done is undone")
+            raise _refused(journal, "its effects are undone")
         name_line(journal, answers)
         record = replace(known, call_id=journal.line, deadline=self.expires(job, journal))
         await begin_line(store, record, journal)
@@ -326,7 +325,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
     """
     call, problem = opened.call, ""
     if new is not None and _asked_for(call) != _asked_for(new):
-        problem = "it was used for another request; take a new key for each"
+        problem = "another request has used it; send a new key with each request"
     elif _is_expired(call) and (opened.ended is None or opened.ended.state):
         logger.warning("call %r was refused: it has expired", journal.line)
         raise CallExpiredError(journal.line)
@@ -337,7 +336,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
         if new is None:
             raise _refused(journal, f"it is {call.state}")
         problem = (
-            "its call was cancelled, and its effects are undone; to run it again, take another key"
+            "its call was cancelled, and the effects are undone; to run it again, send another key"
         )
     if problem:
         logger.warning("an idempotency key was refused for call %r: %s", journal.line, problem)
@@ -347,7 +346,7 @@ def _require_continuable(opened: OpenedRound, journal: Journal, new: CallRecord 
 def _is_expired(call: CallRecord) -> bool:
     """Return whether the call has ended because its time was over, or a stop ended it.
 
-    A reaper undoes such a call, or another reaper will. The body does not continue.
+    Some reaper undoes such a call, now or later. The body does not continue.
     """
     return call.state in UNDONE or (call.state == CallState.UNDOING and call.failure is None)
 

@@ -58,7 +58,7 @@ class MissedEventsError(Exception):
         self.last = last
         super().__init__(
             f"Events of {run!r} after number {after} are no longer stored."
-            f" Read what they were about, and follow from {last.number}."
+            f" Read the present state, and follow from {last.number}."
         )
 
 

@@ -5,8 +5,8 @@ itself. ``reading.py`` reads calls without running them.
 
 Without a store, the state carries everything, and the guarantee covers one chain of states: an
 effect that is recorded in a state does not run again from it. A client that repeats an older state
-makes later effects run again. With a store, it does not: the service repeats the round's reply,
-finds the effects of an interrupted round, and lets one worker at a time run a call.
+makes later effects run again. With a store, no effect runs again: the service repeats the round's
+reply, finds the effects of an interrupted round, and lets one worker at a time run a call.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class CallService:
 
         Raises:
             InvalidTokenError: if the round was answered differently before, or the call has ended.
-            OtherVersionError: if the call waits for a server with the code that began it.
+            OtherVersionError: if the call waits for a server with the code that started it.
             ToolError: if the store does not answer, the answers are too long, or too many calls run
                 for another to begin; nothing is lost. Or if the state is too large for the client's
                 next request; the call is undone.
@@ -149,7 +149,7 @@ class CallService:
         return repeat_value(job.tool, journal.line, ended, self._foreign)
 
     async def hold(self, tool: Tool[Any], journal: Journal) -> None:
-        """Wait, for a round's patience, while a call sleeps: its client repeats requests immediately.
+        """Wait, for a round's patience, while a call sleeps: its client repeats requests too soon.
 
         ``journal`` is the journal after the round.
         """

@@ -73,7 +73,7 @@ def check_carried(journal: Journal, state: str, others: int, limit: int) -> None
     holder = f", of which the value of {largest!r} takes {sizes[largest]:,}" if largest else ""
     raise StateSizeError(
         f"The state of this call takes {sealed:,} bytes{holder}. With arguments and answers, a"
-        f" request has at most {limit:,}, so that no client could answer. What the call has done is"
+        f" request has at most {limit:,}, so that no client could answer. The call's effects are"
         " undone. Give the server a store=, or return a reference from the step, and not the value."
     )
 

@@ -280,7 +280,7 @@ class CallStore(Protocol):
     ) -> dict[str, str]:
         """Write entries of round ``number``, all or none; an earlier text for a step id stays.
 
-        It stays in the round of the call that recorded it. The write needs no lease: an event that
+        A stored text stays with the round that recorded it. The write needs no lease: an event that
         has happened is recorded, even late. But if the round was opened since with other answers
         than those of :attr:`OpenedRound.given`, the store raises ``StoreError`` and writes nothing.
 
@@ -352,7 +352,7 @@ class CallStore(Protocol):
 
         The event is one of ``raise``, ``retry``, ``leave``, ``expire`` and ``stop``. A worker that
         leaves has not run the call: if the round that was opened last has no entries, it returns
-        its answers. Those of the inbox are there for the next round; those of its client are
+        its answers. Answers from the inbox stay for the next round; answers of the client are
         deleted. Return false, without any change, if ``owner`` does not have the lease, or the
         event does nothing in the call's state.
         """

@@ -98,7 +98,7 @@ class TurnRecord:
         return replace(self._on(TurnEvent.SLEEP), due=until, wakes_at=until, attempt=0)
 
     def called(self, due: float) -> TurnRecord:
-        """Return the turn for which upkeep looks again at ``due``; a worker that had it is counted."""
+        """Return the turn for which upkeep looks again at ``due``; count a worker that had it."""
         attempt, wakes_at = self.attempt + bool(self.owner), min(self.wakes_at, due)
         return replace(self._on(TurnEvent.CALL), due=due, wakes_at=wakes_at, attempt=attempt)
 

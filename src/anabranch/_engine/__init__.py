@@ -20,7 +20,7 @@ A :class:`Call` holds these parts. Each part can be read and tested without the 
                     ``waits``); ``canary`` checks that this Python shows its waits
     effects         runs a step once (``functions``) and has it written first (``recorder``)
     compensations   runs the undos of a call that fails (``ending``)
-    markers         decides which way a call takes where its code was changed
+    markers         decides which way a call takes at a change of its code
     operations      asks (``open_asks``), sleeps, races, notifies and reads the clock
     call            holds all parts and runs one round, or the whole body
 

@@ -303,7 +303,7 @@ class Call(Generic[T]):
         """The first error that has ended the run from outside of the body."""
         return self._answering_failed or self.scheduler.failure
 
-    # -- what the scheduler reports ----------------------------------------------------------
+    # -- reports of the scheduler ----------------------------------------------------------
 
     @property
     def fault(self) -> AnabranchError | None:

@@ -191,7 +191,7 @@ class ReplayCursor:
         self.reached.come_to(path)
         return path
 
-    # -- what is recorded --------------------------------------------------------------------
+    # -- the record --------------------------------------------------------------------
 
     def recall(self, step_id: str, kind: str, asked: str, branch: Branch) -> Entry | None:
         """Return the entry at ``step_id`` in ``branch``; ``None`` if there is none.

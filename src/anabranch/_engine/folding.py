@@ -140,7 +140,7 @@ class Branches:
         if branch.timeout is None:
             return body(branch)
         deadlines = self._cursor.journal.deadlines
-        # Counted anew in every round, a deadline would never pass:
+        # Counted again in every round, a deadline would never pass:
         # test_a_deadline_lasts_over_rounds.
         when = deadlines.setdefault(branch.path, self._clock.now() + branch.timeout)
         if when is None:  # done in time in an earlier round; only replayed now

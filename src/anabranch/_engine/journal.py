@@ -200,7 +200,7 @@ class Journal:
         The body checks later, when it takes an answer, whether the answer fits its question.
         """
         for step_id, answer in self.to_open(answers).items():
-            # Answers are progress, and start the count of stalled rounds anew:
+            # Answers are progress, and reset the count of stalled rounds:
             # test_a_call_that_is_cut_off_again_and_again_without_progress_fails.
             self.stalled = 0
             self.latest.append(step_id)

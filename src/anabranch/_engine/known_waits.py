@@ -1,4 +1,4 @@
-"""Waits with the state that the engine must read from each; the canary runs all of them.
+"""Waits, each with the state that the engine must read from it; the canary runs all of them.
 
 Each wait lasts until it is cancelled. Together the waits use every function and every name of
 ``waits.py`` that this Python and this anyio need. The code here stands for an author's, so ``waits.py``

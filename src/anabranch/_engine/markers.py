@@ -1,4 +1,4 @@
-"""Markers: decide which way a call takes at a place where its code was changed.
+"""Markers: decide which way a call takes at a change of its code.
 
 A call that comes to a marker for the first time takes the new way. A call that passed the place before
 the marker existed takes the old way. The record holds no entry for a place without a marker, so the

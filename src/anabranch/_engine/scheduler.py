@@ -199,7 +199,8 @@ class Scheduler:
         if self.closing:
             self.changed.set()
 
-    # -- what may happen ---------------------------------------------------------------------
+    # -- permission for operations
+    # ---------------------------------------------------------------------
 
     async def go_live(self, scope: Scope, step_id: str) -> Strand:
         """Return the running strand if a new operation may start in it; end it otherwise.
@@ -302,14 +303,14 @@ class Scheduler:
         if not self.suspending:
             self.cancel_strands()
         self.forget_ended()
-        if not self.strands:  # nearly always: a strand that waited for an answer ends at once
+        if not self.strands:  # nearly always: a strand that waited for an answer ends immediately
             return
         now = asyncio.get_running_loop().time
         until = now() + CANCEL_TIMEOUT
         while self.strands:
             left = until - now()
             if left <= 0:
-                self._refused = REFUSALS  # from now on whatever they ask waits for ever
+                self._refused = REFUSALS  # from now on each of their asks waits for ever
                 self.cancel_strands()
                 break
             self.changed.clear()

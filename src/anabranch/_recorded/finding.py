@@ -41,7 +41,7 @@ async def find_call(store: CallStore, name: str) -> CallRecord:
             names = ", ".join(each.call_id for each in found[:SHOWN])
             more = ", …" if len(found) > SHOWN else ""
             raise AmbiguousCallError(
-                f"{name!r} is the beginning of several calls: {names}{more}. Type more of it."
+                f"{name!r} is the beginning of several calls: {names}{more}. Type more of the name."
             )
     raise NoSuchCallError(f"The store has no call {name!r}; it never started, or was deleted.")
 

@@ -61,7 +61,7 @@ def _type_of(error: str | None) -> str | None:
 
 
 LINES = 50
-"""The most lines of a call that are listed."""
+"""Maximum lines of a call that are listed."""
 
 
 async def read_call(store: CallStore, record: CallRecord, now: float) -> RecordedCall:

@@ -31,12 +31,12 @@ from anabranch.errors import (
 from anabranch.tool import Runtime, Tool
 
 SHOWN = 200
-"""The most characters of a value in a drift."""
+"""Maximum characters of a value in a drift."""
 
 
 _GONE = (
-    "the conversation that the call came from is no longer in the store, and without what the tool"
-    " reads of it, the call takes another way"
+    "the store no longer has the call's conversation, which the tool reads; without it, the call"
+    " takes another way"
 )
 
 
@@ -103,7 +103,7 @@ async def replay_call(
     """Run a recorded call of ``tool`` over its record, and compare.
 
     Args:
-        store: has the record.
+        store: the store with the record.
         record: the call.
         tool: the present tool.
         runtime: the conversation that the call came from; ``None`` if the conversation is gone.
@@ -176,7 +176,7 @@ OF_KIND = {
 
 
 def _drift(tool: Tool[Any], end: RoundRecord | None, outcome: Rehearsed) -> Drift | None:
-    """Return where a replay differs from the record, if it does; ``end`` is the call's last round."""
+    """Return the first difference from the record, or ``None``; ``end`` is the last round."""
     if isinstance(outcome, NonDeterminismError):
         recorded, now = _kind(outcome.expected), _kind(outcome.found)
         return Drift(

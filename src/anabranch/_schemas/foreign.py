@@ -70,8 +70,8 @@ def misfits(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> list
 def filled_in(schema: Mapping[str, Any], content: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a form's content by its plain meaning.
 
-    A null, or an empty text that cannot fit, stands for an optional field left empty. A text may hold
-    the number or the truth value that a field takes, and a number stands for the text of it.
+    A null, or an empty text that cannot fit, stands for an optional field left empty. A text may
+    hold the number or the truth value that a field takes, and a number may stand for a text.
     """
     required: Any = schema.get("required")
     asked = cast("list[object]", required) if isinstance(required, list) else []
@@ -165,14 +165,14 @@ def _fault_of(text: str) -> str | None:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether ``pattern`` is found in ``text``, or cannot be looked for in a bounded time."""
+    """Return whether ``text`` matches ``pattern``; true if the search could take too long."""
     if len(text) > LONGEST_MATCHED or (automaton := _automaton(pattern)) is None:
         return True
     return automaton.isinstance_python(encodable(text))
 
 
 def has_format(text: str, kind: str) -> bool:
-    """Whether ``text`` has a format of the protocol's forms; every text has any other format."""
+    """Return whether ``text`` has the format ``kind``; true for formats that the protocol lacks."""
     try:
         match kind:
             case "email":
@@ -308,7 +308,7 @@ def _checker(schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - jsonschema has
 
 
 def _nothing() -> Any:  # noqa: ANN401 - jsonschema has no types
-    """Return the registry of documents that references may lead to, besides the schema: none."""
+    """Return an empty registry of documents: a reference may lead to the schema alone."""
     from referencing import Registry  # noqa: PLC0415 - slow
 
     nothing: Any = cast("Any", Registry)()

@@ -36,7 +36,7 @@ Value: TypeAlias = str | int | float | bool
 
 
 class Option(_Schema):
-    """One of the values of an enum. Those of the protocol are texts, those of servers also numbers."""
+    """One value of an enum: a text in the protocol, a text or a number in forms of some servers."""
 
     const: Value
     title: str | None = None

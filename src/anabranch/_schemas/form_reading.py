@@ -33,7 +33,7 @@ class FormReader:
     def form(self) -> dict[str, Any]:
         """Return the form with fields in the shapes of ``anabranch._schemas.form_fields.Field``.
 
-        A field that cannot be shown keeps a type that ``Field`` refuses.
+        A field that no form can show has a type that ``Field`` refuses.
 
         Raises:
             ValueError: if the schema is too large or nested too deeply.

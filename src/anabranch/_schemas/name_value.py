@@ -1,7 +1,7 @@
 """A reader for arguments that a user types as ``name=value``.
 
-The text of a value is read by the type that the tool's JSON schema gives. Whether the values are
-valid is checked by the tool, which reports all fields at once.
+The tool's JSON schema gives the type by which the text of a value is read. The tool checks the
+values, and reports all faulty fields together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JSON_TYPES: dict[type, str] = {
     type(None): "null",
 }
 LONGEST = 200
-"""Characters of what was typed that an error repeats."""
+"""Maximum characters of typed text that an error repeats."""
 
 WORDS = {
     "boolean": "true or false",
@@ -45,8 +45,8 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
     """Return the values of ``pairs`` by their names.
 
     Raises:
-        ValueError: pairs have no ``=``, names come twice, or texts are not what they should be;
-            all of them are named, with the values that can be read and do not fit ``schema``.
+        ValueError: if pairs have no ``=``, names come twice, texts cannot be read, or values do not
+            fit ``schema``; the error names all of them.
     """
     arguments: dict[str, Any] = {}
     problems: list[str] = []
@@ -58,14 +58,14 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
         elif name in arguments:
             problems.append(f"{name!r} is given twice. Give it once.")
         else:
-            arguments[name] = None  # it is given, whether or not it can be read
+            arguments[name] = None  # an unreadable argument counts as given
             try:
                 arguments[name] = _read_value(name, text, schema)
             except ValueError as problem:
                 problems.append(str(problem))
                 unread.add(name)
     if problems:
-        # Whatever reads them next, and would name these, does not come to it.
+        # The tool would name values that do not fit, and does not run: name them here.
         read = {name: value for name, value in arguments.items() if name not in unread}
         wrong = (f"{name}: {why}." for name, why in misfits_of(read, schema))
         raise ValueError(" ".join([*problems, *wrong]))
@@ -73,7 +73,7 @@ def read_pairs(pairs: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any
 
 
 def misfits_of(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return which of ``values`` do not fit their parameters, and why."""
+    """Return the names of ``values`` that do not fit their parameters, each with the reason."""
     fields = {each: schema[each] for each in ("properties", "$defs") if each in schema}
     return misfits(fields, values)
 
@@ -84,7 +84,7 @@ def split_pairs(text: str) -> Iterator[str]:
     A value with spaces is in quotes of either kind, or is a JSON list or object.
 
     Raises:
-        ValueError: a quote, a list or an object does not end.
+        ValueError: if a quote, a list or an object does not end.
     """
     at = 0
     while (named := _NAME.match(text, at)) is not None:
@@ -93,7 +93,7 @@ def split_pairs(text: str) -> Iterator[str]:
 
 
 def _value_at(text: str, at: int) -> tuple[str, int]:
-    """Return the text of the value that begins at ``at``, and where it ends."""
+    """Return the text of the value that begins at ``at``, and the position after the value."""
     begin = text[at : at + 1]
     if begin and begin in "[{":
         try:
@@ -114,9 +114,9 @@ def _value_at(text: str, at: int) -> tuple[str, int]:
 
 
 def _python_list(text: str, at: int) -> str | None:
-    """Return the text of the list as Python writes it that begins at ``at``, if one does.
+    """Return the text of the list in Python's notation that begins at ``at``; ``None`` without one.
 
-    Whether it may be written so is up to the tool: only some read more than JSON.
+    The tool decides whether it accepts the notation, since some tools read JSON alone.
     """
     ends = (found.end() for found in re.finditer(r"\]", text[at : at + LONGEST]))
     for end in ends:
@@ -147,9 +147,10 @@ def _read_value(name: str, text: str, schema: Mapping[str, Any]) -> object:
 
 
 def _types(field: object, definitions: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON types that a field allows; none if anything goes.
+    """Yield the JSON types that a field allows; none if the field allows every type.
 
-    A schema may be another server's: each part of it is looked at once, wherever it is referred to.
+    The schema may be another server's, so each part is read once, however many references lead
+    there.
     """
     left, seen = [field], set[str]()
     while left:

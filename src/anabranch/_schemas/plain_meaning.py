@@ -1,4 +1,4 @@
-"""Reads values that do not fit as what they plainly mean.
+"""Reads the plain meaning of values that do not fit a schema.
 
 A list or an object may be written as JSON in a text, a choice of numbers as a text, and a text of digits as
 a number. A null, or an empty text, may stand for a value that is left out.

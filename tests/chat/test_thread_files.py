@@ -107,21 +107,21 @@ NODE = one()["nodes"][0]
         ({}, "thread: Field required"),
         (one(nodes=[{**NODE, "kind": "tree"}]), "nodes.0.kind: Input should be 'user'"),
         (one(nodes=[{**NODE, "content": [{"type": "x"}]}]), "nodes.0.content.0"),
-        (one(nodes=[NODE, NODE]), "node 'a' is there twice"),
-        (one(nodes=[{**NODE, "parent_id": "b"}]), "node 'a' points at 'b', which is not there"),
+        (one(nodes=[NODE, NODE]), "node 'a' occurs twice"),
+        (one(nodes=[{**NODE, "parent_id": "b"}]), "node 'a' points at 'b', which the file lacks"),
         (
             one(nodes=[{**NODE, "parent_id": "b"}, {**NODE, "id": "b"}]),
             "node 'a' comes before its parent 'b'",
         ),
         (one(nodes=[{**NODE, "kind": "assistant"}]), "a thread begins with a user's message"),
-        (one(refs={"x": "y"}), "ref 'x' points at 'y', which is not there"),
+        (one(refs={"x": "y"}), "ref 'x' points at 'y', which the file lacks"),
         (
             one(results=[{"node_id": "z", "tool_use_id": "u", "content": []}]),
-            "a result points at 'z', which is not there",
+            "a result points at 'z', which the file lacks",
         ),
         (
             one(nodes=[{**NODE, "content": [{"type": "tool_result", "tool_use_id": "u"}]}]),
-            "node 'a' has a result of 'u', which nothing has called",
+            "node 'a' has a result of 'u', which no node has called",
         ),
     ],
 )

@@ -38,5 +38,5 @@ def test_the_beginning_of_several_ids_is_answered_with_the_candidates() -> None:
         match_id("abcde", ids)
     assert str(raised.value) == (
         "'abcde' is the beginning of several ids: node_abcde0, node_abcde1, node_abcde2,"
-        " node_abcde3, node_abcde4 and 2 more. Give more of it."
+        " node_abcde3, node_abcde4 and 2 more. Give more of the id."
     )

@@ -84,8 +84,8 @@ def open_store(where: str | TreeStore) -> CallStore:
     giving up. ``synchronous=normal`` (SQLite): faster, but a power cut may lose the last records; a
     crash of the process does not. Postgres also takes libpq's options.
 
-    A store of conversations shares its connections, until it is closed. If it is of another package,
-    the calls are in memory.
+    A store of conversations shares its connections, until it is closed. With a store of another
+    package, the calls are in memory.
 
     Any thread and any event loop may use the store. Close it when it is no longer needed.
 
@@ -123,7 +123,10 @@ def open_memory_store(url: str | TreeStore) -> MemoryStore:
 
 
 def open_branch_store(url: str | TreeStore) -> BranchStore:
-    """Return the store of branches at a URL or in another's database; see :func:`open_memory_store`."""
+    """Return the store of branches at a URL, or in the database of a store of conversations.
+
+    URLs, shared connections and errors are those of :func:`open_memory_store`.
+    """
     database, closes = _database_at(url)
     from anabranch.stores._branches import Branches  # noqa: PLC0415  # see _open_database
 
@@ -131,7 +134,7 @@ def open_branch_store(url: str | TreeStore) -> BranchStore:
 
 
 def open_stores(url: str) -> tuple[CallStore, TreeStore]:
-    """Return both stores at ``url``, over the same connections.
+    """Return the stores of calls and of conversations at ``url``, over the same connections.
 
     With ``memory:`` no other function opens both in one database. Closing one store closes both.
     """
@@ -167,8 +170,8 @@ def open_run_events(where: str | TreeStore) -> RunEvents:
 def under_lease(store: TreeStore, run: str, owner: str) -> TreeStore:
     """Return a store of conversations for the owner of the lease on a run's turn.
 
-    It refuses new nodes and results with a :class:`StoreError` as soon as another owner has the
-    turn, if it is a store of this package; other stores have no turns, and are returned.
+    The returned store refuses new nodes and results with a :class:`StoreError` as soon as another
+    owner has the turn. A store of another package has no turns, and is returned unchanged.
     """
     from anabranch.stores._trees import Trees  # noqa: PLC0415  # see _open_database
 
@@ -200,7 +203,8 @@ def _database_at(where: str | TreeStore) -> tuple[Database, bool]:
 
 
 def _open_database(url: str) -> Database:
-    # Importing SQLAlchemy costs more than importing all of anabranch, and many need no store.
+    # Importing SQLAlchemy takes longer than importing all of anabranch, and many programs need no
+    # store.
     with needs_extra("stores", "A store", StoreError):
         from anabranch.stores._database import Database  # noqa: PLC0415
         from anabranch.stores._engines import read_url  # noqa: PLC0415

@@ -110,8 +110,8 @@ class Database:
 
         Unless the transaction is ``lasting``, the commit does not wait for the disk. Others see the
         outcome anyway. A crash of the machine, or of the Postgres server, before the next lasting
-        commit may lose it. Logs are sequential, so a crash never loses it while keeping a later
-        write.
+        commit may lose it. Logs are sequential, so a crash that loses a write loses all later
+        writes as well.
         """
         return await self._do(self._writers, work, lasting=lasting)
 
@@ -268,7 +268,7 @@ def make_tables(connection: sa.Connection, label: str) -> None:
     making = statements(connection.engine.url.drivername)
     if not metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         raise StoreError(
-            f"The store {label} has tables under the names of this package's, and no stamp of this"
+            f"The store {label} has tables with the names of this package's, and no stamp of this"
             " release: the stamp was lost, or another release or program made the tables;"
             f" {REMEDY}. Nothing was changed."
         )

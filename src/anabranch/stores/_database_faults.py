@@ -14,8 +14,8 @@ from anabranch.errors import StoreError
 
 REMEDY = "restore it from a copy, or name another store"
 _MISFIT = (
-    "has tables that do not fit its stamp: it was changed, or restored in part, or they are another"
-    f" program's; {REMEDY}"
+    "has tables that do not fit its stamp: a program has changed or made them, or a restore was"
+    f" incomplete; {REMEDY}"
 )
 _DELETED = "no longer has the record that this write belongs to; read the store again"
 _SQLITE = {
@@ -25,19 +25,18 @@ _SQLITE = {
     "SQLITE_MISMATCH": _MISFIT,
     "SQLITE_BUSY": "is locked by another program; end that program, or raise ?timeout=",
     "SQLITE_LOCKED": "is locked by another program; end that program, or raise ?timeout=",
-    "SQLITE_NOTADB": "is not a SQLite database and was left as it is; name another file",
-    "SQLITE_CORRUPT": "is damaged and was left as it is; restore it from a copy, or name another"
-    " file",
+    "SQLITE_NOTADB": "is not a SQLite database, and is unchanged; name another file",
+    "SQLITE_CORRUPT": "is damaged, and is unchanged; restore it from a copy, or name another file",
     "SQLITE_CANTOPEN": "cannot be opened; name a file in a directory that can be written to",
     "SQLITE_READONLY": "cannot be written to; check the permissions of the file and its directory",
-    "SQLITE_FULL": "has no space left on its disk; make some",
+    "SQLITE_FULL": "has no space left on its disk; free some space",
     "SQLITE_IOERR": "cannot be read or written by the system; check its disk",
 }
 _POSTGRES = {
     "55P03": "is locked by another program; end that program, or raise ?timeout=",
     "40P01": "gave up on a deadlock; try again",
     "42501": "does not let this user make or use its tables; grant the rights",
-    "3F000": "has no schema that this user may look into; grant the rights, or set search_path",
+    "3F000": "has no schema that this user may use; grant the rights, or set search_path",
     "23503": _DELETED,
     "57014": "cancelled a statement after a minute; try again when the server is less busy",
     "25006": "cannot be written to; name the primary server",

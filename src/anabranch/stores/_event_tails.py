@@ -172,7 +172,7 @@ class Tail:
     async def read(self, at: EventId, read: Read) -> EventBatch | None:
         """Return the events after ``at`` from the store, and add them to the tail."""
         first = at.number + 1
-        if at.number < self.end:  # the reader reads alone what the tail has dropped
+        if at.number < self.end:  # the tail has dropped the next events
             page = await read(self.run, at)
             if not page.events:
                 self.forget()

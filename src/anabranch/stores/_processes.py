@@ -151,7 +151,7 @@ class _FileLocks:
             if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN and not file.exists():
                 return True  # the process has closed, or another has removed its file
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                logger.warning("%s: whether a process lives is not known: %s", self._label, error)
+                logger.warning("%s: cannot tell whether a process is alive: %s", self._label, error)
             return False
         # Removed while locked: a process that is about to enter locks it next and sees it gone.
         with suppress(OSError):
@@ -264,7 +264,7 @@ class _AdvisoryLocks:
                     connection.execute("SELECT 1")
                 except psycopg.Error:
                     connection.close()
-                    logger.warning("%s: a connection broke; it is made again", self._label)
+                    logger.warning("%s: a connection broke; reconnecting", self._label)
                     connection = self._locked_again(readable)
 
     def _locked_again(

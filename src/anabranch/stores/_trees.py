@@ -273,7 +273,7 @@ def _check(node: Node, parent: Node | None) -> None:
     try:
         check_place(node, parent)
     except ValueError as error:
-        raise RefusedError(f"Node {node.id!r} has no place there: {error}.") from error
+        raise RefusedError(f"Node {node.id!r} cannot be added: {error}.") from error
 
 
 def _unknown_node(connection: sa.Connection, node_ids: Iterable[str]) -> RefusedError:
@@ -293,10 +293,12 @@ def _refusal(connection: sa.Connection, nodes: Sequence[Node]) -> RefusedError:
         if node.parent_id is not None:
             parent = earlier.get(node.parent_id) or _find_node(connection, node.parent_id)
             if parent is None:
-                return RefusedError(f"The store has no node {node.parent_id!r} to follow on.")
+                return RefusedError(
+                    f"The store has no node {node.parent_id!r}, the parent of a new node."
+                )
             try:
                 _check(node, parent)
             except RefusedError as refused:
                 return refused
         earlier[node.id] = node
-    return RefusedError("Another writer was changing the nodes that these follow; try again.")
+    return RefusedError("Another writer was changing the parents of these nodes; try again.")

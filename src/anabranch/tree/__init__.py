@@ -4,9 +4,9 @@ Agents (``anabranch.agents``) write conversations as trees. ``anabranch.stores``
 ``TreeStore``, and ``tests/suites`` has the checks that each implementation must pass.
 
     _threads.py       threads, nodes, results of tools, refs; the protocol of stores
-    _projection.py    the messages of a path, and which of them each node accounts for (law 6)
+    _projection.py    the messages of a path, and the message of each node
     _files.py         files of a thread, and the references to them
-    _left_out.py      what a provider is not sent: old reasoning, and refused blocks
+    _left_out.py      the blocks that a provider does not receive: old reasoning, and refused blocks
     _names.py         names of branches; threads and nodes by id, short id, or ``last``
     _navigator.py     up, down, to a sibling, to a fork, to the leaves
     _user_view.py   nodes as a user reads them

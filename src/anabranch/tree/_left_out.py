@@ -1,4 +1,4 @@
-"""Leaves out of a conversation what its provider does not read: old reasoning, and refused blocks.
+"""Leaves blocks that a provider does not read out of its requests: old reasoning, refused blocks.
 
 A provider reads a model's reasoning only while the model waits for results of the tools that it
 called. Reasoning of earlier turns would cost tokens without being read.

@@ -27,7 +27,7 @@ class AmbiguousIdError(LookupError):
         more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
         named = ", ".join(found[:MAX_CANDIDATES])
         super().__init__(
-            f"{text!r} is the beginning of several ids: {named}{more}. Give more of it."
+            f"{text!r} is the beginning of several ids: {named}{more}. Give more of the id."
         )
 
 

@@ -1,4 +1,4 @@
-"""The messages that a provider is sent for a path of the tree (law 6), as a pure function.
+"""The messages that a provider receives for a path of the tree (law 6 in docs/design.md).
 
 For any path, the messages alternate between user and assistant, begin with the user, and have no
 empty block. The next message answers each tool use exactly once. Ids of tool uses never repeat; ids
@@ -80,7 +80,7 @@ def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[
 
     A node has the same blocks on every path. Tool uses have the ids under which they are sent.
     Their results are at the beginning of the user's next node, and never at an assistant's.
-    Questions and answers, which a provider is not sent, have their own content.
+    Questions and answers, which no provider receives, have their own content.
 
     Args:
         nodes: the nodes of a tree, parents before children.

@@ -1,11 +1,11 @@
 """Saved threads: writes a whole thread as JSON for a file, and reads it again.
 
 The format is an export with three more fields: ``results``, ``files`` and the ``data`` of nodes. An
-export without these can be loaded as well; its results of tools come from the messages. A file may
-come from anywhere. An invalid file is refused as a whole. New ids replace all ids, so one file can
-be loaded twice. Nothing in a file is executed: questions and answers lose the state of their call,
-and a tool use without a result gets a result that says so. Nothing in a file is hidden: users see
-the text that a model is sent.
+export without these fields can be loaded as well; the messages then have its results of tools. A
+file may come from anywhere. An invalid file is refused as a whole. New ids replace all ids, so one
+file can be loaded twice. Nothing in a file is executed: questions and answers lose the state of
+their call, and a tool use without a result gets a result that says so. Nothing in a file is hidden:
+users see the text that a model is sent.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _nodes(saved: _Saved, thread: Thread, ids: Mapping[str, str]) -> dict[str, N
     nodes: dict[str, Node] = {}
     for each in saved.nodes:
         if ids[each.id] in nodes:
-            raise ValueError(f"node {each.id!r} is there twice")
+            raise ValueError(f"node {each.id!r} occurs twice")
         parent_id = None
         if each.parent_id is not None:
             parent_id = _new(ids, each.parent_id, f"node {each.id!r}")
@@ -181,7 +181,7 @@ def _caller(nodes: Mapping[str, Node], node_id: str) -> str:
 
 def _new(ids: Mapping[str, str], node_id: str, what: str) -> str:
     if node_id not in ids:
-        raise ValueError(f"{what} points at {node_id!r}, which is not there")
+        raise ValueError(f"{what} points at {node_id!r}, which the file lacks")
     return ids[node_id]
 
 
@@ -203,7 +203,7 @@ def _holder(nodes: Mapping[str, _SavedNode], node: _SavedNode, tool_use_id: str)
     for above in _above(nodes, node):
         if above.kind in {"answer", "assistant"}:
             return above.id
-    raise ValueError(f"node {node.id!r} has a result of {tool_use_id!r}, which nothing has called")
+    raise ValueError(f"node {node.id!r} has a result of {tool_use_id!r}, which no node has called")
 
 
 def _above(nodes: Mapping[str, _SavedNode], node: _SavedNode) -> Iterator[_SavedNode]:

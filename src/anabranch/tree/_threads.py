@@ -129,7 +129,7 @@ class Result:
         node_id: the node that called the tool, or the answer from which the call ran again.
         tool_use_id: the tool use block in the calling node.
         content: the result on every path below ``node_id``.
-        is_error: whether the tool failed; about ``pending`` if that is not ``None``.
+        is_error: whether the tool failed; refers to ``pending`` if that is not ``None``.
         pending: the content that replaces ``content`` when the next message follows ``node_id``,
             directly or after questions and answers.
     """
@@ -349,11 +349,11 @@ class TreeStore(Protocol):
         ...
 
     async def nodes_after(self, thread_id: str, known: Sequence[Node]) -> list[Node] | None:
-        """Return the nodes that were added to a thread since ``known`` were all its nodes.
+        """Return the nodes that were added to a thread after the nodes ``known``.
 
-        They have the order of a :class:`Tree`. The store only counts the known nodes: the result is
-        ``None`` if some are gone. It may miss a node that was deleted and added again under its old
-        id.
+        Earlier, ``known`` were all nodes of the thread. The result has the order of a
+        :class:`Tree`. The store only counts the known nodes: the result is ``None`` if some are
+        gone. The result may lack a node that was deleted and added again under its old id.
         """
         ...
 

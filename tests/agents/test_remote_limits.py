@@ -120,7 +120,7 @@ async def test_reports_of_a_server_are_shown_up_to_a_limit() -> None:
     notices = [each.notice for each in setting.events if isinstance(each, ToolNoticed)]
     assert not failed
     assert len(notices) == 11
-    assert notices[-1].message == "Of what the tool reports, 10 lines are shown."
+    assert notices[-1].message == "Only 10 lines of the tool's reports are shown."
 
 
 @tool

@@ -1,9 +1,9 @@
 """Agents: a model with tools whose conversations are trees, and that can fork itself.
 
-An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`. How a path of the
-tree becomes a request to a model is decided in :mod:`anabranch.tree`.
+An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`.
+:mod:`anabranch.tree` makes a request to a model of a path of the tree.
 
-Inside, imports point in one direction: an agent begins turns; a turn alternates between replies on
+Inside, imports point in one direction: an agent starts turns; a turn alternates between replies on
 a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
 """
 

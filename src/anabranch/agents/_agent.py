@@ -84,9 +84,9 @@ class Agent:
         naming: names threads and nodes; by default, at random.
         capabilities: the kinds of questions that tools may ask; by default, the kinds that
             ``user`` answers, and samples, which ``model`` answers.
-        calls: stores the calls of tools, so that their effects happen once whatever dies; by
-            default, the database of ``store`` does, and this process's memory if ``store`` is of
-            another package.
+        calls: the store of the calls of tools, so that each effect happens once, even after a
+            crash; by default, the database of ``store``, or this process's memory if ``store`` is
+            of another package.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.
 
@@ -417,7 +417,7 @@ async def given_answer(
 ) -> Given | None:
     """Return the answer to a question; ``None`` while the question is open.
 
-    ``at`` is the end of the question's line, where that was just read.
+    ``at`` is the end of the question's line, if the caller has just read it.
     """
     around = at or await line_of(agent.store, question)
     writer = await LineWriter.at(_turn_in(agent, around.thread, around.last).timeline, around)

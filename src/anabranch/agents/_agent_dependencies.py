@@ -26,7 +26,7 @@ from anabranch.tree import Kind, Node, Ref, RefusedError, Result, TreeStore
 
 
 class Suspension:
-    """Marks all turns, or one turn, as to be continued after an interruption from now on.
+    """Marks all turns, or one turn: after an interruption, some process continues them.
 
     A suspension also begins when ``is_over`` says that this process has lost the right to the turn.
     """
@@ -36,11 +36,11 @@ class Suspension:
         self._begun = False
 
     def begin(self) -> None:
-        """Turn each interruption into a suspension from now on."""
+        """Mark the turns: from now on, an interrupted turn is continued later."""
         self._begun = True
 
     def enter(self) -> None:
-        """Suspend the turn that this task runs, whatever the agent's other turns do."""
+        """Apply this suspension to the turn of the current task, next to the agent's own."""
         _of_turn.set(self)
 
     @property
@@ -64,18 +64,18 @@ class AgentDependencies:
         store: stores the threads.
         model: replies.
         tool_specs: returns the descriptions of tools for the model.
-        user: answers the questions of tools at once; ``None`` if they are answered later.
-        limits: of each turn.
-        tool_limits: of each call of a tool.
+        user: answers the questions of tools immediately; ``None`` if the answers come later.
+        limits: the limits of each turn.
+        tool_limits: the limits of each call of a tool.
         listener: receives the events of a turn.
         clock: gives the time.
         naming: names threads and nodes.
         capabilities: the kinds of questions that tools may ask.
         calls: the store of the tools' calls, and how it is used.
-        version: that of the tools' code.
-        suspension: says what an interruption means.
-        run: the run for which nodes are added, in whatever process; empty where there is none.
-        front_end: that of the run.
+        version: the version of the tools' code.
+        suspension: whether an interrupted turn is continued later, or ends.
+        run: the run to which new nodes belong, in every process; empty without one.
+        front_end: the front end of the run.
     """
 
     store: TreeStore
@@ -171,10 +171,10 @@ def require_parts(where: str, store: object, model: object, capabilities: object
 
 
 def durability_of(calls: CallStore | Durability | None, trees: TreeStore) -> Durability:
-    """Return how a store of calls is used: as given, or with the times of an agent.
+    """Return the policy for a store of calls: the given one, or one with the times of an agent.
 
-    By default, the store is in the database of ``trees``. A question can be answered again,
-    differently, and its state is in the tree.
+    By default, the store is in the database of ``trees``. A user can answer a question again,
+    differently, since the tree has the question's state.
 
     Raises:
         StoreError: if ``trees`` are of another package, and the extra ``stores`` is not installed.

@@ -1,4 +1,4 @@
-"""The port of a tool that an agent's model can call, and what such a tool can use while it runs.
+"""The port of a tool that an agent's model can call, and the surroundings of one use of it.
 
 Anabranch tools fill this port in one way (:class:`~anabranch.agents._called_tool.CalledTool`);
 tools that work on the conversation itself, such as ``branch_self``, implement it directly.
@@ -32,7 +32,7 @@ from anabranch.tree import NO_RESULT, NO_RESULT_CONTENT, Node, Path
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 ELSEWHERE = (OtherVersionError, UnreachableError)
-"""Why a turn continues later, or in another process, from the place of its tools."""
+"""The errors after which a turn continues later, or in another process, at its tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Outcome:
 def failed(tool: str, error: Exception) -> Outcome:
     """Return the outcome of a tool that has raised ``error``; log an unexpected error.
 
-    An error that was not raised for the model's eyes may contain secrets, so its text goes to the log.
+    An error that was not raised for the model may contain secrets, so the text goes to the log.
     """
     if isinstance(error, AnabranchError) and not isinstance(error, StoreError):
         return Outcome(str(error), is_error=True)
@@ -124,10 +124,10 @@ class Continuation:
     Attributes:
         user: answers questions immediately; without one, the turn ends at questions.
         within: the first nodes of the open branches that continue; ``None`` if all continue.
-        is_left: whether the user has left the questions unanswered: tools end, and the model is not
-            asked.
-        is_stopped: whether, instead, tools that wait for no answer are undone; if such a tool is in
-            a branch, the tools in all branches opened with it are undone.
+        is_left: whether the user sent a message in place of answers: the tools end, and the model
+            is not asked.
+        is_stopped: whether the user stopped the turn: tools that wait for no answer are undone. For
+            such a tool in a branch, the tools in all branches opened with that branch are undone.
     """
 
     user: Answerer | None = None
@@ -169,8 +169,8 @@ class UsableTool(AgentTool, Protocol):
     reads its message; any other exception is logged, and the model reads only that the tool failed.
 
     Attributes:
-        placeholder: shown as the result of every tool in the batch while they run, to branches
-            that see the unfinished turn; ``None`` if the tool opens no such branches.
+        placeholder: the result of every running tool of the batch, for branches that see the
+            unfinished turn; ``None`` if the tool opens no such branches.
     """
 
     placeholder: str | None
@@ -189,7 +189,8 @@ class ToolUse:
         caller: the node of that reply.
         timeline: the path that is being extended, with the agent's dependencies.
         tools: all tools of the agent, by name.
-        answered: the questions of the tool's last round, with the answers; ``None`` before.
+        answered: the questions of the tool's last round, with the answers; ``None`` in the first
+            round.
         side_usage: usage of requests outside the thread; stored with the next node of the tools.
         record: stores an outcome before the tool returns, in case it never does.
         continuation: the rules by which the turn continues at questions.

@@ -84,7 +84,7 @@ async def _hold_call(dependencies: AgentDependencies, question: Node, round_: As
     """
     now, call = dependencies.clock.now(), call_of(question)
     record = await dependencies.calls.store.find(call)
-    if record is None:  # no store has it, such as a call of another server
+    if record is None:  # no store has the call, for example a call of another server
         return
     is_open = record.state in TAKES_ANSWERS and now < record.deadline
     others = [each for each in round_.unanswered if each.id != question.id]
@@ -158,7 +158,7 @@ async def line_of(store: TreeStore, node: Node) -> Surroundings:
     """Return the surroundings of the last known node on the line of a node.
 
     Raises:
-        ToolError: the node does not exist.
+        ToolError: if the node does not exist.
     """
     around = await line_at_head(store, node.thread_id, node.id)
     return around or await surroundings_of(store, node)

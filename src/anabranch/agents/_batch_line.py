@@ -32,9 +32,9 @@ class AnsweredRound:
     """The state and the answers from which a call is resumed.
 
     Attributes:
-        state: of the call, when it asked.
+        state: the state of the call when it asked.
         answers: the answers to the call's questions, by step.
-        other: whether these questions have been answered differently before.
+        other: whether the user answered these questions differently before.
         in_time: whether the answers were stored before a sleep next to the questions ended.
     """
 
@@ -101,11 +101,11 @@ class BatchLine:
     Args:
         nodes: the node that calls the tools, and the questions and answers below it.
         results: the results that these nodes hold.
-        above: the nodes from a root to what the first of these nodes follows.
+        above: the nodes from a root to the node before the first of ``nodes``.
 
     Attributes:
         rounds: the last round that each tool has asked in, by tool use.
-        answers: all answers on the line, by question; the nearest to its end, if there are several.
+        answers: all answers on the line, by question; of several, the nearest to the line's end.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class BatchLine:
                 self.answers[question_id(node)] = node
                 if (round_ := asked_in.get(question_id(node))) is not None:
                     round_.answers[question_id(node)] = node
-            elif "tool_use_id" in node.data:  # one from a file is closed, and belongs to no call
+            elif "tool_use_id" in node.data:  # a question from a file has no call
                 asked_in[node.id] = self._asked(node)
 
     def _asked(self, question: Node) -> AskedRound:
@@ -186,7 +186,7 @@ class BatchLine:
         return self.rounds[str(stored_with(question, "tool_use_id"))]
 
     def is_late(self, question: Node, now: float) -> bool:
-        """Whether a question has no answer and its tool continues ``now`` without one."""
+        """Whether a tool continues ``now`` without the answer to one of its questions."""
         return question.id not in self.answers and self.round_of(question).until <= now
 
     def has_returned(self, use_id: str) -> bool:
@@ -222,7 +222,7 @@ class BatchLine:
     def holder(self, use_id: str) -> Node:
         """Return the node that holds a tool's result: its last answer, or the caller.
 
-        So a result holds on the lines that have this answer in common, and on no other.
+        So a result is visible on the lines that share this answer, and on no other line.
         """
         round_ = self.rounds.get(use_id)
         return self.caller if round_ is None else list(round_.answers.values())[-1]

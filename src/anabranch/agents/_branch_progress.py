@@ -19,9 +19,9 @@ ALLOW_WORK = "allow_work"
 BEFORE = "before"
 """In a branch's first node: the first node of the branch that has to end before this one begins."""
 BRANCH_ID = "branch_id"
-"""In the first node of a branch of folding: its record. What it returns is the result of its tool."""
+"""In the first node of a branch of folding: the id of its record."""
 PARTIAL = "partial"
-"""In the node at which a branch has failed: what had been received of its reply."""
+"""In the node at which a branch has failed: the received part of its reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class BranchOutcome:
     """The end of a branch, or the place where the branch waits.
 
     Attributes:
-        start: the node of its prompt.
+        start: the node of the branch's prompt.
         end: the branch's last node; of a failed branch, the node with the error.
         error: the reason for a failure, ``None`` without one.
         partial: the received part of the reply in which the branch has failed.
@@ -82,7 +82,7 @@ class BranchProgress:
     ) -> BranchProgress:
         """Read the branches that the tools of ``caller`` have opened, if there are any.
 
-        ``children`` are those of the caller, where they were just read.
+        ``children`` are the caller's children, if the caller of this method has just read them.
         """
         known = await store.children(caller.id) if children is None else children
         if not any(node.kind == "branch" for node in known):
@@ -109,7 +109,7 @@ class BranchProgress:
         """Return the node that continues a branch; a cut reply continues only a failed branch."""
         below = self._below.get(node.id, [])
         for each in below:
-            limited = each.kind == "user" and self._next(each) is not None  # and has summed up
+            limited = each.kind == "user" and self._next(each) is not None  # a summary follows
             if ERROR in each.data and (limited or each.kind == "assistant"):
                 return each
         if node.kind == "assistant" or node.kind in ASIDE:
@@ -129,7 +129,7 @@ class BranchProgress:
         if ERROR in end.data:
             partial = str(end.data.get(PARTIAL, ""))
             return BranchOutcome(start, end, str(end.data[ERROR]), partial)
-        if ERROR in path[-2].data:  # a limit, after which it has summed up
+        if ERROR in path[-2].data:  # a summary follows after a limit
             return BranchOutcome(start, end, str(path[-2].data[ERROR]), said_in(path))
         return BranchOutcome(start, end)
 
@@ -147,7 +147,7 @@ class BranchProgress:
         if any(each.id == before and self.outcome(each) is None for each in siblings):
             return True
         line = self.line(start)
-        if line is None or not line.unfinished:  # then it continues after their results
+        if line is None or not line.unfinished:  # no tool holds the branch up
             return False
         return not self.can_continue(line)
 
@@ -207,7 +207,7 @@ _CUT = frozenset({"error", INTERRUPTED})
 
 
 def said_in(path: Sequence[Node]) -> str:
-    """Return the text of the last reply on a path that has any."""
+    """Return the text of the last reply with a text on a path."""
     texts = (node.text for node in reversed(path) if node.kind == "assistant")
     return next((text for text in texts if text), "")
 
@@ -217,8 +217,8 @@ class OpenFork:
     """The branches around a node, opened by tools that have not returned.
 
     Attributes:
-        caller: the node that calls the tool: of several, the outermost.
-        within: the first nodes of the branches between it and the node.
+        caller: the node that calls the outermost of these tools.
+        within: the first nodes of the branches between ``caller`` and the node.
     """
 
     caller: Node

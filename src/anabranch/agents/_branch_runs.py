@@ -42,8 +42,8 @@ class BranchPath:
 
     Attributes:
         nodes: the nodes of the branch so far.
-        whole: the whole path to the last of them; ``None`` if it was not read.
-        messages: the whole path as messages, of a branch that begins now.
+        whole: the whole path to the last node; ``None`` if the path was not read.
+        messages: the whole path as messages, if the branch begins now.
     """
 
     nodes: Sequence[Node]
@@ -52,7 +52,7 @@ class BranchPath:
 
 
 def new_branches(path: Path, starts: Sequence[Node]) -> list[BranchPath]:
-    """Return the paths of branches that begin after ``path``; it is projected once for all of them."""
+    """Return the paths of branches that begin after ``path``, which is projected once for all."""
     each = zip(starts, project_each(path.nodes, starts, path.results), strict=True)
     return [BranchPath([start], longer_path(path, [start]), known) for start, known in each]
 
@@ -77,14 +77,14 @@ async def run_branches(
 
     Args:
         turn: the turn that opens the branches; its limits apply.
-        paths: each branch, first the node of its prompt; one that was begun earlier continues from
-            its last node.
-        outcomes: receives each branch's outcome as soon as it ends, by the id of its start. After
-            an interruption it holds the branches that had ended. One that waits for answers has an
-            outcome that says so.
+        paths: the branches, each from the node of its prompt; a branch that began earlier continues
+            from its last node.
+        outcomes: receives each branch's outcome as soon as the branch ends or waits, by the id of
+            its first node. After an interruption, ``outcomes`` has the branches that had ended.
         work: run each branch until it calls no more tools, instead of one reply.
-        parallel: run the branches concurrently, instead of one after the other, as far as one waits.
-        working: the branch of folding that they work in, if it is another than the turn's.
+        parallel: run the branches concurrently. Otherwise each branch starts when the one before
+            has ended.
+        working: the branch of folding in which the branches work, if it differs from the turn's.
         meanwhile: jobs to run at the same time.
 
     Raises:
@@ -126,9 +126,10 @@ async def _run_branch(turn: Turn, path: BranchPath, *, work: bool) -> BranchOutc
     except ELSEWHERE:
         raise
     except Exception as error:  # noqa: BLE001 - an unexpected one is logged by _message
-        if turn.timeline.dependencies.suspension.begun:  # another process has the branch by now
+        if turn.timeline.dependencies.suspension.begun:  # some process continues the branch
             return BranchOutcome(start, path.nodes[-1], waits=True)
-        # Models and listeners may raise anything; if it left the branch, it would end the others.
+        # Models and listeners may raise anything; outside of its branch, an error would end the
+        # others.
         return await run_shielded(_record_failure(turn, start, error))
     working = turn.timeline.branch_of_folding
     has_returned = working is not None and working.returned is not None
@@ -140,7 +141,7 @@ async def _run_branch(turn: Turn, path: BranchPath, *, work: bool) -> BranchOutc
 async def _report(turn: Turn, outcome: BranchOutcome) -> None:
     try:
         await turn.timeline.dependencies.listener(BranchEnded(outcome))
-    except Exception:  # if it left the branch, it would end the others
+    except Exception:  # outside of this branch, the error would end the others
         logger.exception("the end of the branch at %r was not heard", outcome.start.id)
 
 
@@ -151,9 +152,9 @@ async def _running(turn: Turn, path: BranchPath, *, work: bool) -> Node:
         around = await surroundings_of(dependencies.store, nodes[-1])
         await turn.timeline.continue_from(nodes, around)
         return await turn.resume(around)
-    if turn.continuation.is_over:  # it has not begun, and does not now
+    if turn.continuation.is_over:  # the branch has not begun, and does not begin now
         return nodes[0]
-    if path.whole is None:  # it was opened earlier
+    if path.whole is None:  # another process, or an earlier turn, opened the branch
         await dependencies.listener(BranchResumed(tuple(nodes)))
     whole = path.whole or await dependencies.store.path(nodes[0].id)
     return await (turn.run if work else turn.timeline.reply)(whole, path.messages)
@@ -173,11 +174,11 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
     """Ask a branch at its limit for its result so far, if the other limits allow the request."""
     timeline, working = turn.timeline, turn.timeline.branch_of_folding
     last = timeline.last_added
-    if last is None:  # it has done nothing that it could speak of
+    if last is None:  # the branch has done nothing that a summary could report
         return await run_shielded(_record_failure(turn, start, limit))
     if working is not None:
         working.is_summarising = True
-        if working.rolls_back:  # what tools returned last is too large, even for this
+        if working.rolls_back:  # the last results of tools are too large, even for this request
             last = timeline.last_request or start
     shown = f"(forced to return): {limit}"
     data: dict[str, JsonValue] = {ERROR: str(limit), SHOWN: shown}
@@ -186,7 +187,7 @@ async def _forced(turn: Turn, start: Node, limit: AnabranchError) -> BranchOutco
         added = await timeline.add(prompt)
         path = await timeline.dependencies.store.path(added.id)
         end = await _in_time(turn, start, timeline.reply(path, concludes=True))
-    except Exception as error:  # noqa: BLE001 - what it has said before will do
+    except Exception as error:  # noqa: BLE001 - the branch's earlier text is enough
         logger.debug("no summary of the branch at %r: %s", start.id, _message(error))
         return await run_shielded(_record_failure(turn, start, limit))
     return BranchOutcome(start, end, str(limit), timeline.last_text)

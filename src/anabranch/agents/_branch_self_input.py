@@ -157,7 +157,7 @@ def read_input(arguments: Mapping[str, Any], max_prompts: int) -> BranchSelfInpu
 
 
 EXCERPT = 200
-"""Characters of each answer in a summary that has a recombined text as well."""
+"""Maximum characters of each answer in a summary with a recombined text."""
 
 
 @dataclass(frozen=True, slots=True)

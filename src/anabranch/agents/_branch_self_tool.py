@@ -1,8 +1,8 @@
 """``branch_self``: the tool with which a model forks itself into branches and reads their answers.
 
 Each branch is a child of the node that called the tool. While the branches run, each of them sees
-that call with a placeholder as its result: a model that did not see it would branch all over again.
-From the next message on, all of them see the summary.
+that call with a placeholder as its result: without the placeholder, the model would fork again.
+From the next message on, every branch sees the summary.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BranchSelfTool:
         return self.spec.name
 
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
-        """Open the branches, run them, and return a summary of how they have ended.
+        """Open the branches, run them, and return a summary of their outcomes.
 
         Branches that this tool use opened before continue from their nodes.
 
@@ -87,7 +87,7 @@ class BranchSelfTool:
             paths = fork.continued(progress)
         else:
             wanted = await _checked_input(here)
-            # In one write, so that none is missing after a crash.
+            # One write stores all branches, so that none is missing after a crash.
             starts = await dependencies.add(_starts(here, wanted))
             fork = _Fork(here, wanted, starts)
             paths = new_branches(here.path, starts)
@@ -136,7 +136,7 @@ class _Fork:
         going = [start for start in self.starts if start.id not in self.outcomes]
         how = self.here.continuation
         now = progress.going(going, how.within, is_asked=how.user is not None)
-        if how.is_stopped:  # all of them end, if one would continue
+        if how.is_stopped:  # if a branch would continue, all end
             going = going if now else []
         elif self.wanted.parallel:  # otherwise they continue one after the other
             going = now
@@ -188,14 +188,14 @@ class _Fork:
     async def _name(self) -> None:
         """Look up the names, which depend on all branches of the thread.
 
-        The name of a branch never changes, so it does not matter when this is done.
+        The name of a branch never changes, so any time is right for the look-up.
         """
         timeline = self.here.timeline
         tree = await timeline.dependencies.store.tree(timeline.thread.id)
         self.names.update(name_branches(tree.nodes).of)
 
     async def _try_to_name(self) -> None:
-        # It is tried again when the branches have ended, and must not end them.
+        # A failure must not end the branches; the look-up is tried again after their end.
         with suppress(StoreError):
             await self._name()
 

@@ -27,9 +27,10 @@ class ShownBranch:
     """A branch as users see it.
 
     Attributes:
-        description: its subject.
-        state: its state; a branch waits if a tool in it, or in a nested branch, has asked.
-        conclusion: its value; ``None`` before its end.
+        description: the branch's subject.
+        state: the branch's state; a branch waits if a tool in the branch, or in a nested one, has
+            asked.
+        conclusion: the branch's value; ``None`` before its end.
     """
 
     description: str
@@ -38,7 +39,7 @@ class ShownBranch:
 
 
 def branch_around(path: Path) -> Node | None:
-    """Return the first node of the innermost branch that a path ends in; ``None`` outside of any.
+    """Return the first node of the innermost branch around the end of a path, or ``None``.
 
     Messages that a user adds below a branch form a separate conversation.
     """
@@ -68,7 +69,7 @@ def branches_in(tree: Tree) -> Mapping[str, ShownBranch]:
 
 
 def _ended(start: Node, caller: BatchLine, progress: BranchProgress) -> ShownBranch:
-    """Return a branch that does not wait; one of folding has ended when its tool has returned."""
+    """Return a branch that does not wait; a branch of folding ends when its tool returns."""
     use_id = str(start.data.get("tool_use_id"))
     result = caller.result(use_id) if caller.has_returned(use_id) else None
     if BRANCH_ID in start.data and result is not None:
@@ -98,7 +99,7 @@ def transcript_of(path: Path, start: Node) -> str:
 
 
 def _answers(message: Message, uses: Collection[str]) -> bool:
-    """Whether a message has the results of ``uses``, which have none yet."""
+    """Whether a message has the results of ``uses``, tool uses that lack them so far."""
     return any(isinstance(b, ToolResultBlock) and b.tool_use_id in uses for b in message.content)
 
 

@@ -17,10 +17,10 @@ from anabranch.tool import Runtime, Tool
 from anabranch.tree import Node, Path, Thread, TreeStore, project
 
 LONGEST_WAIT = 30 * 86_400.0
-"""Seconds for which a call that waits for no user waits for a worker: later, no worker comes any more."""
+"""Seconds after which a call that waits for a worker, and for no user, expires."""
 
 ENDED_AT_ONCE = 100
-"""Calls that are ended at the same time."""
+"""Maximum calls that are ended at the same time."""
 
 
 def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Path) -> Runtime:
@@ -34,7 +34,7 @@ def runtime_at(dependencies: AgentDependencies, thread: Thread | None, above: Pa
 
 
 async def runtime_of(store: TreeStore, record: CallRecord) -> Runtime | None:
-    """Return the conversation that a recorded call had, ``None`` if that is gone from ``store``."""
+    """Return the conversation of a recorded call; ``None`` if ``store`` no longer has it."""
     if not record.node:
         return Runtime()
     caller = await store.node(record.node)
@@ -56,8 +56,7 @@ def _conversation_at(thread: Thread | None, above: Path) -> Runtime:
 async def keep_open(dependencies: AgentDependencies, call: str, until: float = math.inf) -> bool:
     """Let a call wait for a worker from now on, or from ``until`` on; return whether it is open.
 
-    The row of the call decides between this, the reaper, and a stop: the first that changes the row
-    has won.
+    This function, the reaper and a stop all change the call's row; the first change decides.
 
     Raises:
         StoreError: if the store fails.
@@ -76,7 +75,7 @@ async def end_calls(
     """End all open calls and undo their effects; return the calls with effects left.
 
     Raises:
-        StoreError: the store does not answer.
+        StoreError: if the store does not answer.
     """
     reaper, store = reaper_of(dependencies, tools), dependencies.calls.store
     left, last = list[CallRecord](), None

@@ -1,8 +1,8 @@
 """An anabranch tool as a tool of an agent: its call runs round by round, and waits in the store.
 
-A round ends when the tool has returned, or when all that leads to its result waits for answers. Then
-nothing of the call is alive: what it asks becomes nodes of the tree, with the journal from which the
-next round resumes it. The agent's model answers the tool's samples.
+A round ends when the tool has returned, or when its result depends on open answers alone. Then no
+task of the call is alive: its questions become nodes of the tree, with the journal from which the
+next round resumes the call. The agent's model answers the tool's samples.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from anabranch.tree import Path
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 _OVER = (
-    "This call cannot be continued: it is over, or what it had done before its question has been"
-    " undone. Call the tool again."
+    "This call cannot continue: it has ended, or its effects before the question are undone. Call"
+    " the tool again."
 )
 
 
@@ -50,14 +50,15 @@ class CalledTool:
     Args:
         tool: the tool.
         concurrent_elicits: whether a call may ask several questions at a time.
-        elicits_in_branches: whether sub-branches of it may ask, and not the tool itself alone.
+        elicits_in_branches: whether sub-branches of the tool may ask, and not the tool itself
+            alone.
 
     Attributes:
         tool: the tool.
-        spec: describes it to the model.
+        spec: describes the tool to the model.
         on_error: returns the outcome of a call that has raised an error. By default, the text of an
-            unexpected one goes to the log alone.
-        is_versioned: whether only the code that began a call can continue the call.
+            unexpected error goes to the log alone.
+        is_versioned: whether only the code that started a call can continue the call.
     """
 
     placeholder: str | None = None
@@ -87,13 +88,13 @@ class CalledTool:
         """Run the next round of the call, which begins with the first.
 
         The round replays the record of earlier rounds. An interruption undoes the call's effects
-        and ends the call, unless the agent's turns are suspended. The method waits during the sleep
-        of a call next to which a user is waiting. An error of the call becomes an outcome; an
-        unexpected error is logged with the call's name.
+        and ends the call, unless the agent's turns are suspended. If the agent has a ``user``, the
+        method waits while the call sleeps. An error of the call becomes an outcome; an unexpected
+        error is logged with the call's name.
 
         Raises:
             ToolError: if the call cannot be continued.
-            OtherVersionError: if only the code that began the call can continue it.
+            OtherVersionError: if only the code that started the call can continue it.
             UnreachableError: if the store of calls does not answer.
         """
         dependencies, job = here.timeline.dependencies, await self._checked_job(here)
@@ -107,7 +108,7 @@ class CalledTool:
                 return await self._resume(here, service, job, journal, answers)
             except ELSEWHERE:
                 raise
-            except Exception as error:  # noqa: BLE001 - it is logged, as of this call
+            except Exception as error:  # noqa: BLE001 - on_error logs the error
                 return self.on_error(self.name, error)
 
     async def _resume(
@@ -207,8 +208,8 @@ class CalledTool:
         dependencies = here.timeline.dependencies
         is_ended = await reaper_of(dependencies, {self.name: self.tool}).end(journal.line)
         if not is_ended and here.continuation.is_over:
-            # A process that has died, or has not heard of it, has the lease still: the call's
-            # time is over, and who looks for such calls next ends it.
+            # A dead process, or one that does not know of the stop, still has the lease. The call's
+            # time is over, so the next reaper ends the call.
             now = dependencies.clock.now()
             await _end_later(dependencies.calls.store, journal.line, now)
         return Outcome.interrupted()
@@ -221,10 +222,10 @@ async def _end_later(calls: CallStore, line: str, now: float) -> None:
 
 
 async def check_version(here: ToolUse) -> None:
-    """Raise :class:`OtherVersionError` if other code began a call that this code cannot open.
+    """Raise :class:`OtherVersionError` if other code started a call that this code cannot open.
 
     Raises:
-        OtherVersionError: if other code began the call, and the call is open.
+        OtherVersionError: if other code started the call, and the call is open.
         ToolError: if another release of this library has stored the call.
         StoreError: if the store fails.
     """
@@ -283,8 +284,8 @@ _RESUMABLE = _Resumable()
 class _TurnModel:
     """The agent's model, which answers a tool's samples within the limits of the turn.
 
-    The call has an account of its own; what its samples take of the turn is reserved here, where a
-    request can wait for others of the turn.
+    The call has a separate account. This class reserves the samples' tokens in the turn's account,
+    where a request can wait for other requests of the turn.
     """
 
     here: ToolUse

@@ -1,7 +1,7 @@
 """Events that an agent sends to its listener during a turn: for a terminal, a web page, a log.
 
-Each event is sent once and not stored. The tree is the record: whatever an event reports as added
-can be read there.
+The agent sends each event once, and stores none. The tree is the record: it has every node that an
+event reports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BranchResumed:
 
 @dataclass(frozen=True, slots=True)
 class BranchEnded:
-    """A branch has ended; one that waits for answers has not."""
+    """A branch has ended; a branch that waits for answers has not ended."""
 
     outcome: BranchOutcome
 
@@ -77,7 +77,7 @@ class ToolBranched:
 
 @dataclass(frozen=True, slots=True)
 class ToolSuspended:
-    """The call of a tool sleeps until a time, in seconds since the epoch, and nothing of it is alive.
+    """The call of a tool sleeps ``until`` a time, in seconds since the epoch, without a live task.
 
     If the turn continues earlier for another reason, the event comes again. If the tool ``asks``, the
     turn also continues when the questions have answers.
@@ -93,9 +93,9 @@ class ToolSuspended:
 class ToolEnded:
     """A tool has returned.
 
-    ``result`` is in the store, unless the tool was resumed at a question that had been answered
-    before: then it is written together with the ``results`` node. ``in_front_end`` says that it comes from
-    the front end, which has run the tool.
+    ``result`` is in the store. If the tool was resumed at a question with an earlier answer,
+    ``result`` is stored later, together with the ``results`` node. ``in_front_end``: the front end
+    ran the tool.
     """
 
     use: ToolUseBlock
@@ -117,7 +117,7 @@ Event: TypeAlias = (
 """An event of a turn, as a listener receives it."""
 
 Listener: TypeAlias = Callable[[Event], Awaitable[None]]
-"""Receives each event; the turn waits until it returns. What it raises ends the turn."""
+"""Receives each event. The turn waits for its return; an error of the listener ends the turn."""
 
 
 async def ignore_event(event: Event) -> None:

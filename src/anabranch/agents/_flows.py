@@ -1,7 +1,7 @@
 """Flows: say prompts in several branches of a conversation, and combine the answers.
 
 Flows are functions over an agent and a thread. They add ordinary nodes, from which a user can
-continue, and leave the thread's head where it is.
+continue, and do not move the thread's head.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXT_RECOMBINERS = ("concatenate", "llm_judge", "llm_vote", "llm_merge")
 """The recombiners that make a text, in the order in which a user chooses from them."""
 
 MAIN = "main"
-"""The name of the main stream, where branches are named."""
+"""The name of the main stream next to the names of branches."""
 
 
 async def branch(
@@ -41,11 +41,11 @@ async def combine(
 ) -> Recombined:
     """Make one text of the texts of nodes of one thread; the thread is not changed.
 
-    Each text goes by the name of its branch, or by ``main``.
+    Each text has the name of its branch, or ``main``.
 
     Raises:
-        ToolError: if there are no nodes, one is not in the thread of the first, or the recombiner
-            does not exist.
+        ToolError: if there are no nodes, the nodes are of several threads, or the recombiner does
+            not exist.
     """
     if not nodes:
         raise ToolError("There is nothing to combine.")
@@ -69,14 +69,14 @@ async def broadcast_to_leaves(
     below: str | None = None,
     skip: Collection[str] = (),
 ) -> list[BranchOutcome]:
-    """Say ``prompt`` at every leaf of the thread, at once; return the outcomes.
+    """Say ``prompt`` at every leaf of the thread, concurrently; return the outcomes.
 
     Args:
         agent: replies.
         thread_id: the thread.
         prompt: the message; each reply follows at its own leaf.
         below: the node whose leaves are meant; by default, all leaves of the thread.
-        skip: labels; a leaf that has one of them is left out.
+        skip: labels; a leaf with one of these labels is left out.
     """
     tree = await agent.store.tree(thread_id)
     skipped = {node for name, node in tree.refs.items() if name != HEAD and name in skip}
@@ -110,6 +110,6 @@ async def _say_at_each(
 
 
 def _prompt(navigator: Navigator, node: Node) -> str:
-    """Return the prompt that ``node`` answers: the nearest one above it."""
+    """Return the prompt that ``node`` answers: the nearest prompt above the node."""
     path = reversed(navigator.path(node.id))
     return next((each.text for each in path if each.kind in {"user", "branch"}), "")

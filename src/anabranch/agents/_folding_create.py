@@ -46,7 +46,7 @@ from anabranch.tree import SHOWN, Node
 
 
 class BranchCreate(FoldingTool):
-    """``branch_create``: opens a branch, works in it, and returns its message."""
+    """``branch_create``: opens a branch, works in the branch, and returns its message."""
 
     placeholder: str | None = PLACEHOLDER
 
@@ -67,12 +67,12 @@ class BranchCreate(FoldingTool):
     async def use(self, here: ToolUse) -> Outcome | AskedInBranches:
         """Open the branch, work in it, and return its message.
 
-        A branch that it has opened before continues from its nodes.
+        A branch that this tool use opened before continues from its nodes.
 
         Raises:
-            FoldingError: if the branch cannot be created, and nothing is; or it is in the memory of a
-                process that has ended.
-            ToolError: its input is invalid, or the turn may open no more branches.
+            FoldingError: if the branch cannot be created, or was in the memory of a process that
+                has ended.
+            ToolError: if the input is invalid, or the turn may open no more branches.
         """
         wanted = read_input(CreateInput, here.block.input, self.name)
         tools = _chosen(here.tools, wanted.tools)
@@ -114,7 +114,7 @@ class BranchCreate(FoldingTool):
         if not branch.is_open:
             return seen_outside(branch)
         how, working = here.continuation, WorkingBranch(branches, branch)
-        if (ended := progress.outcome(start)) is not None:  # and was about to be closed
+        if (ended := progress.outcome(start)) is not None:  # ended, not yet closed
             return seen_outside(await self._ended(here, working, ended))
         if not progress.going([start], how.within, is_asked=how.user is not None):
             return AskedInBranches()
@@ -161,7 +161,7 @@ class BranchCreate(FoldingTool):
         done = transcript_of(ended_at, outcome.start)
         if working.returned is None and outcome.error is None and outcome.text.strip():
             said = outcome.text.strip()[: branches.settings.max_message_length]
-            with suppress(BranchNotActiveError):  # it was closed meanwhile, with what it had
+            with suppress(BranchNotActiveError):  # closed elsewhere, with its partial result
                 ended = branches.complete(said, branch_id=working.id, tokens=0, transcript=done)
                 return (await ended).branch
         last = last_return(outcome.end)
@@ -200,7 +200,7 @@ def _chosen(
 
 
 async def _check_turn(here: ToolUse) -> None:
-    """Check the limits of the turn, which those of folding cannot widen."""
+    """Check the limits of the turn, which the limits of folding cannot widen."""
     timeline, depth = here.timeline, here.depth
     most = timeline.dependencies.limits.max_depth
     if depth >= most:

@@ -1,4 +1,4 @@
-"""The inputs of the tools of ``Folding``: as a model is shown them, and as it may write them."""
+"""The inputs of the tools of ``Folding``: their schemas, and the reading of a model's arguments."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class FoldingTool:
 
     @property
     def name(self) -> str:
-        """The name by which the model calls it."""
+        """The name by which the model calls the tool."""
         return self.spec.name
 
     def branches_of(self, here: ToolUse) -> BranchService:
-        """Return the branches of the conversation's owner, the only ones that the conversation can reach."""
+        """Return the branches of the conversation's owner; the conversation reaches no others."""
         return self._branches.of(here.timeline.thread.owner or "")
 
 
@@ -91,7 +91,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_input(model: type[M], given: Mapping[str, Any], name: str) -> M:
-    """Return the input of a tool as the model has given it.
+    """Return the validated input of a tool.
 
     Raises:
         ToolError: if the input is invalid.
@@ -114,7 +114,7 @@ def last_return(node: Node) -> ReturnInput | None:
 
 
 DONE = 2_000
-"""Characters of what was done in a branch that are seen outside if there is nothing else."""
+"""Characters of a branch's transcript that its caller sees, if the branch has no text."""
 
 
 def task_text(branch: Branch, injected: Sequence[InjectedItem]) -> str:

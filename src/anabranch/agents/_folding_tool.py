@@ -1,8 +1,9 @@
 """``Folding``: an agent does a subtask in a branch of its conversation, and returns with the conclusion.
 
 From ``branch_create`` to ``branch_return`` the model works on the branch's path, which begins with the
-conversation so far. On the path that called ``branch_create`` there is the call and, as its result, the
-returned message; all in between stays in the tree. Calls in one reply open branches side by side.
+conversation so far. The path that called ``branch_create`` has the call and, as its result, the
+returned message; the nodes of the branch stay in the tree. Several calls in one reply open several
+branches at the same time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from anabranch.stores import open_branch_store
 class Folding:
     """The tools ``branch_create``, ``branch_return`` and ``branch_status`` of an agent.
 
-    Give it to an :class:`~anabranch.agents.Agent` among its tools.
+    Pass it to an :class:`~anabranch.agents.Agent` among its tools.
 
     Args:
         branches: the service that accounts for branches; by default, one in the memory of this process.

@@ -1,8 +1,8 @@
-"""The front end of a run: the tools that it runs itself, and the context that it gives to the model.
+"""The front end of a run: the tools that the front end runs, and its context for the model.
 
-Both belong to one run. The module only describes the front end's tools: the turn ends with a tool's
-call, and the front end returns the result. The context is data next to the conversation, and part
-of no message.
+Both belong to one run. The model reads descriptions of the front end's tools. A call of such a tool
+ends the turn, and the front end returns the result. The context is data next to the conversation,
+and part of no message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INTRODUCTION = (
 
 
 class ContextEntry(Shape):
-    """One piece of context; ``description`` says what ``value`` is."""
+    """One piece of context: ``value``, and its ``description``."""
 
     description: str
     value: str

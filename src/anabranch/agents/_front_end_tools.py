@@ -1,8 +1,8 @@
 """Tools that the front end of a run executes, as tools of the agent that leads the conversation.
 
-Such a call waits like a question: the tree has its node, no process has to be alive, and the front
-end returns the answer. The answer does not need the tool's definition: the run that brings the
-result may offer other tools.
+A call of such a tool waits like a question: the tree has its node, no process has to be alive, and
+the front end returns the answer. The answer does not need the tool's definition: the run that
+brings the result may offer other tools.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_RESULT_IN_TIME = "The application has returned no result in time."
 
 
 class FrontEndTool:
-    """A tool of an agent whose calls are left to the front end."""
+    """A tool of an agent; the front end runs its calls."""
 
     placeholder: str | None = None
 
@@ -54,7 +54,7 @@ class FrontEndTools:
 
 
 def front_end_outcome(round_: AskedRound) -> Outcome:
-    """Return how a call has ended that was left to the front end, and has an answer."""
+    """Return the outcome of a call that the front end has answered."""
     reply = reply_of(round_.answers[round_.id])
     match reply:
         case FrontEndResult():

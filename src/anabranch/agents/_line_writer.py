@@ -1,4 +1,4 @@
-"""Extends the line of a tool batch, in whatever process: the first writer wins each place on it.
+"""Extends the line of a tool batch, from any process: the first writer wins each place on the line.
 
 The id of a node on a line follows from the id of the node above it. If two processes add a node at
 the same place, the store refuses one. The refused process reads the other's node and continues from
@@ -69,10 +69,10 @@ class LineWriter:
     """Extends ``line`` on ``timeline``.
 
     Attributes:
-        line: as it is known now.
+        line: the line as far as this writer knows it.
         after: the ``results`` node, if another process, or an earlier turn, has ended the batch.
-        is_current: whether the line was just extended here: the store has refused nothing, so it
-            had nothing after that.
+        is_current: whether this writer has just extended the line. The store accepted the nodes, so
+            no other node follows the line.
     """
 
     def __init__(self, timeline: Timeline, line: BatchLine) -> None:
@@ -88,7 +88,7 @@ class LineWriter:
         """Return a writer at the end of the line of these surroundings.
 
         Raises:
-            ToolError: if the surroundings are not of a node in a tool batch.
+            ToolError: if the node is not part of a tool batch.
         """
         line = BatchLine.read(around)
         if line is None:
@@ -105,14 +105,14 @@ class LineWriter:
         """Move from a node on the line to the end of the line."""
         while True:
             self.line = BatchLine.read(around) or self.line
-            # Answers that begin other lines come later than the node that continues this one.
+            # Answers that start other lines come later than the node that continues this line.
             below = around.below[around.last.id]
             self.after = next((each for each in below if each.kind in (*ASIDE, "results")), None)
             if self.after is None or self.after.kind == "results":
                 return
             around = await surroundings_of(self._timeline.dependencies.store, self.after)
 
-    # -- what a batch adds -------------------------------------------------------------------
+    # -- additions of a batch -------------------------------------------------------------------
 
     async def ask(
         self, tool_use_id: str, asked: Asked, after: AskedRound | None, used: SideUsage
@@ -172,8 +172,8 @@ class LineWriter:
     async def answer_differently(self, question: Node, reply: Given) -> None:
         """Move to the line on which an answered question has ``reply``; start that line if it is missing.
 
-        It has in common with this line what is above the first answer, and what other tools have
-        returned. Other questions above are answered as they are here.
+        The two lines share the nodes above the first answer, and the results of other tools. Other
+        questions above have the same answers on both lines.
         """
         dependencies = self._timeline.dependencies
         first = self.line.answers[question.id]
@@ -222,7 +222,7 @@ class LineWriter:
         return added[-1]
 
     async def path_to(self, node: Node) -> Path:
-        """Return the path to the node of the results, which is known if this writer has added it."""
+        """Return the path to the node of the results; no read is needed if this writer added it."""
         return self._end or await self._timeline.dependencies.store.path(node.id)
 
     # -- places on the line ------------------------------------------------------------------
@@ -238,7 +238,7 @@ class LineWriter:
         ``ready`` is awaited with the line before each attempt.
 
         Raises:
-            RefusedError: the store refuses the nodes for another reason than their place.
+            RefusedError: if the store refuses the nodes for another reason than their place.
         """
         async with self._lock:
             while nodes := nodes_for(self.line):

@@ -28,8 +28,8 @@ class AdmittedRequest:
     """A request that may be sent now.
 
     Attributes:
-        request: as it is sent, its ``max_tokens`` reduced to what is left.
-        settle: counts the reply in place of what was reserved for it, and returns as what.
+        request: the request, with ``max_tokens`` reduced to the remaining tokens.
+        settle: counts the reply in place of the reservation, and returns the charge.
     """
 
     request: SampleRequest
@@ -40,11 +40,11 @@ class AdmittedRequest:
 class Meter:
     """Admits the requests of a turn, and counts them.
 
-    The turn shares one with all its branches.
+    A turn and all its branches share one meter.
 
     Attributes:
-        limits: of the turn.
-        earlier: returns what was used before, in whatever process; ``None`` if nothing was.
+        limits: the limits of the turn.
+        earlier: returns the earlier usage of the turn, in any process; ``None`` for a new turn.
         account: the spent and reserved tokens of the turn.
     """
 
@@ -74,7 +74,7 @@ class Meter:
         """Count ``count`` branches that are about to be opened.
 
         Raises:
-            TurnLimitError: if the turn may not open that many more; none of them is counted.
+            TurnLimitError: if the turn may not open so many branches; none of them is counted.
             StoreError: if the store fails.
         """
         await self._count_earlier()
@@ -87,7 +87,8 @@ class Meter:
     async def admitted(self, request: SampleRequest) -> AsyncGenerator[AdmittedRequest]:
         """Wait until ``request`` may be sent; leaving the context frees an unsettled reservation.
 
-        The request waits for other requests while their reservations may turn out to suffice.
+        The request waits for other requests while the rest of their reservations may be enough for
+        it.
 
         Raises:
             TurnLimitError: if the tokens or the cost are used up.

@@ -16,14 +16,14 @@ class PathEnd:
     """The end of a path.
 
     Attributes:
-        around: the path, with what follows there.
+        around: the path, with the nodes that follow it.
         can_continue: whether a tool, or a branch of one, can continue now, without another answer.
         is_unread: whether all tools have returned, and the model has not read their results yet.
         questions: the open questions, in the order of the line; then the questions in branches.
         until: the time at which the first of their tools continues without an answer; for most
             tools, never.
-        is_cut_off: whether a tool has neither returned nor asked itself: it sleeps, was never
-            begun, or has branches.
+        is_cut_off: whether a tool has neither returned nor asked: the tool sleeps, never began, or
+            has branches.
     """
 
     around: Surroundings

@@ -19,7 +19,7 @@ Question: TypeAlias = ElicitRequest | UrlRequest
 
 
 Model: TypeAlias = StreamingSampler
-"""Answers an agent: some replies are watched as they arrive, some are read when complete."""
+"""A model for an agent, which streams some replies and reads others when they are complete."""
 
 Naming: TypeAlias = Callable[[Literal["thread", "node"]], str]
 """Returns the id of a new thread or node; each is unique."""
@@ -36,7 +36,7 @@ def random_names(kind: Literal["thread", "node"]) -> str:
 
 
 def name_after(place: str) -> str:
-    """Return the id of the node at a place: the same in every process, and as long as a random one."""
+    """Return the id of the node at a place: equal in every process, as long as a random id."""
     digest = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=9).digest()
     return f"node_{urlsafe_b64encode(digest).decode()}"
 

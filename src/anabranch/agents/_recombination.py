@@ -1,8 +1,8 @@
 """Recombination: one text made of the answers of several branches.
 
 Recombiners that need a model ask it about the answers alone; the conversation is neither sent nor
-changed. If the model fails, or replies something unusable, no answer is lost: the note says what
-was done instead.
+changed. If the model fails, or its reply is unusable, no answer is lost: the note names the
+substitute.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Recombined:
     Attributes:
         text: the one text; empty if none was requested, or no branch has answered.
         note: the choice and its reason, or the reason for another result.
-        chosen: the name of the branch whose answer ``text`` is, ``None`` if it is not one answer.
+        chosen: the name of the branch whose answer is ``text``; ``None`` if ``text`` is made of
+            several.
     """
 
     text: str
@@ -63,7 +64,7 @@ class Recombined:
 async def recombine(
     recombiner: str, answers: Sequence[BranchAnswer], ask: AskModel, *, judges: int = JUDGES
 ) -> Recombined:
-    """Make one text of ``answers``, of which blank ones are ignored.
+    """Make one text of ``answers``, without the blank ones.
 
     Args:
         recombiner: a :data:`Recombiner`, in upper or lower case.
@@ -165,7 +166,7 @@ async def _asked(ask: AskModel, prompt: str) -> str | _NoReply:
     except Exception as error:
         if isinstance(error, AnabranchError | ModelError) and not isinstance(error, StoreError):
             return _NoReply(f"failed ({str(error).rstrip('.')})")
-        # Raised from here, it would discard the answers of all branches.
+        # An error here would discard the answers of all branches.
         logger.exception("a recombiner's model failed")
         return _NoReply("failed")
     return text or _NoReply("got no reply")

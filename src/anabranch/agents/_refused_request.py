@@ -12,16 +12,16 @@ logger: logging.Logger = logging.getLogger("anabranch.agents")
 
 
 class RefusableRequest:
-    """A request that is repeated without the blocks that its provider refuses.
+    """A request, and its repetition without the blocks that its provider refuses.
 
-    The block that the provider names is left out, unless it is the newest message of the user. If the
-    provider names none, the first of these that there are is left out: the newest image or sound that no
-    reply has followed; the reasoning, which another key or model may have made; all images and sounds; the
-    texts that no reply has followed, except the newest.
+    The block that the provider names is left out, unless it is the newest message of the user. If
+    the provider names none, the request leaves out the first of these groups that it has: the
+    newest image or sound that no reply has followed; the reasoning, which another key or model may
+    have made; all images and sounds; the texts that no reply has followed, except the newest.
 
     Attributes:
-        request: the next one to send.
-        left_out: the places of the blocks that it is sent without.
+        request: the next request to send.
+        left_out: the places of the blocks that ``request`` lacks.
     """
 
     def __init__(self, request: SampleRequest) -> None:
@@ -29,13 +29,15 @@ class RefusableRequest:
         self.left_out: list[Place] = []
 
     def leave_out(self, error: ModelError) -> bool:
-        """Leave the blocks that ``error`` refuses out of the next request; return whether there are any."""
+        """Leave out the blocks that ``error`` refuses; return whether the next request differs."""
         refused = self._refused(error) if error.refused else []
         if refused:
             self.left_out += refused
             messages = without(self.request.messages, refused)
             self.request = self.request.model_copy(update={"messages": messages})
-            logger.warning("the model is asked without what its provider refuses: %s", error)
+            logger.warning(
+                "the model is asked again, without the blocks that its provider refuses: %s", error
+            )
         return bool(refused)
 
     def _refused(self, error: ModelError) -> list[Place]:

@@ -1,7 +1,7 @@
 """Calls of tools of servers of the handshake era, as rounds.
 
-Such a server waits for an answer over its connection. So this process holds a call that asks, under
-a name, and the call ends with the process.
+A server of the handshake era waits for an answer over its connection. So this process holds each
+call that asks, under a name, and the call ends with the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from anabranch.messages import (
 )
 
 MOST_HELD: Final = 100
-"""Calls that wait for answers; beyond that, the oldest is cancelled."""
+"""Maximum calls that wait for answers; a further one cancels the oldest."""
 
 _GONE = (
     "The server has waited for this answer over a connection that has ended, so the answer cannot"
@@ -52,7 +52,7 @@ class LiveCalls:
         self._calls: dict[str, LiveCall] = {}
 
     async def hold(self, call: LiveCall) -> str:
-        """Hold ``call`` until it is taken, and return its name."""
+        """Hold ``call`` until :meth:`take`, and return its name."""
         name = str(uuid.uuid4())
         self._calls[name] = call
         if len(self._calls) > MOST_HELD:
@@ -60,7 +60,7 @@ class LiveCalls:
         return name
 
     def take(self, name: str) -> LiveCall:
-        """Return the call of that name, which is not held any more.
+        """Return the call of that name, and stop holding it.
 
         Raises:
             ToolError: if no such call waits here.
@@ -131,7 +131,7 @@ class LiveCall(Absent):
         """End the call, here and at the server."""
         await cancel_and_wait([self._task])
 
-    # -- what the server asks and reports while it runs the tool -----------------------------
+    # -- questions and reports of the server during the call -----------------------------
 
     async def sample(self, request: SampleRequest, /, *, step_id: str) -> SampleReply:
         """Wait until the agent's model has answered.
@@ -159,7 +159,7 @@ class LiveCall(Absent):
             check_question(self._limits, self._tool, size, number)
         except ToolError as problem:
             raise AnswerError(str(problem)) from None
-        name = f"{step_id}#{uuid.uuid4()}"  # servers may give the same name twice
+        name = f"{step_id}#{uuid.uuid4()}"  # servers may use a name twice
         answered: asyncio.Future[Reply | Refused] = asyncio.get_running_loop().create_future()
         self._asked[name] = request, answered
         self._asking.set()

@@ -24,19 +24,19 @@ from anabranch.messages import (
 from anabranch.tree import file_line
 
 BLOCKS: Final = 1_000
-"""Texts and images of a result: each is an object of the stored node."""
+"""Maximum texts and images of a result: each is an object of the stored node."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteLimits:
     """Limits of one call of a tool of another server.
 
-    What is larger is refused, and not cut: the model reads that it was, and may ask for less.
+    A larger result is refused, and not cut: the model reads the refusal, and may ask for less.
 
     Attributes:
-        max_result: characters of a result; of an image, those of its Base64.
-        max_question: characters of questions asked together, of a user or the model, with the state
-            that the server hands out.
+        max_result: characters of a result; an image counts by its Base64.
+        max_question: characters of questions that the server asks together, with the server's
+            state.
         max_questions: questions that wait for the user at the same time.
         max_samples: requests to the agent's model.
         max_notices: log lines and progress messages; further ones are left out.
@@ -58,7 +58,7 @@ class RemoteResult(Shape):
     def within(self, limits: RemoteLimits, tool: str) -> RemoteResult:
         """Return this result, or an error in its place if the result is too large.
 
-        A sound or document that alone is too large becomes its name.
+        The name of a sound or document replaces it if it alone is too large.
         """
         blocks = tuple(_named(limits, block) for block in self.blocks)
         sizes = [_size(block) for block in blocks]
@@ -101,10 +101,10 @@ def _size(block: ResultBlock) -> int:
 
 
 def shown(question: Question, able: Capabilities) -> Question | None:
-    """Return ``question`` in a form that users can see; ``None`` if ``able`` lacks its kind.
+    """Return ``question`` in a form for users; ``None`` if ``able`` lacks the question's kind.
 
-    Of a form, that is what the protocol knows: an answer is checked against it here, so it must
-    have neither patterns, which may take for ever to match, nor references.
+    A form has only the keys of the protocol. This process checks the answer, so the form has
+    neither patterns, which may take for ever to match, nor references.
 
     Raises:
         ToolError: if ``question`` is no form of the protocol.

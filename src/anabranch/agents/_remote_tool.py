@@ -1,7 +1,7 @@
 """A tool of a running MCP server as a tool of an agent.
 
-The server runs the tool. Its questions become questions of the conversation, its reports the agent's
-notices, and its samples are answered by the agent's model within the limits of the turn.
+The server runs the tool. Its questions become questions of the conversation, and its reports become
+notices of the agent. The agent's model answers its samples within the limits of the turn.
 
 For the agent, the call is a call of an anabranch tool: each round of the server is a step, and the
 requests of a round are asks. So a recorded round does not run again, in any process.
@@ -96,10 +96,10 @@ class ServerTool(Tool[RemoteResult]):
     Args:
         server: runs the tool.
         listed: the tool as the server lists it.
-        spec: the tool as a model is sent it.
+        spec: the description of the tool for a model.
         limits: the limits of each call.
         live: holds the calls of the handshake era.
-        here: the use of the tool; ``None`` where only undos run.
+        here: the use of the tool; ``None`` if only undos run.
     """
 
     elicits = ()
@@ -170,7 +170,7 @@ class ServerTool(Tool[RemoteResult]):
     ) -> ServerRound:
         """Have the server run one round, with the replies to the requests of the round ``before``."""
         if before is not None and not replies:
-            await anyio.sleep(UNASKED)  # the server asks for a repetition
+            await anyio.sleep(UNASKED)  # the server wants the request repeated
         if before is None and not await self._server.is_modern():
             send = partial(self._sent, arguments=arguments, answers=None)
             call = LiveCall(self.listed.name, self._limits, send)
@@ -237,7 +237,7 @@ def _asked(ctx: BranchContext, request: Request) -> Coroutine[Any, Any, Reply | 
 
 
 def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, Reply | Refused]:
-    """Ask the agent's model; its errors are answers."""
+    """Ask the agent's model; an error becomes the answer."""
     options: dict[str, Any] = {name: getattr(request, name) for name in SampleRequest.model_fields}
     sampling = ctx.sample(**options)
 
@@ -257,7 +257,7 @@ def _sampled(ctx: BranchContext, request: SampleRequest) -> Coroutine[Any, Any, 
 
 
 def _elicited(question: Question) -> Coroutine[Any, Any, Reply]:
-    """Ask the user; a user who could not answer has cancelled."""
+    """Ask the user; an error becomes ``cancel``."""
     call = current_call()
     scope = call.scheduler.scope()
     step_id = call.cursor.new_id(scope, "elicit")
@@ -300,7 +300,7 @@ class Reports(Absent):
         here, most = self._here, self._most
         self._number += 1
         if self._number == most + 1:
-            notice = Notice(f"Of what the tool reports, {most} lines are shown.", "warning")
+            notice = Notice(f"Only {most} lines of the tool's reports are shown.", "warning")
         if self._number <= most + 1:
             event = ToolNoticed(here.caller.id, here.block, notice)
             await asyncio.create_task(here.emit(event), context=self._context.copy())
@@ -322,7 +322,7 @@ class RemoteTool(CalledTool):
         return self._remote.listed
 
     async def use(self, here: ToolUse) -> Outcome | Asked | Asleep:
-        """Run the next round of the call; its questions can be answered as long as it has time.
+        """Run the next round of the call; its questions stay open until the call's time is over.
 
         Raises:
             OtherVersionError, UnreachableError, ToolError: as :meth:`CalledTool.use`.
@@ -344,7 +344,7 @@ class RemoteTool(CalledTool):
 def _failed(tool: str, error: Exception) -> Outcome:
     if isinstance(error, BranchTimeoutError):
         error = ToolError(
-            f"{tool!r} has not ended within {error.timeout:g} s, and was cancelled. What it has done"
-            " until then is not known."
+            f"{tool!r} has not ended within {error.timeout:g} s, and was cancelled. Its effects"
+            " until then are unknown."
         )
     return failed(tool, error)

@@ -53,9 +53,9 @@ def _match(patterns: Iterable[str], names: Iterable[str]) -> bool:
 
 
 LONGEST_NAME: Final = 64
-"""Characters of a tool's name that every provider accepts."""
+"""Maximum characters of a tool's name that every provider accepts."""
 MOST_NAMES: Final = 10_000
-"""Names that the tools of all servers have had; after that, new ones are left out."""
+"""Maximum names that tools of all servers have had; tools with further names are left out."""
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -66,24 +66,24 @@ class RemoteTools:
         async with RemoteTools("https://example.com/mcp", "command:uvx some-server") as remote:
             agent = Agent(store, model, tools=[book_flight, remote])
 
-    A tool has the name that its server gives it, as far as providers accept it. If another tool
-    has that name already, the server's name precedes it: ``example_search``. A name is never used
-    for another tool, and changes of the servers' lists are followed.
+    A tool has the name that its server gives, as far as providers accept it. If another tool has
+    that name already, the server's name comes first: ``example_search``. No name passes to another
+    tool. The agent follows changes of the servers' lists.
 
     Args:
-        servers: each a URL, ``command:`` and the command that starts one, or whatever the SDK's
-            client connects to.
-        headers: sent with the requests to the URLs, which then have to be of one origin.
-        env: variables of the processes that ``command:`` starts. They inherit none but those that the
-            SDK names, such as ``PATH``.
+        servers: each a URL, ``command:`` with the command that starts a server, or another target
+            of the SDK's client.
+        headers: HTTP headers for the requests to the URLs, which must then be of one origin.
+        env: environment variables of the processes that ``command:`` starts. A process inherits
+            only the variables that the SDK names, such as ``PATH``.
         era: the protocol's era.
-        limits: of each call of their tools.
+        limits: the limits of each call of their tools.
         only: names of the tools to offer, or patterns such as ``issues_*``; by default, all.
-        without: names, or patterns, of tools to leave out. Both are compared with the name that
-            the server gives a tool, and with the name by which the model calls it.
+        without: names, or patterns, of tools to leave out. Both are compared with the server's name
+            of a tool, and with the name by which the model calls it.
 
     Raises:
-        ValueError: if a server is given as none of these, the headers would go to several servers,
+        ValueError: if a server is given in another form, the headers would go to several servers,
             or no command gets the variables.
     """
 
@@ -176,7 +176,7 @@ class RemoteTools:
 
 
 def _new_name(name: str, label: str, used: Collection[str]) -> str:
-    """Return an unused name: the tool's, or the server's and the tool's, or that with a number."""
+    """Return an unused name: the tool's name, if need be with the server's name or a number."""
     own = _fit(name) or "tool"
     if own not in used:
         return own

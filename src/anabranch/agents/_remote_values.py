@@ -18,7 +18,7 @@ from anabranch.messages import ResultBlock, TextBlock
 Place: TypeAlias = tuple[str | int, ...]
 
 MOST_NULLS: Final = 100
-"""Nulls of one call that may be left out: for each, the arguments are compared with the schema."""
+"""Maximum nulls of one call that may be left out: each costs a comparison with the schema."""
 
 
 def without_foreign_nulls(
@@ -27,7 +27,7 @@ def without_foreign_nulls(
     """Return ``arguments`` without the nulls of optional properties whose schema has no null.
 
     Models write a null for a parameter that they leave out. The null of a required property stays,
-    so that the server says what it needs.
+    so that the server names the missing value.
     """
     meant = copy.deepcopy(dict(arguments))
     nulls = list(islice(_nulls(meant, ()), MOST_NULLS))
@@ -67,12 +67,13 @@ def _remove(arguments: Any, place: Place) -> None:  # noqa: ANN401 - JSON
 def result_of(result: types.CallToolResult, schema: Mapping[str, Any] | None) -> RemoteResult:
     """Return the result of a call as the model reads it.
 
-    A server repeats structured content as text, for models; it is used where a server does not.
-    If that content is missing or incomplete, the model reads the result, and a line that says so.
+    Servers repeat structured content as text, for models. Without the text, the model reads the
+    structured content. If promised content is missing or incomplete, the model reads the result
+    with a line about the lack.
 
     Args:
-        result: of the call.
-        schema: output schema of the tool, if it has one.
+        result: the result of the call.
+        schema: the output schema of the tool, if any.
     """
     blocks = tuple(_block(block) for block in result.content)
     blocks = blocks or result_blocks(result.structured_content)

@@ -1,8 +1,8 @@
 """Makes the blocks of a tool result, for a model, from the value that the tool returned.
 
-Images, sounds and PDFs remain files; their type is read from their bytes. A resource that holds text
-is that text. Other files, and files that are too large, are named by address, type and size: no request
-has their bytes.
+Images, sounds and PDFs remain files; their bytes tell their type. A resource with text becomes its
+text. Other files, and files that are too large, become a line with address, type and size: no
+request has their bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def result_blocks(value: object) -> tuple[ResultBlock, ...]:
 
 
 def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - whatever a tool returns
-    """Return the block of an image, a sound or another file; ``None`` if ``part`` is none of them."""
+    """Return the block of an image, a sound or another file; ``None`` for any other ``part``."""
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):
             return _media(convert())
@@ -65,7 +65,7 @@ def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - whatever a tool r
 
 
 def _file(data: bytes, declared: str, uri: str) -> ResultBlock:
-    """Return an image, a sound or a PDF, the text of a text, or the name of another file."""
+    """Return an image, a sound or a PDF, the text of a text file, or the name of another file."""
     read, encoded = media_type(data), base64.b64encode(data).decode()
     kind = read or declared.partition(";")[0].strip().lower()
     if read is not None and len(data) <= MOST_BYTES:

@@ -1,7 +1,8 @@
 """A timeline: one path of the conversation tree that a turn extends, by replies of the model.
 
-A turn has one for its own path and one for each branch. They share the turn's limits. A timeline does not run tools; it stores each node before anything else happens, so
-that the thread is valid and complete wherever a turn is interrupted.
+A turn has a timeline for its own path and one for each branch; all share the turn's limits. A
+timeline runs no tools. It stores each node before the next action, so that the thread is valid and
+complete wherever a turn is interrupted.
 """
 
 from __future__ import annotations
@@ -62,15 +63,14 @@ class Timeline:
     """A path in ``thread`` that a turn extends.
 
     Attributes:
-        dependencies: those of the agent.
+        dependencies: the dependencies of the agent.
         thread: the thread of the path.
-        meter: admits the requests of the turn, and counts them, all its timelines included.
+        meter: admits and counts the requests of the turn, on all its timelines.
         moves_head: whether the thread's head moves with each node that is added.
-        last_added: the last node that this timeline has added, ``None`` before the first.
+        last_added: the last node that this timeline has added; ``None`` before the first.
         last_request: the node of the last request to the model, ``None`` before the first.
-        last_text: the text of its last reply that had any.
-        branch_of_folding: the branch that it works in, whose budget applies as well; ``None`` at
-            the root.
+        last_text: the text of the last reply with a text.
+        branch_of_folding: the branch of folding whose budget applies as well; ``None`` at the root.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Timeline:
     def branch(self, working: WorkingBranch | None = None) -> Timeline:
         """Return a timeline for a branch of the turn, with the same meter.
 
-        It works in ``working``, or in the branch that this one works in.
+        The new timeline works in ``working``, or else in this timeline's branch of folding.
         """
         branch = copy(self)
         branch.moves_head = False
@@ -122,8 +122,8 @@ class Timeline:
 
         Args:
             path: the path that the reply follows.
-            messages: the path as messages, where they are known already.
-            concludes: whether this is its last reply in a branch, so that it can use no tools.
+            messages: the path as messages, if the caller has them already.
+            concludes: whether this is the last reply in a branch, which can use no tools.
 
         Raises:
             TurnLimitError: if a limit of the turn is used up.
@@ -148,7 +148,7 @@ class Timeline:
                         if stream is not None or not asked.leave_out(error):
                             raise
             except BaseException as error:
-                # In a turn that will be continued, the model is asked once more.
+                # A turn that is continued later asks the model again.
                 if stream is not None and not self.dependencies.suspension.begun:
                     is_interrupted = isinstance(error, asyncio.CancelledError)
                     reason = "interrupted" if is_interrupted else "error"
@@ -163,7 +163,8 @@ class Timeline:
     ) -> SampleReply:
         """Return the reply of the agent's model, or another, to ``request``, within the limits.
 
-        The thread is neither sent nor changed; its files are, where the request refers to them. The usage is added to ``total``.
+        The thread is neither sent nor changed. Files of the thread are sent if the request refers
+        to them. The usage is added to ``total``.
 
         Raises:
             TurnLimitError: if a limit is used up.

@@ -1,9 +1,9 @@
 """A tool batch: the tools that one reply of the model calls, run at the same time.
 
-Mostly, a result is stored as soon as its tool returns. If one of the tools opens branches that see
-the unfinished turn, a placeholder is stored for every result first, and what the tools return
-becomes visible with the next message only: so the branches' requests still share their beginning,
-and a result is never lost, wherever the turn is interrupted.
+Usually, the batch stores a result as soon as its tool returns. A tool may open branches that see
+the unfinished turn. Then the batch first stores a placeholder for every result, and the results
+become visible with the next message. So the branches' requests share their beginning, and no
+interruption loses a result.
 
 The batch resumes an asking tool when all questions of its round are answered, and a sleeping tool
 with a stored call at its time. Until then no task of the tool is alive: its questions are in the
@@ -51,7 +51,7 @@ class ToolBatch:
     Args:
         timeline: the path that the line extends.
         tools: the agent's tools, by name.
-        writer: at the end of the line.
+        writer: extends the line at its end.
         continuation: the rules by which the turn continues at questions.
     """
 
@@ -102,7 +102,7 @@ class ToolBatch:
                 self._placeholder = None
                 ended = await self._writer.finish(self._shown(), self._side_usage)
                 return ended or self._line.last
-            if not self._writer.is_current:  # answers may have come from elsewhere meanwhile
+            if not self._writer.is_current:  # other processes may have stored answers meanwhile
                 await self._writer.refresh()
             if all(self._waits(use) for use in self._unfinished):
                 return self._line.last
@@ -118,10 +118,10 @@ class ToolBatch:
         return use.id in self._results or self._line.has_returned(use.id)
 
     async def _store_placeholders(self) -> None:
-        """Store a placeholder for every result, if a tool lets branches see the results meanwhile.
+        """Store a placeholder for every result, if a tool opens branches that see this turn.
 
-        Until a tool returns, its pending result says that it was interrupted: if no turn continues
-        there, nothing has to be written any more.
+        Until a tool returns, its pending result says that the tool was interrupted: a crash leaves
+        a complete thread.
         """
         if self._placeholder is not None:
             caller, shown, none = self._line.caller.id, _text(self._placeholder), NO_RESULT_CONTENT
@@ -144,7 +144,7 @@ class ToolBatch:
                 continue
             try:
                 outcome = self._in_time(await self._outcome(use, round_))
-                self._writer.is_current = False  # that took its time
+                self._writer.is_current = False  # the answers took their time
             except ELSEWHERE as other:
                 self._elsewhere = other
                 if isinstance(other, OtherVersionError):
@@ -162,9 +162,9 @@ class ToolBatch:
                 return
 
     async def _answer(self, use: ToolUseBlock, round_: AskedRound) -> bool:
-        """Answer the open questions of a round: by the user, or by the end of the time for answers.
+        """Have the user answer the open questions of a round, or let their time run out.
 
-        Returns whether it is answered; otherwise, the tool waits.
+        Return whether the round is answered; otherwise, the tool waits.
         """
         dependencies, user = self._timeline.dependencies, self._continuation.user
         is_late = dependencies.clock.now() >= round_.until and not self._continuation.is_over
@@ -180,7 +180,7 @@ class ToolBatch:
             return False
         working = self._timeline.branch_of_folding
         if working is not None and not working.seconds_left:
-            return False  # the branch ends here, and the tool with it
+            return False  # the end of the branch ends the tool
         for question in round_.unanswered:
             await self._writer.answer(question, TIME_OVER)
         return True
@@ -210,7 +210,7 @@ class ToolBatch:
                 return Outcome(unusable, is_error=True)
             has_calls = isinstance(tool, CalledTool) or tool.placeholder is not None
             if self._continuation.is_stopped and not has_calls:
-                return Outcome.interrupted()  # it has nothing to undo
+                return Outcome.interrupted()  # the tool has nothing to undo
             return await tool.use(here)
         except ELSEWHERE:
             raise
@@ -252,7 +252,7 @@ class ToolBatch:
     # -- results -----------------------------------------------------------------------------
 
     async def _record(self, use: ToolUseBlock, outcome: Outcome) -> None:
-        """Store an outcome; the first after a branch has used most of its budget adds a warning."""
+        """Store an outcome, with a warning once the branch has used most of its budget."""
         working = self._timeline.branch_of_folding
         if working is not None and not outcome.is_interrupted:
             warning = await working.warning()
@@ -266,7 +266,7 @@ class ToolBatch:
 
     def _result(self, use_id: str, outcome: Outcome) -> Result:
         holder, content = self._line.holder(use_id), outcome.blocks or _text(outcome.text)
-        # If it was interrupted, no branch is left that sees the placeholder.
+        # After an interruption, no branch is left that sees the placeholder.
         is_last = outcome.is_interrupted or holder.id != self._line.caller.id
         if self._placeholder is None or is_last:
             return Result(holder.id, use_id, content, outcome.is_error)
@@ -286,10 +286,9 @@ def _text(text: str) -> tuple[TextBlock, ...]:
 
 
 def _unusable(caller: Node, use: ToolUseBlock) -> str | None:
-    """Return why no tool can be run with the input of ``use``, ``None`` if one can.
+    """Return the reason why the input of ``use`` is unusable; ``None`` for a usable input.
 
-    The input does not show whether the reply ended inside of it, at its limit of tokens: where nothing
-    of it has arrived, it is empty.
+    An empty input may come from a reply that was cut at its limit of tokens before the input.
     """
     if caller.data.get("stop_reason") == "maxTokens" and caller.content[-1] == use:
         return CUT

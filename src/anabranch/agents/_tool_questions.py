@@ -1,8 +1,9 @@
 """Questions of tools and their answers as nodes of the tree: written, and read back from the store.
 
-A question is what a tool asks the user in one round of its call, or the call of a tool that the front end
-runs. The first question of a round holds the state from which the call is resumed once all are answered. An
-answer names its question; in threads of earlier releases it is the question's child instead.
+A question is a tool's request to the user, or the call of a tool that the front end runs. The first
+question of a round holds the state from which the call resumes when all questions are answered. An
+answer names its question; in threads of earlier releases, the answer is the question's child
+instead.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ErrorReply:
 
 @dataclass(frozen=True, slots=True)
 class TimeOver:
-    """Stands for the answer to a question whose time is over: the tool continues without one."""
+    """Stands for the answer to an expired question: the tool continues without an answer."""
 
 
 TIME_OVER = TimeOver()
@@ -54,7 +55,7 @@ IN_FRONT_END: Final = "call"
 
 
 class FrontEndCall(Shape):
-    """The call of a tool that the front end runs; its arguments are those of the tool use."""
+    """The call of a tool that the front end runs, with the arguments of the tool use."""
 
     tool: str
 
@@ -70,7 +71,7 @@ Reply: TypeAlias = ElicitReply | FrontEndResult
 """The answer to a question: of the user, or of the front end."""
 
 Given: TypeAlias = Reply | ErrorReply | TimeOver | Left
-"""An answer as it is stored."""
+"""An answer in its stored form."""
 
 logger: logging.Logger = logging.getLogger("anabranch.agents")
 
@@ -78,7 +79,7 @@ _REQUEST: TypeAdapter[Question] = TypeAdapter(Question)
 _QUESTION, _OTHER, _OVER, _LEFT = "question", "other", "time_over", "left"
 
 
-# -- what is asked -------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------
 
 
 def dump_ask(ask: Ask) -> dict[str, JsonValue]:
@@ -111,7 +112,7 @@ def question_of(node: Node) -> Question:
     """Return the request to the user that the question ``node`` holds.
 
     Raises:
-        ToolError: if the question is closed; or it is a call that the front end runs.
+        ToolError: if the question is closed, or is a call that the front end runs.
     """
     if is_in_front_end(node):
         raise ToolError("The application that offers this tool runs it, and returns its result.")
@@ -144,7 +145,7 @@ def _closed(question: Node) -> ToolError:
     )
 
 
-# -- what is answered ----------------------------------------------------------------------------
+# -- answers ----------------------------------------------------------------------------
 
 
 def answer_data(question: Node, reply: Given, *, other: bool) -> dict[str, JsonValue]:
@@ -231,7 +232,8 @@ async def answer_live(user: Answerer, question: Node) -> Given:
         declined = answer.error is None
         return ElicitReply(action="decline") if declined else ErrorReply(answer.error or {})
     except Exception as error:
-        # The tool reads that it was not answered. The text of the error may contain secrets.
+        # The tool reads only that the answer is missing, since the error's text may contain
+        # secrets.
         logger.exception("the question %r could not be asked", question.id)
         failed = StepFailed(step_id, type(error).__name__, "")
         return ErrorReply(error_to_json(failed) or {})

@@ -86,10 +86,10 @@ class ToolSet(Mapping[str, UsableTool]):
     def version(self, given: str | None) -> str:
         """Return the version of the code of anabranch tools: as ``given``, or a digest.
 
-        Those of sources come and go, and do not count.
+        Tools of sources come and go, and do not count.
 
         Raises:
-            ValueError: if the one given cannot be used.
+            ValueError: if the given version is invalid.
         """
         called = (each.tool for each in self._own.values() if isinstance(each, CalledTool))
         return code_version(called, given)

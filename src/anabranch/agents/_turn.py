@@ -35,9 +35,9 @@ class Turn:
     async def run(self, path: Path, messages: RequestMessages | None = None) -> Node:
         """Continue ``path`` until the model calls no more tools, or returns from its branch.
 
-        Returns the last node. The turn also ends where tools wait for answers: then that is a
-        question or an answer, or the node that has called the tools. ``messages`` is the path as
-        messages, where they are known already.
+        Returns the last node. The turn also ends while tools wait for answers. Then its last node
+        is a question, an answer, or the node that has called the tools. ``messages`` is the path as
+        messages, if the caller has them already.
 
         Raises:
             TurnLimitError: if a limit is reached; the thread can be continued.
@@ -56,7 +56,7 @@ class Turn:
         raise TurnLimitError("requests to the model", limit, limit)
 
     async def resume(self, around: Surroundings) -> Node:
-        """Continue at any node: with the tools of its line, if it has one, and then with the model."""
+        """Continue at any node: with the tools of its line, if any, and then with the model."""
         node = around.last
         if node.tool_uses or node.kind in ASIDE:
             return await resume(self, await LineWriter.at(self.timeline, around))
@@ -82,7 +82,7 @@ async def use_line(turn: Turn, line: LineWriter) -> Node:
 
 
 async def observed(thread_id: str, work: Awaitable[Node]) -> Node:
-    """Return the last node of a turn, which ``work`` is, and report the turn."""
+    """Run ``work``, a turn; report the turn, and return its last node."""
     with observe_turn(thread_id) as seen:
         last = await work
         if last.kind in ASIDE or last.tool_uses:

@@ -14,7 +14,7 @@ from anabranch.messages import Usage
 from anabranch.tree import Node, TreeStore, is_said
 
 ESTIMATE = "estimate"
-"""In a node: tokens and cost of requests whose provider has reported none, as they were counted."""
+"""In a node: the estimated tokens and cost of requests without a provider's report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Charge:
     """The cost and the estimate that the turn counted for one reply.
 
     Attributes:
-        cost: as reported usage costs; ``None`` if that is not known.
+        cost: the cost of the reported usage; ``None`` if unknown.
         estimate: an estimate, if limits apply and the provider reported no usage.
     """
 
@@ -60,9 +60,9 @@ class UsageTotal:
     """Usage and cost summed over requests whose replies are not stored as nodes.
 
     Attributes:
-        usage: the sum, ``None`` if no request has reported any.
-        cost: the sum, ``None`` if no cost is known.
-        requests: their number.
+        usage: the sum of usages; ``None`` without a report.
+        cost: the sum of costs; ``None`` if no cost is known.
+        requests: the number of requests.
         estimate: an estimate for requests without reported usage.
     """
 
@@ -95,7 +95,7 @@ class UsageTotal:
 
 
 class SideUsage:
-    """The usage of a reply's tools next to the reply: their samples, and judges."""
+    """The usage of a reply's tools in addition to the reply: samples and judges."""
 
     def __init__(self) -> None:
         self._by_use: dict[str, UsageTotal] = {}
@@ -107,8 +107,8 @@ class SideUsage:
     def take(self) -> tuple[Usage | None, dict[str, JsonValue]]:
         """Return usage and data for the next node of these tools, and reset the count.
 
-        The data has the cost of all, and by tool use how many requests there were, their usage and
-        their cost.
+        The data has the total cost and, for each tool use, the number, usage and cost of its
+        requests.
         """
         total, samples = UsageTotal(), dict[str, JsonValue]()
         for use_id, used in self._by_use.items():
@@ -172,7 +172,7 @@ class TurnLimitError(AnabranchError):
     Attributes:
         used: the usage of the turn.
         limit: the limit.
-        needed: the least that the next request needs in addition, 0 if the limit is reached.
+        needed: the minimum that the next request needs in addition; 0 if the limit is reached.
     """
 
     def __init__(self, what: str, used: float, limit: float, needed: float = 0) -> None:
@@ -195,8 +195,8 @@ class TurnLimits:
 
     Attributes:
         max_requests: consecutive requests to the model on one path.
-        max_tokens: tokens of all requests, those of tools included, as reported by the provider, or
-            estimated where it reports none.
+        max_tokens: tokens of all requests, requests of tools included: the provider's report, or
+            else an estimate.
         max_cost: cost of all requests, as computed by ``price``.
         price: computes the cost of a reply; without it, no cost is known or limited.
         max_depth: maximum depth of nested branches; 0 allows none.
@@ -221,6 +221,6 @@ class TurnLimits:
 
     @classmethod
     def of(cls, limits: Limits) -> TurnLimits:
-        """Return those limits of a turn that ``limits`` has, and the defaults for the others."""
+        """Return limits of a turn: the values of ``limits``, and defaults for all other fields."""
         given = {name: value for name, value in asdict(limits).items() if value is not None}
         return cls(**given)

@@ -1,11 +1,11 @@
 """A branch of context folding in which an agent works, with its remaining tokens and time.
 
-A token counts once, when it enters the branch's context: of each request only what the one before it
-did not have, and the reply. So a long conversation before the branch does not use up its budget. What
-all requests send is limited by the turn.
+A token counts once, when it enters the branch's context: a request counts by its new tokens and its
+reply. So a long conversation before the branch does not use up its budget. The turn's limits count
+all tokens of all requests.
 
-The branch's record has what is settled, and the budgets of its open children; the requests without a
-reply yet die with this process, so their reservations are here.
+The branch's record has the settled tokens, and the budgets of its open children. Requests without a
+reply die with this process, so this module holds their reservations.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ BRANCH_RETURN = "branch_return"
 """The tool with which a model returns from its branch."""
 
 REFUSALS = (TurnLimitError, BranchTokenError, BranchNotActiveError)
-"""With what a request of a turn is refused."""
+"""The errors that refuse a request of a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Admission:
-    """The tokens of an admitted request: of its prompt, new in the prompt, and reserved."""
+    """The tokens of an admitted request: all and new tokens of its prompt, and reserved tokens."""
 
     prompt: int
     new: int
@@ -55,13 +55,14 @@ class WorkingBranch:
     """An open branch of ``service``, as the agent that works in it sees it.
 
     Attributes:
-        service: has its record.
-        id: its id.
-        is_fork: whether this is a branch of ``branch_self`` inside of it, which cannot return from it.
-        is_summarising: whether its last request may use what is held back for that.
-        rolls_back: whether even that has no room for what the request that was refused had added.
-        returned: the message with which it has returned, ``None`` before.
-        exhausted: why no further request was admitted, ``None`` if none was refused.
+        service: has the branch's record.
+        id: the id of the branch.
+        is_fork: whether this is a branch of ``branch_self`` inside the branch, which cannot return.
+        is_summarising: whether the last request may use the tokens that are held back for a
+            summary.
+        rolls_back: whether even the summary leaves out the messages that the refused request added.
+        returned: the message with which the branch has returned; ``None`` before.
+        exhausted: the reason for which the budget refused a request; ``None`` without a refusal.
         has_warned: whether the model has heard on this path that most of the budget is used.
     """
 
@@ -76,8 +77,8 @@ class WorkingBranch:
         self.exhausted: str | None = None
         self.has_warned: bool = False
         self._estimated: int | None = None  # tokens of the context so far, by our estimate
-        self._reported: int | None = None  # and as the provider has counted them
-        # Shared by all forks. While the lock is held, record and open requests are of one moment.
+        self._reported: int | None = None  # the same tokens, by the provider's count
+        # All forks share the lock. Under it, the record and the open requests are consistent.
         self._open = Account(branch.id)
         self._lock = asyncio.Lock()
 
@@ -95,7 +96,7 @@ class WorkingBranch:
     async def warning(self) -> str | None:
         """Return the budget warning for the model, once; otherwise ``None``.
 
-        Returns ``None`` as well if the store does not answer; a later tool result can have the
+        If the store does not answer, the result is ``None``, and a later tool result has the
         warning.
         """
         if self.has_warned:
@@ -115,7 +116,7 @@ class WorkingBranch:
     def concluding(self, request: SampleRequest) -> SampleRequest:
         """Return the last request of a branch, in which the model can only return.
 
-        A branch of ``branch_self`` has nothing to return from: its text is its answer.
+        A branch of ``branch_self`` cannot return by a tool: its text is its answer.
         """
         only = tuple(each for each in request.tools or () if each.name == BRANCH_RETURN)
         if self.is_fork or not only:
@@ -128,16 +129,17 @@ class WorkingBranch:
     ) -> AsyncGenerator[AdmittedRequest]:
         """Wait until ``request`` may be sent: by this budget, and by the ``meter`` of the turn.
 
-        It waits for other requests in this branch while what they have reserved may turn out to be
-        enough for it.
+        The request waits for other requests in this branch while the rest of their reservations may
+        be enough for it.
 
         Args:
             request: the request; the remaining tokens reduce its ``max_tokens``.
-            meter: the turn's.
-            aside: whether it is not a request on the branch's path, so that all of it is new.
+            meter: the meter of the turn.
+            aside: whether the request is outside of the branch's path, so that all its tokens are
+                new.
 
         Raises:
-            BranchTokenError: if the budget does not hold it.
+            BranchTokenError: if the budget is too small for the request.
             BranchNotActiveError: if the branch was closed meanwhile.
             TurnLimitError: if a limit of the turn is used up.
         """
@@ -168,7 +170,7 @@ class WorkingBranch:
             await self._open.changed()
 
     def _new_in(self, prompt: int) -> int:
-        """Return how many of a prompt's tokens the request before on this path did not have."""
+        """Return the number of a prompt's tokens that the request before on this path lacked."""
         return 0 if self._estimated is None else max(0, prompt - self._estimated)
 
     async def _reserve(self, prompt: int, new: int, most: int, *, aside: bool) -> _Admission:
@@ -200,7 +202,7 @@ class WorkingBranch:
     def _withheld(self, held_back: int) -> int:
         """Return the tokens held back for the summaries of other paths.
 
-        A fork's summary leaves half of it to the branch, which may have to summarise as well.
+        A fork's summary leaves half of these tokens to the branch, which may also need a summary.
         """
         if not self.is_summarising:
             return held_back
@@ -235,7 +237,7 @@ class WorkingBranch:
         return new + self._seen(admission.prompt, reply)
 
     def continue_from(self, request: SampleRequest, reply: Node) -> None:
-        """Count from ``reply`` to ``request`` on, which is charged already, maybe elsewhere."""
+        """Count from ``request`` and its ``reply`` on, which a process has charged already."""
         replied = SampleReply(content=reply.content, model="", usage=reply.usage)
         self._seen(prompt_tokens(request), replied)
 
@@ -250,13 +252,13 @@ class WorkingBranch:
     async def _spend(self, tokens: int, partial: str | None) -> None:
         """Charge tokens; ``partial`` is the last text of the branch.
 
-        It is not closed here, even if its budget is used up: the reply may be its return, and the
-        next request will not be admitted.
+        A used-up budget does not close the branch here: the reply may be its return, and the next
+        request is refused.
         """
         try:
             await self.service.charge(tokens, branch_id=self.id, partial=partial, forces=False)
         except BranchNotActiveError:
-            return  # it was closed meanwhile, which its next request will find
+            return  # the branch was closed meanwhile; its next request finds that
 
 
 def warns(result: Result) -> bool:
@@ -266,5 +268,5 @@ def warns(result: Result) -> bool:
 
 
 def _reported(reply: SampleReply) -> Usage | None:
-    """Return the usage of a reply, ``None`` if its provider has reported none."""
+    """Return the usage of a reply; ``None`` without the provider's report."""
     return reply.usage if reply.usage and reply.usage.total_tokens else None

@@ -1,6 +1,6 @@
 """Book a flight: nearly every feature of the author's API in one tool.
 
-A dictionary in this process takes the place of the airline; with a real airline, the rest of the
+A dictionary in this process takes the place of the airline. With a real airline, the rest of the
 file stays the same. Start to read at ``book_flight``.
 """
 

@@ -356,7 +356,9 @@ async def test_files_in_results_are_read_as_the_page_says(
     assert read_in(here.model.requests[-1]) == (_unquoted(theirs) if theirs and is_remote else mine)
 
 
-@pytest.mark.parametrize(("schema", "asked"), rows("a field of a form", "a user is asked for"))
+@pytest.mark.parametrize(
+    ("schema", "asked"), rows("a field of a form", "the user reads that the field takes")
+)
 def test_forms_are_read_as_the_page_says(schema: str, asked: str) -> None:
     sizes = {"Size": {"type": "string", "enum": ["s", "m"]}}
     form = {"type": "object", "properties": {"f": json.loads(schema)}, "$defs": sizes}
@@ -385,7 +387,7 @@ async def test_replies_are_read_as_the_page_says(reply: str, parsed: str) -> Non
         assert (place.model_dump(), len(client.sample_calls)) == (json.loads(parsed), 1)
 
 
-@pytest.mark.parametrize(("message", "shown"), rows("a message", "shown as"))
+@pytest.mark.parametrize(("message", "shown"), rows("a message", "the page shows"))
 def test_emphasis_is_read_as_the_page_says(message: str, shown: str) -> None:
     """The page reads alike: tests/interop/page/test_emphases.py."""
     assert unescape(in_terminal(message)) == shown

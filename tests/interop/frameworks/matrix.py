@@ -37,28 +37,28 @@ class Line:
 LINES: Final = {
     "questions": Line("typed questions, one after the other, each round in another process"),
     "at_once": Line("several questions of one call, and of parallel calls, together"),
-    "in_part": Line("some of them are answered, the others stay open"),
-    "declined": Line("a question is declined, or cancelled"),
-    "invalid": Line("an invalid answer runs nothing, and is asked for again"),
+    "in_part": Line("some questions of a call have answers, the others stay open"),
+    "declined": Line("a user declines or cancels a question"),
+    "invalid": Line("an invalid answer does not run the tool, and the agent pauses again"),
     "links": Line("a question that sends the user to a page"),
     "sleeps": Line("a tool that sleeps, and continues at its time"),
     "model": Line("a model of the framework answers samples", ("pydantic-ai", "langchain")),
     "sampler": Line("a sampler of yours answers samples"),
     "notices": Line("progress, as it happens", ("pydantic-ai", "langchain")),
-    "refusals": Line("the model reads why a tool refuses"),
+    "refusals": Line("the model reads the reason if a tool refuses"),
     "failing": Line(
         "a tool that fails after its question ends its call; the model reads the error's id"
     ),
-    "once": Line("a tool that fails before it asks is run once"),
+    "once": Line("a tool that fails before its question runs once"),
     "kept": Line(
         "if a call cannot continue now, parallel calls keep their progress",
         ("openai-agents", "google-adk", "agent-framework"),
     ),
-    "caller": Line("a snapshot is of no use to another caller"),
-    "sealed": Line("what a step has read is not shown to the user, and not readable in a snapshot"),
-    "stored": Line("with a store, a snapshot that is resumed twice repeats nothing"),
-    "version": Line("with a store, a call that other code has begun stays open for that code"),
-    "large": Line("with a store, 50 kB that a step has read are not in the snapshot"),
+    "caller": Line("another caller cannot use a snapshot"),
+    "sealed": Line("the value of a step is hidden from the user, and unreadable in a snapshot"),
+    "stored": Line("with a store, a snapshot that is resumed twice repeats no effect"),
+    "version": Line("with a store, a call that other code began stays open for that code"),
+    "large": Line("with a store, the snapshot omits a step's value of 50 kB"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from anabranch import BranchContext, tool
-from anabranch._durable import RunEvents, TurnRecord, TurnState
+from anabranch._durable import NewEvents, RunEvents, TurnRecord, TurnState
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.chat._web.event_mapping import shown_in
@@ -194,21 +194,48 @@ async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> No
     await events.close()
 
 
-async def test_a_run_whose_end_was_not_stored_is_left_to_others() -> None:
-    """Neither does its end release its lease, nor is it handed over as if all were reported."""
+class Unwritten:
+    """Run events that take no events of a lease for too long."""
+
+    def __init__(self, events: RunEvents) -> None:
+        self._events = events
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._events, name)
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        raise StoreError("The store cannot be reached.")
+
+
+async def test_a_run_is_left_to_others_when_its_events_were_not_stored_in_time() -> None:
+    """The run is not handed over as if all were reported."""
+    clock, events, lost = ManualClock(), open_run_events("memory:"), list[str]()
+    unwritten: Any = Unwritten(events)
+    log = ThreadLog(LogWriter(unwritten, clock), "t")
+    right = ThreadLease(events, log, "t", clock)
+    lease = await right.begin("r", b"{}", lambda: lost.append("r"))
+    assert lease is not None
+    log.add(named("late"), lease=lease)
+    async with clock.running(1.0):
+        await log.flush()
+    assert lost == ["r"]
+    assert await right.hand_over(lease, [], is_called=True) == await right.open_run()
+    assert await right.open_run() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
+    await events.close()
+
+
+async def test_a_late_end_is_stored_unless_another_process_has_the_run() -> None:
     clock, events = ManualClock(), open_run_events("memory:")
     log = ThreadLog(LogWriter(events, clock), "t")
     right = ThreadLease(events, log, "t", clock)
     lease = await right.begin("r", b"{}", lambda: None)
     assert lease is not None
+    await lease.give_up()
     clock.advance(2 * SECONDS)
     log.add(named("late"), lease=lease)
-    log.add(named("end"), lease=lease, release=True, look_at=1e12)
-    held = await right.open_run()
-    assert held is not None
-    assert held.owner == lease.owner
-    assert await right.hand_over(lease, [], is_called=True) == await right.open_run()
-    assert await right.open_run() == TurnRecord("r", TurnState.READY, clock.now(), attempt=1)
+    log.add(named("end"), lease=lease, ends=True)
+    assert await right.open_run() is None
+    assert await log.last() == 3
     await events.close()
 
 

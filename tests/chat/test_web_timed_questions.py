@@ -122,7 +122,7 @@ async def test_an_answer_that_a_run_missed_is_taken_up_though_every_wake_is_lost
         assert await events.begin("t1", running("other"), b'{"type":"RUN_STARTED"}', at=now)
         await conversation.answer({(await asked(conversation))["id"]: ROW}, "r2")
         await events.append_all(
-            [NewEvents("t1", [b'{"type":"RUN_FINISHED"}'], release="a")], at=now
+            [NewEvents("t1", [b'{"type":"RUN_FINISHED"}'], owner="a", ends=True)], at=now
         )
         machines.engine.wakes.clear()
         await process.upkeep.call_workers()

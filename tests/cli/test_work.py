@@ -36,7 +36,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     async def fill() -> None:
         events = open_run_events(named)
         for thread, turn in turns.items():
-            await events.append(thread, [BEGUN], at=FAR, key=turn.id)
+            await events.append(thread, [BEGUN], at=FAR)
             await put_turn(events, thread, turn)
         await events.close()
 
@@ -214,7 +214,7 @@ def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for number, name in enumerate(["thread_abcdef1", "thread_abcdef2"]):
             await trees.create_thread(Thread(name, float(number)))
             turn = replace(running("r1", until=3.0), state=TurnState.READY, owner="")
-            await events.append(name, [BEGUN], at=FAR, key="r1")
+            await events.append(name, [BEGUN], at=FAR)
             await put_turn(events, name, turn)
         for name in ("call_xyz1", "call_xyz2"):
             await calls.begin(CallRecord(name, "book", "{}", 0.0, 5.0))

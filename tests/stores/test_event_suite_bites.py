@@ -67,12 +67,14 @@ class AppendsToTheFirstRunOnly(Saboteur):
 
 class ReleasesNothingOfSeveral(Saboteur):
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        await self.good.append_all([replace(each, release=None) for each in new], at=at)
+        await self.good.append_all([replace(each, ends=False) for each in new], at=at)
 
 
 class CutsAtNul(Saboteur):
-    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
-        return await self.good.append(run, [each.partition(b"\0")[0] for each in events], **options)
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        cut = [[each.partition(b"\0")[0] for each in one.events] for one in new]
+        pairs = zip(new, cut, strict=True)
+        await self.good.append_all([replace(one, events=events) for one, events in pairs], at=at)
 
 
 class Follower(Saboteur):
@@ -172,12 +174,11 @@ class ForgetsTheMarkOfWhatIsDeleted(Saboteur):
 class FindsTheLast(Saboteur):
     keys: dict[tuple[str, str], int]
 
-    async def append(
-        self, run: str, events: Sequence[bytes], *, key: str = "", **options: Any
-    ) -> int:
-        last = await self.good.append(run, events, key=key, **options)
-        self.keys = {**vars(self).get("keys", {}), (run, key): last - len(events) + 1}
-        return last
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        await self.good.append_all(new, at=at)
+        for run, events, key in ((each.run, each.events, each.key) for each in new):
+            first = await self.good.last(run) - len(events) + 1
+            self.keys = {**vars(self).get("keys", {}), (run, key): first}
 
     async def find(self, run: str, key: str) -> int | None:
         return self.keys.get((run, key))
@@ -313,12 +314,6 @@ class ReleasesForAnyOwner(Saboteur):
             await self.good.release(run, name)
 
 
-class ReleasesNothingWithEvents(Saboteur):
-    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
-        options["release"] = None
-        return await self.good.append(run, events, **options)
-
-
 class PutsNothingInPlaceOfATurn(Saboteur):
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
         await self.good.append_all([replace(each, successor=None) for each in new], at=at)
@@ -333,15 +328,41 @@ class ShortensOpenRuns(Follower):
 
 
 class LetsAnyoneReportTheEnd(Saboteur):
-    async def append(self, run: str, events: Sequence[bytes], **options: Any) -> int:
-        turn, owner = await self.good.turn(run), options.get("release")
-        options["release"] = owner if turn and turn.owner == owner else None
-        return await self.good.append(run, events, **options)
+    """The fence is missing where the events end the turn."""
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        for each in new:
+            turn = await self.good.turn(each.run)
+            is_others = each.ends and not (turn and turn.owner == each.owner)
+            unfenced = replace(each, owner=None, ends=False) if is_others else each
+            await self.good.append_all([unfenced], at=at)
+
+
+class LetsAnyoneEndTheTurn(Saboteur):
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        for each in new:
+            turn = await self.good.turn(each.run)
+            owner = turn.owner if turn and each.ends else each.owner
+            await self.good.append_all([replace(each, owner=owner)], at=at)
 
 
 class AddsUnderAnyLease(Saboteur):
+    """The fence is missing where the turn continues."""
+
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
-        await self.good.append_all([replace(each, lease=None) for each in new], at=at)
+        unfenced = [each if each.ends else replace(each, owner=None) for each in new]
+        await self.good.append_all(unfenced, at=at)
+
+
+class ChecksTheLeaseBefore(Saboteur):
+    """Another statement adds the events, after the lease has passed on."""
+
+    async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
+        turn = await self.good.turn("r")
+        held = [replace(each, owner=None) for each in new if turn and turn.owner == each.owner]
+        for _ in range(20):
+            await self.good.last("r")
+        await self.good.append_all(held, at=at)
 
 
 class QueuesBehindAnyTurn(Saboteur):
@@ -414,10 +435,12 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (ShortensOpenRuns, turns.a_taken_turn_has_its_events),
     (RenewsForAnyOwner, turns.a_lease_is_its_owners),
     (ReleasesForAnyOwner, turns.a_lease_is_its_owners),
-    (ReleasesNothingWithEvents, turns.the_last_events_end_the_turn),
+    (ReleasesNothingOfSeveral, turns.the_last_events_end_the_turn),
     (PutsNothingInPlaceOfATurn, turns.the_last_events_end_the_turn),
     (LetsAnyoneReportTheEnd, turns.the_last_events_end_the_turn),
+    (LetsAnyoneEndTheTurn, turns.the_last_events_end_the_turn),
     (AddsUnderAnyLease, turns.only_who_holds_the_lease_adds_events_under_it),
+    (ChecksTheLeaseBefore, turns.a_lease_that_passes_on_stops_appends_in_flight),
     (QueuesBehindAnyTurn, turns.a_turn_is_queued_behind_a_waiting_one),
     (QueuesSeveral, turns.a_turn_is_queued_behind_a_waiting_one),
     (BeginsBeforeTheQueue, turns.a_turn_is_queued_behind_a_waiting_one),

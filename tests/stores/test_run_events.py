@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from anabranch._durable import EventId, MissedEventsError
+from anabranch._durable import EventId, MissedEventsError, NewEvents
 from anabranch.errors import StoreError
 from anabranch.stores import _event_tails, open_run_events, open_tree_store, under_lease
 from anabranch.stores import _threads as connections
@@ -61,7 +61,8 @@ async def test_an_open_run_is_shortened_when_it_has_ended(url: str) -> None:
         for _ in range(60):
             await store.append("r", [b"x"], at=1.0)
         assert await read_from(store, "r", 0, 76)
-        last = await store.append("r", [b"end"], at=1.0, release="a")
+        await store.append_all([NewEvents("r", [b"end"], owner="a", ends=True)], at=1.0)
+        last = await store.last("r")
 
         with pytest.raises(MissedEventsError):
             await read_from(store, "r", last - 11, 1)

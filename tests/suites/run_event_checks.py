@@ -170,7 +170,7 @@ async def several_runs_are_appended_to_at_once(open_store: OpenRunEvents) -> Non
         turn = running("t", "owner")
         await put_turn(store, "b", turn)
         new = [
-            NewEvents("b", some("y"), key="k", release="owner"),
+            NewEvents("b", some("y"), key="k", owner="owner", ends=True),
             NewEvents("a", some("1", "2"), key="k"),
             NewEvents("c", some("z")),
         ]
@@ -194,7 +194,7 @@ async def any_event_is_stored(open_store: OpenRunEvents) -> None:
         for text in TEXTS:
             data = [text.encode("utf-8", "surrogatepass"), b"\x00\xff", b"", b"\xfe" * 2_000_000]
             name = f"run {text}"
-            await store.append(name, data, at=1.0, key=f"key {text}")
+            await store.append_all([NewEvents(name, data, key=f"key {text}")], at=1.0)
             found = await read_from(store, name, 0, 4)
             yes([event for _, event in found] == data, f"the events of {name!r} are stored")
             expect(await store.find(name, f"key {text}"), 1, "it is found under its key")
@@ -207,9 +207,12 @@ async def a_key_finds_the_first_of_its_events(open_store: OpenRunEvents) -> None
     """In its run; the first append under a key counts."""
     async with opened(open_store) as store:
         await store.append("r", some("a"), at=1.0)
-        await store.append("r", some("b", "c"), at=1.0, key="k")
-        await store.append("r", some("d"), at=1.0, key="k")
-        await store.append("other", some("x"), at=1.0, key="x")
+        for new in (
+            NewEvents("r", some("b", "c"), key="k"),
+            NewEvents("r", some("d"), key="k"),
+            NewEvents("other", some("x"), key="x"),
+        ):
+            await store.append_all([new], at=1.0)
         expect(await store.find("r", "k"), 2, "the first of the events")
         expect(await store.find("other", "x"), 1, "each run has keys of its own")
         expect(await store.find("r", "x"), None, "and not those of another")
@@ -257,7 +260,7 @@ async def an_id_proves_which_event_it_was(open_store: OpenRunEvents) -> None:
 async def pruning_deletes_events_of_old_runs(open_store: OpenRunEvents) -> None:
     """At most so many at once; the numbers go on, and a reader learns what it has missed."""
     async with opened(open_store) as store:
-        await store.append("old", some("a", "b", "c", "d", "e"), at=1.0, key="k")
+        await store.append_all([NewEvents("old", some(*"abcde"), key="k")], at=1.0)
         last = await store.id_of("old")
         await store.append("new", some("a"), at=9.0)
         await put_turn(store, "open", running("t", "owner"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
+
+import anyio
 
 from anabranch._durable import NewEvents, TakenTurn, TurnState
 from tests.suites.expectations import expect, no, opened, yes
@@ -32,7 +35,7 @@ async def a_turn_begins_once(open_store: OpenRunEvents) -> None:
         expect(await store.turn("r"), turn, "all columns")
         again = await store.begin("r", running("other", "b"), b"y", at=999.0)
         expect(again, None, "a turn ends by no time")
-        await store.append("r", some("z"), at=121.0, release="a")
+        await store.append_all([NewEvents("r", some("z"), owner="a", ends=True)], at=121.0)
         expect(await store.turn("r"), None, "it has ended")
         expect(await store.begin("r", turn, b"y", at=122.0), None, "the same turn again")
         expect(await store.turn("r"), None, "then nothing is taken")
@@ -129,20 +132,22 @@ async def the_last_events_end_the_turn(open_store: OpenRunEvents) -> None:
         await put_turn(store, "r", running("t"))
         await store.append("r", some("a"), at=101.0)
         expect(await store.turn("r"), running("t"), "events alone end nothing")
-        expect(await store.append("r", some("x"), at=101.0, release="b"), 2, "another owner's end")
-        late = [NewEvents("r", some("x"), release="b"), NewEvents("s", some("y"), key="k")]
+        late = [NewEvents("r", some("x"), owner="b", ends=True), NewEvents("s", some("y"))]
         await store.append_all(late, at=103.0)
-        expect([await store.last(run) for run in "rs"], [2, 1], "the other run goes on")
-        ours = NewEvents("r", some("c"), release="a", successor=replace(ASLEEP, version="é"))
+        expect([await store.last(run) for run in "rs"], [2, 1], "another owner's; the other run's")
+        expect(await store.turn("r"), running("t"), "another owner ends nothing")
+        ours = NewEvents("r", some("c"), owner="a", ends=True)
+        ours = replace(ours, successor=replace(ASLEEP, version="é"))
         await store.append_all([ours, NewEvents("s", some("y"))], at=104.0)
         expect(await store.turn("r"), replace(ASLEEP, version="é"), "all columns")
         await store.append_all([ours], at=105.0)
         expect(await read_from(store, "r", 2, 1), [(3, b"c")], "once")
         expect(await store.last("r"), 3, "and nothing by who has not the lease")
         await put_turn(store, "r", running("u"))
-        await store.append("r", some("d"), at=106.0, release="a")
+        ours = replace(ours, successor=None)
+        await store.append_all([ours, replace(ours, run="none")], at=106.0)
         expect(await store.turn("r"), None, "it has ended")
-        expect(await store.append("none", some("x"), at=106.0, release="a"), 0, "no turn at all")
+        expect(await store.last("none"), 0, "no turn at all")
         expect(await store.turn("s"), None, "another run has a turn of its own")
 
 
@@ -150,16 +155,30 @@ async def only_who_holds_the_lease_adds_events_under_it(open_store: OpenRunEvent
     """Events of an owner before, or of a run without a turn, are not added; the turn stays."""
     async with opened(open_store) as store:
         await put_turn(store, "r", running("t"))
-        ours = NewEvents("r", some("x"), key="k", lease="a")
-        await store.append_all([ours, NewEvents("none", some("x"), lease="a")], at=120.0)
+        ours = NewEvents("r", some("x"), key="k", owner="a")
+        await store.append_all([ours, replace(ours, run="none")], at=120.0)
         expect([await store.last(run) for run in ("r", "none")], [2, 0], "the owner's, though late")
         expect(await store.turn("r"), running("t"), "the turn stays")
         yes(await store.move("r", running("t"), running("t", "b")), "another has it")
         await store.append_all([ours, NewEvents("s", some("y"))], at=121.0)
         expect([await store.last(run) for run in "rs"], [2, 1], "another owner's; the other run's")
         await store.release("r", "b")
-        await store.append_all([replace(ours, lease="b")], at=122.0)
+        await store.append_all([replace(ours, owner="b")], at=122.0)
         expect(await store.last("r"), 2, "a lease that was released")
+
+
+async def a_lease_that_passes_on_stops_appends_in_flight(open_store: OpenRunEvents) -> None:
+    """Those that began under it as well: no statement adds events after another has checked."""
+    async with opened(open_store) as store:
+        await put_turn(store, "r", running("t"))
+        ours = NewEvents("r", some("x"), owner="a")
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(partial(store.append_all, [ours], at=101.0))
+            await anyio.lowlevel.checkpoint()
+            yes(await store.move("r", running("t"), running("t", "b")), "another takes it over")
+            last = await store.last("r")
+        expect(await store.last("r"), last, "nothing is added from then on")
 
 
 async def a_turn_is_queued_behind_a_waiting_one(open_store: OpenRunEvents) -> None:
@@ -201,8 +220,8 @@ async def a_look_is_due_once_no_turn_is_unfinished(open_store: OpenRunEvents) ->
         turn = running("t")
         yes(await store.begin("r", turn, b"x", at=200.0) is not None, "a turn begins")
         expect(list(await store.looks(999.0, 999.0, 9)), ["s"], "its worker looks by itself")
-        ours = NewEvents("r", some("x"), release="a", look_at=400.0)
-        await store.append_all([replace(ours, release="b", look_at=210.0)], at=300.0)
+        ours = NewEvents("r", some("x"), owner="a", ends=True, look_at=400.0)
+        await store.append_all([replace(ours, owner="b", look_at=210.0)], at=300.0)
         await store.append_all([ours], at=300.0)
         expect(list(await store.looks(299.0, 500.0, 9)), [], "no owner's")
         expect(list(await store.looks(300.0, 500.0, 9)), ["r"], "an earlier one stays")
@@ -243,7 +262,7 @@ async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
     async with opened(open_store) as store:
         for run, turn in turns.items():
             await put_turn(store, run, turn)
-        await store.append("done", some("x"), at=104.0, release="a")
+        await store.append_all([NewEvents("done", some("x"), owner="a", ends=True)], at=104.0)
         found = list(await store.overdue(120.0, 9))
         expect(found, [("early", READY), ("late", late)], "those whose time is over")
         expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
@@ -259,6 +278,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_lease_is_its_owners,
     the_last_events_end_the_turn,
     only_who_holds_the_lease_adds_events_under_it,
+    a_lease_that_passes_on_stops_appends_in_flight,
     a_turn_is_queued_behind_a_waiting_one,
     a_look_is_due_once_no_turn_is_unfinished,
     a_look_that_found_nothing_is_over,

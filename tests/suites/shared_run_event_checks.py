@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from anabranch._durable import RunEvents
+from anabranch._durable import NewEvents, RunEvents
 from tests.suites.child_processes import Child, in_processes, in_threads, killed_in_mid_work
 from tests.suites.expectations import expect, opened, yes
 from tests.suites.run_event_checks import OpenRunEvents, RunEventCheck, read_from, some
@@ -27,7 +27,8 @@ async def what_one_store_appends_the_other_reads(open_store: OpenRunEvents) -> N
             for number in range(10):
                 await anyio.lowlevel.checkpoint()
                 expect(await one.append("r", [b"%d" % number], at=1.0), number + 1, "its number")
-        expect(await two.append("r", some("x"), at=1.0, key="k"), 11, "numbers go on")
+        await two.append_all([NewEvents("r", some("x"), key="k")], at=1.0)
+        expect(await two.last("r"), 11, "numbers go on")
         expect(await one.find("r", "k"), 11, "keys are shared")
         expect(await read_from(one, "r", 9, 2), [(10, b"9"), (11, b"x")], "so are events")
         at = await one.id_of("r", 10)

@@ -70,21 +70,21 @@ class NewEvents:
         run: the run.
         events: at least one event.
         key: the name of the first event, for :meth:`RunEvents.find`.
-        release: the owner whose turn ends together with the append. If it no longer holds the
-            lease, the events are not added: the present holder reports how the turn ends.
-        successor: the record that replaces the turn; by default, none does.
-        look_at: the time of the next look after the turn, unless the run has an earlier one.
-        lease: the owner who holds the lease on the run, and keeps it. If another owner holds the
-            lease, or none does, the events are not added.
+        owner: the owner of the lease on the run's turn. If another owner holds the lease, or none
+            does, the events are not added: the present holder reports the turn. Events without an
+            owner are added under any lease.
+        ends: whether the owner's turn ends together with the append.
+        successor: the record that replaces the ended turn; by default, none does.
+        look_at: the time of the next look after the ended turn, unless the run has an earlier one.
     """
 
     run: str
     events: Sequence[bytes]
     key: str = ""
-    release: str | None = None
+    owner: str | None = None
+    ends: bool = False
     successor: TurnRecord | None = None
     look_at: float | None = None
-    lease: str | None = None
 
 
 class QueuedTurn(NamedTuple):
@@ -136,18 +136,10 @@ class RunEvents(Protocol):
         """The processes that share the store; :class:`UnknownProcesses` if it cannot tell."""
         ...
 
-    async def append(
-        self,
-        run: str,
-        events: Sequence[bytes],
-        *,
-        at: float,
-        key: str = "",
-        release: str | None = None,
-    ) -> int:
-        """Add events to one run, all or none; return the number of the run's last event.
+    async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
+        """Add events to one run, all or none, under any lease; return the number of its last event.
 
-        ``key`` and ``release`` are as in :class:`NewEvents`. Without events, nothing changes.
+        Without events, nothing changes.
         """
         ...
 

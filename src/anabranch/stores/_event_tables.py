@@ -104,8 +104,10 @@ _LOOK = sa.bindparam("look", type_=sa.Double)
 _EARLIER = sa.case(
     (RUN.c.look_at <= _LOOK, RUN.c.look_at), else_=sa.func.coalesce(_LOOK, RUN.c.look_at)
 )
-END = _unwaited(sa.update(RUN).where(_THIS, _IS_OWNED).values(_NEXT | {"look_at": _EARLIER}))
-"""Replaces the turn of an owner."""
+RELEASE = _unwaited(
+    sa.update(RUN).where(_THIS, _IS_OWNED).values(dict.fromkeys(TURN_COLUMNS, sa.null()))
+)
+"""Ends the turn of an owner."""
 LOOK = _unwaited(sa.update(RUN).where(_THIS).values(look_at=_EARLIER))
 LOOKED = _unwaited(
     sa.update(RUN)
@@ -251,32 +253,36 @@ bytes, but always the next event. Without a further event, one row has the run's
 """
 
 
-def _counting(dialect: sa.Dialect, count: int) -> sa.ClauseElement:
-    """Return the statement that reserves event numbers in ``count`` runs.
+_SIZE = sa.bindparam("size", type_=sa.BigInteger)
+_COUNTED: dict[str, sa.ColumnElement[Any]] = {
+    "last": RUN.c.last + _SIZE,
+    "at": sa.bindparam("at"),
+    "mark": sa.bindparam("mark"),
+}
+_HEAD = (RUN.c.first, RUN.c.last, RUN.c.state)
 
-    A row of values is name, events, time, and mark. The statement returns the numbers of the first and
-    last event of each run, and the state of its turn: SQLite may evaluate ``state IS NULL`` wrongly in
-    the row that an upsert returns. On Postgres,
-    :data:`APPEND_POSTGRES` includes this.
-    """
+
+def _counting(dialect: sa.Dialect) -> sa.ClauseElement:
+    """Return the statement that reserves event numbers in a run, which may be new."""
     insert = insert_of(dialect)(RUN).values(
-        [
-            {
-                "run": sa.bindparam(f"this_{place}"),
-                "first": sa.literal_column("1"),
-                "last": sa.bindparam(f"count_{place}"),
-                "at": sa.bindparam(f"now_{place}"),
-                "mark": sa.bindparam(f"mark_{place}"),
-            }
-            for place in range(count)
-        ]
+        _COUNTED | {"run": sa.bindparam("this"), "first": 1, "last": _SIZE}
     )
-    new = insert.excluded
-    made: sa.ClauseElement = insert.on_conflict_do_update(
-        index_elements=[RUN.c.run],
-        set_={RUN.c.last: RUN.c.last + new.last, RUN.c.at: new.at, RUN.c.mark: new.mark},
-    ).returning(RUN.c.run, RUN.c.first, RUN.c.last, RUN.c.state)
+    adding = insert.on_conflict_do_update(index_elements=[RUN.c.run], set_=_COUNTED)
+    made: sa.ClauseElement = adding.returning(*_HEAD)
     return made
+
+
+COUNT = Statement(_counting)
+"""Reserves event numbers in a run on SQLite; returns its first and last number, and its turn's state.
+
+SQLite may evaluate ``state IS NULL`` wrongly in the row that an upsert returns. On Postgres,
+:data:`APPEND_POSTGRES` includes this.
+"""
+_OWNED = sa.update(RUN).where(_THIS, _IS_OWNED)
+COUNT_OWNED = Statement(_OWNED.values(_COUNTED).returning(*_HEAD))
+"""Reserves numbers in the run of an owner."""
+COUNT_LAST = Statement(_OWNED.values(_COUNTED | _NEXT | {"look_at": _EARLIER}).returning(*_HEAD))
+"""Reserves numbers in the run of an owner, and replaces its turn."""
 
 
 def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
@@ -308,23 +314,22 @@ def _beginning(dialect: sa.Dialect) -> sa.Insert:
     return made
 
 
-COUNT, ADD = RowsStatement(_counting), RowsStatement(_adding)
+ADD = RowsStatement(_adding)
 BEGIN = _unwaited(_beginning)
 _SET_TURN = ", ".join(TURN_COLUMNS)
 _TURN_OR_NEXT = ", ".join(
-    f"CASE WHEN releases IS NULL THEN anabranch_run.{name} ELSE new.{name} END"
-    for name in TURN_COLUMNS
+    f"CASE WHEN ends THEN new.{name} ELSE anabranch_run.{name} END" for name in TURN_COLUMNS
 )
 APPEND_POSTGRES = Statement(
     sa.text(f"""
     WITH new AS (
         SELECT * FROM unnest(
             CAST(:runs AS bytea[]), CAST(:counts AS bigint[]), CAST(:names AS bytea[]),
-            CAST(:holders AS bytea[]), CAST(:releases AS bytea[]),
+            CAST(:owners AS bytea[]), CAST(:ends AS boolean[]),
             CAST(:turn AS bytea[]), CAST(:state AS text[]), CAST(:due AS double precision[]),
             CAST(:owner AS bytea[]), CAST(:process AS text[]), CAST(:attempt AS integer[]), CAST(:version AS bytea[]),
             CAST(:wakes_at AS double precision[]), CAST(:looks AS double precision[])
-        ) WITH ORDINALITY AS new (run, count, name, holder, releases, {_SET_TURN}, look_at, place)
+        ) WITH ORDINALITY AS new (run, count, name, holder, ends, {_SET_TURN}, look_at, place)
     ), head AS (
         INSERT INTO anabranch_run (run, first, last, mark, at)
         SELECT run, 1, count, :mark, :now FROM new

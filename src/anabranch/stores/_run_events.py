@@ -63,17 +63,8 @@ class Events:
         """See the port."""
         return self._database.processes
 
-    async def append(
-        self,
-        run: str,
-        events: Sequence[bytes],
-        *,
-        at: float,
-        key: str = "",
-        release: str | None = None,
-    ) -> int:
-        new = [NewEvents(run, events, key, release)] if events else []
-        added = await self._append(new, at)
+    async def append(self, run: str, events: Sequence[bytes], *, at: float) -> int:
+        added = await self._append([NewEvents(run, events)] if events else [], at)
         return added[0] if added else await self.last(run)
 
     async def append_all(self, new: Sequence[NewEvents], *, at: float) -> None:
@@ -104,36 +95,21 @@ class Events:
         self, connection: sa.Connection, new: Sequence[NewEvents], at: float, mark: int
     ) -> Sequence[Row]:
         """Add events; return place, first and last number, and state for each run that took events."""
-        places = {
-            to_bytes(each.run): place
-            for place, each in enumerate(new, 1)
-            if self._may_add(connection, each)
-        }
-        if not places:
-            return []
-        sizes = [(name, len(new[place - 1].events), at, mark) for name, place in places.items()]
-        heads = {name: head for name, *head in sql.COUNT.rows(connection, sizes)}
-        rows: list[Row] = []
-        for name, size, *_ in sizes:
-            each = new[places[name] - 1]
-            keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
-            numbers = count(heads[name][1] - size + 1)
-            rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
+        heads, rows = list[Row](), list[Row]()
+        for place, each in enumerate(new, 1):
+            name, size = to_bytes(each.run), len(each.events)
+            values = {"this": name, "size": size, "at": at, "mark": mark, "look": each.look_at}
+            values |= {"old_owner": optional_bytes(each.owner), **_columns(each.successor, "new_")}
+            count_events = sql.COUNT_LAST if each.ends else sql.COUNT_OWNED
+            if each.owner is None:
+                count_events = sql.COUNT
+            for head in count_events.rows(connection, values):
+                heads.append((place, *head))
+                keys = chain([to_bytes(each.key) if each.key else None], repeat(None))
+                numbers = count(head[1] - size + 1)
+                rows += zip(repeat(name), numbers, keys, each.events, repeat(mark))
         sql.ADD.rows(connection, rows)
-        return [(place, *heads[name]) for name, place in places.items()]
-
-    def _may_add(self, connection: sa.Connection, new: NewEvents) -> bool:
-        """Return whether the owner of the events, if they have one, holds the lease."""
-        if new.release is not None:
-            return self._is_released(connection, new)
-        values = {"this": to_bytes(new.run), "old_owner": optional_bytes(new.lease)}
-        return new.lease is None or bool(sql.HOLDS.rows(connection, values))
-
-    def _is_released(self, connection: sa.Connection, new: NewEvents) -> bool:
-        """End a turn, or replace its record; return whether its owner held the lease."""
-        values: dict[str, object] = {"this": to_bytes(new.run), "look": new.look_at}
-        values |= {"old_owner": optional_bytes(new.release), **_columns(new.successor, "new_")}
-        return sql.END.count(connection, values) > 0
+        return heads
 
     async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
@@ -266,9 +242,8 @@ class Events:
         return await self._change(lambda connection: sql.RENEW.count(connection, values)) > 0
 
     async def release(self, run: str, owner: str) -> None:
-        values = {"this": to_bytes(run), "old_owner": to_bytes(owner), "look": None}
-        values |= _columns(None, "new_")
-        await self._change(lambda connection: sql.END.count(connection, values))
+        values = {"this": to_bytes(run), "old_owner": to_bytes(owner)}
+        await self._change(lambda connection: sql.RELEASE.count(connection, values))
 
     async def prune(self, before: float, limit: int) -> int:
         def work(connection: sa.Connection) -> int:
@@ -364,8 +339,8 @@ def _as_arrays(new: Sequence[NewEvents], at: float, mark: int) -> dict[str, Any]
         "runs": [to_bytes(each.run) for each in new],
         "counts": [len(each.events) for each in new],
         "names": [to_bytes(each.key) if each.key else None for each in new],
-        "holders": [optional_bytes(each.release or each.lease) for each in new],
-        "releases": [optional_bytes(each.release) for each in new],
+        "owners": [optional_bytes(each.owner) for each in new],
+        "ends": [each.ends for each in new],
         **{name: [each[name] for each in turns] for name in sql.TURN_COLUMNS},
         "looks": [each.look_at for each in new],
         "places": [place for place, _, _ in items],

@@ -306,7 +306,7 @@ class LiveTurn:
         await self._end(*self._mapping.end(suspended=continues), ended, until=until)
 
     async def _end(self, *events: BaseEvent, until: float = 0.0) -> None:
-        """Report the end of the run, if one is in progress; the events release its lease.
+        """Report the end of the run, if one is in progress; the events end its turn.
 
         With ``until``, a worker looks at the thread then.
         """
@@ -318,7 +318,7 @@ class LiveTurn:
                 self.is_followed = await self._right.queued() is not None
                 until = self._right.now() if self.is_followed else until
             last = (*self._held, *events)
-            self._log.add(last, lease=lease, release=True, look_at=until or None)
+            self._log.add(last, lease=lease, ends=True, look_at=until or None)
 
     async def _leave(self) -> TurnLease | None:
         """Stop waiting for a stop; return the lease, once."""

@@ -61,20 +61,20 @@ class LogWriter:
         events: Iterable[BaseModel | TextPiece],
         *,
         lease: RenewedLease | None = None,
-        release: bool = False,
+        ends: bool = False,
         look_at: float | None = None,
         is_followed: bool = False,
     ) -> None:
-        """Add events to a thread's log under ``lease``; the writer drops them if the lease expires.
+        """Add events to a thread's log; the store drops them if ``lease`` has another owner by then.
 
-        With ``release``, the events release the lease, and upkeep looks at the thread at ``look_at``.
+        With ``ends``, the events end the turn of the lease, and upkeep looks at the thread at ``look_at``.
         Events that others mostly follow, ``is_followed``, wait a little for them.
         """
         added = list(events)
         if not added:
             return
         waiting = self._place(thread_id, lease)
-        waiting.releases, waiting.look_at = release, look_at
+        waiting.ends, waiting.look_at = ends, look_at
         urgent = False
         for event in added:
             if type(event) is TextPiece:
@@ -159,8 +159,9 @@ class LogWriter:
     async def _store(self, batch: Mapping[str, WaitingEvents]) -> None:
         """Store a batch once, even if the store fails after writing it."""
         key, until = next(self._keys), self.clock.now() + PATIENCE
+        new = [each.to_store(name, key) for name, each in batch.items()]
         is_tried = False
-        while new := [one for name, each in batch.items() if (one := each.to_store(name, key))]:
+        while new:
             try:
                 if is_tried:  # the store may have written some and refused others
                     new = [each for each in new if not await self.events.find(each.run, key)]
@@ -169,6 +170,8 @@ class LogWriter:
                 if self.clock.now() >= until:
                     lost = sum(len(each.events) for each in new)
                     logger.exception("lost %d events of %d conversations", lost, len(new))
+                    for each in new:
+                        batch[each.run].drop()
                     return
                 if not is_tried:
                     logger.warning("cannot store events of conversations yet: %s", error)

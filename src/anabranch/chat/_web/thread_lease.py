@@ -219,7 +219,7 @@ class ThreadLease:
     ) -> None:
         """Replace the turn of a lease, and add events, unless another process has the turn."""
         if events:
-            last = NewEvents(self._thread_id, events, "", lease.owner, turn)
+            last = NewEvents(self._thread_id, events, "", lease.owner, ends=True, successor=turn)
             await self._events.append_all([last], at=self._clock.now())
         else:
             await self._events.move(self._thread_id, lease.turn, turn)

@@ -78,7 +78,7 @@ class ThreadLog:
         events: Iterable[BaseModel | TextPiece],
         *,
         lease: RenewedLease | None = None,
-        release: bool = False,
+        ends: bool = False,
         look_at: float | None = None,
         is_followed: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class ThreadLog:
             self.thread_id,
             events,
             lease=lease,
-            release=release,
+            ends=ends,
             look_at=look_at,
             is_followed=is_followed,
         )

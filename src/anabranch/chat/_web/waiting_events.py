@@ -28,11 +28,11 @@ class WaitingEvents:
     """Events that one append stores in one thread, followed by the pieces of one text.
 
     All were reported under one ``lease``, or under none: the store adds them if its owner still holds
-    the lease. With ``releases``, they release the lease, and upkeep looks at the thread at ``look_at``.
+    the lease. With ``ends``, the turn ends with them, and upkeep looks at the thread at ``look_at``.
     """
 
     lease: RenewedLease | None = None
-    releases: bool = False
+    ends: bool = False
     look_at: float | None = None
     events: list[bytes] = field(default_factory=list[bytes])
     text: TextPiece | None = None
@@ -41,7 +41,7 @@ class WaitingEvents:
 
     def has_room(self, lease: RenewedLease | None) -> bool:
         """Return whether one append may store these events and others reported under ``lease``."""
-        return lease is self.lease and not self.releases
+        return lease is self.lease and not self.ends
 
     def add_text(self, piece: TextPiece) -> None:
         """Add a piece of a text, which becomes part of the event of the pieces before it."""
@@ -65,20 +65,15 @@ class WaitingEvents:
             self.text = None
             self.deltas.clear()
 
-    def to_store(self, thread_id: str, key: str) -> NewEvents | None:
-        """Return the events with their key; ``None`` if their lease has expired.
+    def to_store(self, thread_id: str, key: str) -> NewEvents:
+        """Return the events with their key, as the store takes them."""
+        owner = None if self.lease is None else self.lease.owner
+        return NewEvents(thread_id, self.events, key, owner, self.ends, look_at=self.look_at)
 
-        By then another process may work on the run, and reports the stored results.
-        """
-        if self.lease is None:
-            return NewEvents(thread_id, self.events, key)
-        if self.lease.is_over:
+    def drop(self) -> None:
+        """Let another worker report the events, which the store did not take in time."""
+        if self.lease is not None:
             self.lease.lose()
-            return None
-        owner = self.lease.owner
-        if self.releases:
-            return NewEvents(thread_id, self.events, key, owner, look_at=self.look_at)
-        return NewEvents(thread_id, self.events, key, lease=owner)
 
 
 def encoded(event: BaseModel | TextPiece) -> bytes:

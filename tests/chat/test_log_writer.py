@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ag_ui.core import CustomEvent
+from ag_ui.core import CustomEvent, TextMessageStartEvent
 
 from anabranch._durable import NewEvents, RenewedLease, RunEvents
 from anabranch.chat._web import log_writer
@@ -95,6 +95,13 @@ async def pass_on(events: Any, name: str) -> bool:
     return bool(await events.move(name, turn, replace(turn, owner="other")))
 
 
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "LEAST_REST", 0.0)
+    monkeypatch.setattr(log_writer, "REST", 0.0)
+
+
+@pytest.mark.usefixtures("restless")
 async def test_all_threads_are_stored_together(watched: Any) -> None:
     one, two, three = logs(watched)
     for log in (one, two, three):
@@ -106,6 +113,7 @@ async def test_all_threads_are_stored_together(watched: Any) -> None:
     await watched.close()
 
 
+@pytest.mark.usefixtures("restless")
 async def test_pieces_of_a_text_that_wait_together_are_one_event(watched: Any) -> None:
     one, two, _ = logs(watched)
     one.add([piece("a")])
@@ -127,12 +135,12 @@ async def test_pieces_of_a_text_that_wait_together_are_one_event(watched: Any) -
     await watched.close()
 
 
-async def test_only_text_waits_and_no_one_else_for_it(
+async def test_a_flush_stores_the_events_of_its_thread_alone_while_others_wait(
     watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_writer, "LEAST_REST", 3600.0)
     one, two, three = logs(watched)
-    one.add([piece("at once: nothing was stored before")])
+    one.add([piece("nothing was stored before")])
     await one.flush()
     one.add([piece("x")])
     two.add([piece("y")])
@@ -147,11 +155,24 @@ async def test_only_text_waits_and_no_one_else_for_it(
     await watched.close()
 
 
-async def test_text_is_stored_when_the_rest_is_over(
+async def test_only_the_beginning_of_a_text_is_stored_before_the_rest_is_over(
     watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_writer, "LEAST_REST", 0.0)
-    monkeypatch.setattr(log_writer, "REST", 0.0)
+    monkeypatch.setattr(log_writer, "LEAST_REST", 3600.0)
+    one, two, _ = logs(watched)
+    two.add([notice("node"), piece("said before")])
+    one.add([notice("node")])
+    begins = TextMessageStartEvent(message_id="m", role="assistant")
+    one.add([begins, piece("x")])
+    async with aclosing(one.follow(0)) as following:  # which calls for nothing, as flush() does
+        await anext(following)
+    assert watched.batches == [{"a": 3}]
+    await two.flush()
+    await watched.close()
+
+
+@pytest.mark.usefixtures("restless")
+async def test_text_is_stored_when_the_rest_is_over(watched: Any) -> None:
     one, two, _ = logs(watched)
     for log in (one, two):
         log.add([piece("x")])
@@ -202,6 +223,7 @@ async def test_an_event_is_not_stored_when_its_lease_passes_on_during_the_write(
     await watched.close()
 
 
+@pytest.mark.usefixtures("restless")
 async def test_the_end_of_a_run_is_stored_with_the_events_before_it_and_releases_its_lease(
     watched: Any,
 ) -> None:

@@ -115,7 +115,7 @@ BY_WORKER = {
 
 
 async def test_a_round_asks_the_store_for_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "FOLLOWED", PATIENCE)  # a question waits for the end of its run
+    monkeypatch.setattr(log_writer, "LEAST_REST", PATIENCE)  # events wait for the end of the run
     database = Counted()
     async with begun(database) as (rounds, question):
         asked = question

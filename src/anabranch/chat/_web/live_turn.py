@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from anabranch._aio import cancel_and_wait, run_shielded
 from anabranch._durable import TurnRecord
-from anabranch.agents import Event, FrontEnd, NodeAdded, Suspension, ToolSuspended
+from anabranch.agents import Event, FrontEnd, NodeAdded, Suspension, ToolStarted, ToolSuspended
 from anabranch.chat._turns import BATCH
 from anabranch.chat._web.event_mapping import EventMapping, shown_in
 from anabranch.chat._web.log_writer import TextPiece, encoded
@@ -171,11 +171,10 @@ class LiveTurn:
         if self.is_new and self.task is None:
             self._held += events
             return
-        is_question = isinstance(event, NodeAdded) and event.node.kind == "question"
-        self._log.add(events, lease=self._lease, is_followed=is_question)
+        self._log.add(events, lease=self._lease)
         if isinstance(event, ToolSuspended):
             self.times.add(event)
-        if isinstance(event, NodeAdded) and event.node.tool_uses:
+        if isinstance(event, ToolStarted):
             await self._log.flush()  # readers must see a tool's call before its effects
             self._leave_if_over()  # another process may call the tools by now
         await self._log.room()

@@ -1,9 +1,10 @@
 """The writer of an application's logs: stores added events soon, those of all threads together.
 
 Adding never waits for the store. The writer stores one batch at a time, with all events that all threads
-added by then. It stores an event for which a user waits immediately. It stores a growing text a few times
-in a frame of the page at most, and less often the slower the store is. Pieces of one text that wait for
-the same batch become one event.
+added by then: a few times in a frame of the page at most, and less often the slower the store is. So
+events that happen together are stored together. Only the beginning of a text, the end of a turn, and
+events for which a caller waits are stored immediately. Pieces of one text that wait for the same batch
+become one event.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 
+from ag_ui.core import TextMessageStartEvent
 from pydantic import BaseModel
 
 from anabranch._aio import Clock, pause
@@ -22,11 +24,11 @@ from anabranch._durable import RenewedLease, RunEvents
 from anabranch.chat._web.waiting_events import TextPiece, WaitingEvents, encoded
 from anabranch.errors import StoreError
 
-FOLLOWED = 0.02
-"""Seconds for which an event waits for the events that mostly follow it."""
-
 REST, LEAST_REST = 3.0, 0.008
-"""The pause after a batch: a multiple of the batch's duration, and the most seconds."""
+"""The pause after a batch: a multiple of the batch's duration, and the least seconds.
+
+The first event after a pause waits for the least seconds, too.
+"""
 
 RETRY, PATIENCE = 0.25, 60.0
 """Seconds until the writer retries after a failure, and until it drops events."""
@@ -63,31 +65,26 @@ class LogWriter:
         lease: RenewedLease | None = None,
         ends: bool = False,
         look_at: float | None = None,
-        is_followed: bool = False,
     ) -> None:
         """Add events to a thread's log; the store drops them if ``lease`` has another owner by then.
 
         With ``ends``, the events end the turn of the lease, and upkeep looks at the thread at ``look_at``.
-        Events that others mostly follow, ``is_followed``, wait a little for them.
         """
         added = list(events)
         if not added:
             return
         waiting = self._place(thread_id, lease)
         waiting.ends, waiting.look_at = ends, look_at
-        urgent = False
         for event in added:
             if type(event) is TextPiece:
                 waiting.add_text(event)
             else:
                 waiting.add(encoded(event))
-                urgent = not is_followed
-        if urgent:
+        if ends or any(type(event) is TextMessageStartEvent for event in added):
             self._call_for(thread_id)
-        elif is_followed:
-            soon = asyncio.get_running_loop().time() + FOLLOWED
-            self._not_before = max(self._not_before, soon)
         if self._task is None:
+            soon = asyncio.get_running_loop().time() + LEAST_REST
+            self._not_before = max(self._not_before, soon)
             self._task = asyncio.create_task(self._write())
 
     def _place(self, thread_id: str, lease: RenewedLease | None) -> WaitingEvents:

@@ -80,17 +80,9 @@ class ThreadLog:
         lease: RenewedLease | None = None,
         ends: bool = False,
         look_at: float | None = None,
-        is_followed: bool = False,
     ) -> None:
         """Add events, which the writer stores soon; see :meth:`LogWriter.add`."""
-        self._writer.add(
-            self.thread_id,
-            events,
-            lease=lease,
-            ends=ends,
-            look_at=look_at,
-            is_followed=is_followed,
-        )
+        self._writer.add(self.thread_id, events, lease=lease, ends=ends, look_at=look_at)
 
     async def room(self) -> None:
         """Wait while too many bytes wait for the store."""

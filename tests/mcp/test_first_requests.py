@@ -104,7 +104,7 @@ async def test_the_key_of_another_request_is_refused_and_nothing_is_run(
     keys: list[str] = []
     async with connected(served(keys), era, PERSON) as client:
         await raw(client, method, first("k-1"))
-        with pytest.raises(MCPError, match="was used for another request") as refused:
+        with pytest.raises(MCPError, match="another request has used it") as refused:
             await raw(client, method, first("k-1", **other))
         assert refused.value.error.code == -32602
         assert refused.value.error.data == {"reason": "idempotency_key"}

@@ -60,7 +60,7 @@ class ChatClient:
     Args:
         url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` becomes the
             token.
-        plugins: ``plugin.client`` of each tool whose questions are answered here.
+        plugins: ``plugin.client`` of each tool whose questions this client answers.
         token: the token that the server asks of its clients.
         headers: further headers of each request, such as the cookie of an application's session.
         otherwise: answers the questions without a plugin. By default, such a question raises an
@@ -122,7 +122,7 @@ class ChatClient:
     async def resume(self, thread: str) -> ChatReply:
         """Answer the open questions of a thread, and return the last reply.
 
-        Another client may have asked them, or the same one before a restart.
+        The questions may be of another client's turn, or of this client's before a restart.
 
         Raises:
             ChatClientError: if :meth:`stream` raises it.

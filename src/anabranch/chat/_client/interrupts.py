@@ -64,7 +64,7 @@ class Handlers:
 
     Args:
         plugins: answer the questions of their tools.
-        otherwise: answers the other questions.
+        otherwise: answers questions of tools without a plugin.
 
     Raises:
         ValueError: if two plugins are for tools of the same name.

@@ -31,7 +31,7 @@ Action: TypeAlias = Literal["clear", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One thing to show.
+    """One output: a text, an action, or both.
 
     Attributes:
         type: ``message`` from the conversation, ``system`` about it, or ``error``.

@@ -35,7 +35,7 @@ from anabranch.tool import Runtime, Tool
 
 
 class _Replies:
-    """Ends a round of this room with the names of the open questions."""
+    """Ends a round of a recorded call with the names of the open questions."""
 
     kind: str = "calls room"
 

@@ -26,12 +26,12 @@ UNDONE = "The effects of this call are undone: it cannot be continued."
 
 
 class AnswerRefusedError(Exception):
-    """An answer is refused: it does not fit, or the question does not wait for it.
+    """An answer is refused: it does not fit, or its question does not wait for an answer.
 
     Attributes:
-        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``. For another answer also
-            ``open``, if the question has no answer yet, or ``closed``, if its call cannot continue
-            from the question.
+        reason: ``unknown``, ``answered``, ``expired`` or ``invalid``. For a second, different
+            answer also ``open``, if the question has no answer yet, or ``closed``, if its call
+            cannot continue from the question.
         errors: the faults of the answer's fields.
     """
 

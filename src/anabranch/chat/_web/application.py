@@ -108,21 +108,21 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             with a retry time, and stores nothing of them. It never refuses answers, since answers
             end open work. By default, no limit.
         closes_store: whether the application closes the store at its end.
-        code_version: the version of the tools' code. Only code of the version that began a call, or
-            code that repeats its recorded steps, continues the call; otherwise the run waits for a
-            process of that version. By default, a digest of the files that define the tools.
+        code_version: the version of the tools' code. Only code of the version that started a call,
+            or code that repeats its recorded steps, continues the call; otherwise the run waits for
+            a process of that version. By default, a digest of the files that define the tools.
 
     Raises:
-        ValueError: both ``token`` and ``authenticate`` are given, or both ``authenticate`` and
-            ``recorded_calls``; or a number is not positive, or ``code_version`` is invalid.
-        TypeError: ``store``, ``model``, ``capabilities`` or a tool has another type.
+        ValueError: if ``authenticate`` comes with ``token`` or with ``recorded_calls``, a number is
+            not positive, or ``code_version`` is invalid.
+        TypeError: if ``store``, ``model``, ``capabilities`` or a tool has another type.
     """
     require_parts("make_chat_app()", store, model, capabilities)
     if token is not None and authenticate is not None:
         raise ValueError("Give token= or authenticate=, not both.")
     if recorded_calls is not None and authenticate is not None:
         raise ValueError(
-            "recorded_calls= shows everyone the calls of all: leave it out with authenticate=."
+            "recorded_calls= shows every user all calls: leave it out with authenticate=."
         )
     for name, most in (("per_principal", per_principal), ("max_streams", max_streams)):
         if most is not None and most < 1:

@@ -1,8 +1,8 @@
 """The results of the front end's tools, found among the messages of a run of AG-UI.
 
-A client sends its whole transcript with each run. Only tool messages of the last turn can be new: those
-between the user's previous message and the present one. Clients put a result after its call, and other
-messages may follow. The tree already has the results of earlier turns.
+A client sends its whole transcript with each run. Only tool messages of the last turn, between the
+user's previous message and the present one, can be new. Clients put a result after its call, and
+other messages may follow. The tree already has the results of earlier turns.
 """
 
 from __future__ import annotations

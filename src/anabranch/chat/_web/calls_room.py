@@ -6,7 +6,8 @@ GET  /calls/{id}               one call: its rounds, its steps, its open questio
 POST /calls/{id}/answers       answer one of its questions differently, on another line
 
 A recorded call has values that only the server may know: results of steps, the data of a handoff.
-Therefore this room is off by default. An *outline* has the steps without values; *values* has everything.
+Therefore these routes are off by default. An *outline* has the steps without values; *values* has
+everything.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Conversation:
         """Whether a run has started for this process, which is working on others."""
         return self._new is not None
 
-    # -- what a user does --------------------------------------------------------------------
+    # -- actions of users --------------------------------------------------------------------
 
     async def say(
         self,
@@ -211,12 +211,12 @@ class Conversation:
     ) -> int | None:
         """Answer questions, all or none; return the number of the event before their tools continue.
 
-        A turn that still runs, for another tool next to them, takes the answers up. If the questions
-        already have these answers, nothing happens: a repeated run gets its events again, and another
-        run has none, ``None``.
+        If the turn still runs another tool of the same reply, it takes up the answers. If the
+        questions already have these answers, nothing happens: a repeated run gets its events again,
+        and for another run the result is ``None``.
 
         Raises:
-            AnswerRefusedError: if a question takes no answer, or not this one.
+            AnswerRefusedError: if a question takes no answer, or another answer.
         """
         async with self._lock:
             checked = [await self._checks.first(*each) for each in replies.items()]
@@ -337,7 +337,7 @@ class Conversation:
             await turn.hand_over()
         await self.log.flush()
 
-    # -- what a worker does ------------------------------------------------------------------
+    # -- work of a worker ------------------------------------------------------------------
 
     async def advance(self, wake: Wake) -> None:
         """Work on the waiting run, if there is one, to its end or its next wait.

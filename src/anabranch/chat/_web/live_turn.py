@@ -204,9 +204,9 @@ class LiveTurn:
     async def show_missed(self, nodes: Sequence[Node]) -> None:
         """Report the run's nodes on a path that the log lacks.
 
-        These are the nodes after the first one reported in the run: a process may have stored a node
-        without reporting it, and another process may have stored one below. If none is reported yet,
-        these are the last nodes.
+        The missing nodes follow the first node that the run reported: a process may have stored a
+        node without reporting it, and another process may have stored a node below. If the run has
+        reported none, the last nodes of the path are missing.
         """
         shown = shown_in(await self._log.read(self._after))
         first = next((at for at, node in enumerate(nodes) if node.id in shown), None)

@@ -1,7 +1,7 @@
 """The routes of the page's files: the document, and the modules and styles below a path with their digest.
 
-A browser asks each time for the document, which names the digest. Whatever is below that path never
-changes, so that a browser loads it once, and an upgrade of the server needs no reload by hand.
+A browser asks each time for the document, which names the digest. The files below that path never
+change, so that a browser loads each once, and an upgrade of the server needs no reload by hand.
 """
 
 from __future__ import annotations

@@ -23,5 +23,5 @@ def stored_ids(chosen: str, principal: str | None) -> Iterator[str]:
 
 
 def shown_id(stored: str) -> str:
-    """Return the id that the principal knows a thread by."""
+    """Return the id by which the principal knows a thread."""
     return OWN.sub("", stored)

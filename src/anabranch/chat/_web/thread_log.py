@@ -43,7 +43,7 @@ class ThreadLog:
 
     Attributes:
         thread_id: the thread.
-        shown_id: the id that its principal knows it by.
+        shown_id: the id by which the principal knows the thread.
     """
 
     def __init__(self, writer: LogWriter, thread_id: str) -> None:
@@ -131,7 +131,7 @@ class ThreadLog:
 
 
 def position(text: str) -> EventId:
-    """Return the event id that a reader sends; that of no event for other text, such as a mere number.
+    """Return the event id that a reader sends; :data:`NOWHERE` for other text, such as a number.
 
     ``0`` is the beginning, as ``0-0`` is, because a reader without events needs no mark.
     """

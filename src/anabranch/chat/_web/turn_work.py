@@ -103,7 +103,7 @@ class TurnWork:
     async def run(self, run_id: str, message: Message | None, *, is_new: bool = False) -> Node:
         """Do the work of a run, or continue it; return the turn's last node.
 
-        ``is_new`` means that none of the work is done yet.
+        ``is_new``: none of the work is done yet.
 
         Raises:
             Exception: if the model or :class:`~anabranch.agents.Agent` raises it.
@@ -133,8 +133,8 @@ class TurnWork:
     async def keep(self, run_id: str, message: Message) -> bool:
         """Add the message of a run, if the run ends before it is stored; return whether the message exists.
 
-        The message stays out where a question is open or a tool has an answer, so that a retry finds
-        them unchanged.
+        The message is not added at an open question or an unread answer, so that a retry finds both
+        unchanged.
         """
         name, agent = node_id(self._thread_id, run_id), self._agent
         if await agent.store.node(name) is None:

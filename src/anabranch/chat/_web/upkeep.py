@@ -74,7 +74,7 @@ REVIVE_EVERY, REVIVED_AT_ONCE = 0.5, 1_000
 """Seconds from one look for runs of dead processes to the next, and the most that a look finds."""
 
 ANY_TIME = 0.0
-"""The time of a wake that may come immediately, however often it is given."""
+"""The time of a wake that may come immediately; the same time names the same wake."""
 
 REPORT_EVERY, REPORTED = 30.0, 20_000
 """Seconds from one report of the backlog to the next, and the most runs that it counts."""

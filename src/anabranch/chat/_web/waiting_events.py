@@ -27,8 +27,9 @@ class TextPiece(NamedTuple):
 class WaitingEvents:
     """Events that one append stores in one thread, followed by the pieces of one text.
 
-    All were reported under one ``lease``, or under none: the store adds them if its owner still holds
-    the lease. With ``ends``, the turn ends with them, and upkeep looks at the thread at ``look_at``.
+    All events were reported under one ``lease``, or under none. The store adds them if the lease's
+    owner still holds it. With ``ends``, the turn ends with the events, and upkeep looks at the
+    thread at ``look_at``.
     """
 
     lease: RenewedLease | None = None
@@ -40,7 +41,7 @@ class WaitingEvents:
     size: int = 0
 
     def has_room(self, lease: RenewedLease | None) -> bool:
-        """Return whether one append may store these events and others reported under ``lease``."""
+        """Return whether one append may store these events together with events under ``lease``."""
         return lease is self.lease and not self.ends
 
     def add_text(self, piece: TextPiece) -> None:

@@ -24,12 +24,12 @@ export const returnedBy = (tool, result) =>
 
 /**
  * @param byUser whether the user called the tool, and not the model: its result is shown apart
- * @param tool its state from events, if any came
- * @param result its tool_result, if it has one on this path
- * @param running whether the run in progress may work on it
- * @param stopped whether the user stopped its turn
- * @param elsewhere whether it has a result on another branch
- * @param asked the nodes of its open questions
+  * @param tool the tool's state from events, if any
+  * @param result the tool_result on this path, if any
+  * @param running whether the run in progress may work on this use
+  * @param stopped whether the user stopped the turn of this use
+  * @param elsewhere whether this use has a result on another branch
+  * @param asked the nodes of the tool's open questions
  * @param branches of the model: [{start, leaf, path, title, isFolded, waits, live}]
  */
 export function ToolUse({ use, byUser, tool, result, running, stopped, elsewhere, asked, branches, onGo }) {

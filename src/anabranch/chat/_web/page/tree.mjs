@@ -9,7 +9,7 @@ const KIND = { user: "You", assistant: "Model", branch: "Branch", question: "Que
 
 /**
  * @param open the ids of open questions
- * @param acts the functions that act on a node: {go, stay, label}; stay continues from it
+  * @param acts the functions that act on a node: {go, stay, label}; stay continues from the node
  */
 export function Tree({ state, open, acts }) {
   const all = useMemo(() => rows(state), [state.nodes]);

@@ -332,5 +332,8 @@ class AskLinks:
 
 
 def _answered() -> _Refused:
-    text = "It has an answer, or is no longer asked. Your conversation continues where you left it."
+    text = (
+        "The question has an answer, or has been closed. Your conversation continues where you"
+        " left it."
+    )
     return _Refused("This question is closed", text, 410)

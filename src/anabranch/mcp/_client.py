@@ -43,8 +43,8 @@ R = TypeVar("R")
 class _Client(Client):
     """The SDK's client, with bounded checks of results, and with contexts in the modern era.
 
-    It passes on the context of a question in the modern era as well. It repairs odd definitions and
-    results before the SDK checks them.
+    The client passes on a question's context in the modern era as well, and repairs odd definitions
+    and results before the SDK checks them.
     """
 
     checks_results = True

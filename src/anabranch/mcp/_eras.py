@@ -169,7 +169,7 @@ Reply: TypeAlias = ElicitReply | SampleReply
 """The reply to a :data:`Request`, in this library's types."""
 
 UNASKED: Final = 0.1
-"""Seconds before a call continues whose result only asks for a repetition."""
+"""Seconds before a client repeats a request whose result has no question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def checked_results() -> Generator[None]:
         logger.debug("a value could not be written", exc_info=error)
     else:
         return
-    logger.error("what a tool has returned %s", problem)
+    logger.error("a tool's return value %s", problem)
     raise ToolError(f"The tool's return value {problem}.")
 
 

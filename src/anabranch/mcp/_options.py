@@ -78,8 +78,8 @@ class ServerOptions:
             asked, if it has given a progress token; ``None`` for none.
         engine: lets one of the processes that share the store expire its calls; by default, each
             process does.
-        code_version: the version of the tools' code. With a store, a call is continued by the code
-            that began it, or by code that takes the same way; by default, a digest of the files
+        code_version: the version of the tools' code. With a store, only the code that started a
+            call, or code that takes the same way, continues it. By default, a digest of the files
             that define the tools.
         ask_url: with ``fallback`` and a store, the HTTP address at which users reach this server.
             The result then also has links to pages with the forms, at ``/ask/…`` below it.

@@ -98,9 +98,7 @@ def _given_key(context: ServerRequestContext[Any, Any]) -> str:
                 "it must be 1 to 255 visible ASCII characters, without spaces"
             )
         if key != given[0]:
-            raise IdempotencyKeyError(
-                "the one in the header differs from the one in _meta; give one"
-            )
+            raise IdempotencyKeyError("the header and _meta have different keys; send one")
     return str(given[0]) if given else ""
 
 

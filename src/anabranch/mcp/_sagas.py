@@ -168,7 +168,7 @@ class SagaMethods:
         params = read(CallToolSagaParams, request.context.params)
         offered = await self._find(params.name)
         if offered is None:
-            known = f"there is no tool {quoted(params.name)}; tools/list has those there are"
+            known = f"there is no tool {quoted(params.name)}; tools/list has the tools"
             raise invalid("name", known)
         if not isinstance(offered, Offered):
             return await _one_round(offered, request, params.name)

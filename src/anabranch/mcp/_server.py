@@ -210,8 +210,8 @@ def fastmcp_sagas(
 ) -> ServerExtension:
     """Return the saga methods for FastMCP's ``add_extension``.
 
-    They call every tool that the server shows to the caller. Tools of this library are called as
-    sagas, even if their server is mounted on this one; all others run in one round.
+    The methods call every tool that the server shows to the caller. Tools of this library are
+    called as sagas, even if their server is mounted on this one; all others run in one round.
 
     Args:
         keys: secrets of at least 32 bytes that seal the tokens; the first seals, all can open.

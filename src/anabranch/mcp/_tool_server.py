@@ -99,7 +99,8 @@ class ToolServer:
             name: the name of the tool.
             arguments: the arguments of the call.
             answerer: receives notices; in the handshake era it also answers the call's questions.
-            owner: the questions of calls with the same owner may be confused with each other.
+            owner: the party of the call. If the server does not name a question's call, calls of
+                the same owner may get each other's questions.
             key: the call's idempotency key.
             answers: the answers to the round before.
 

@@ -2,8 +2,8 @@
 
 Such a result describes itself in words, and has the same facts as structured content under the key
 ``unfinished``, never under the key of a value. It is not an error, since hosts repeat failed calls,
-and each repetition would be another call. Only if an author's output schema excludes the variant,
-the result is an error.
+and each repetition would be another call. The result is an error only if an author's output schema
+excludes the variant.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ BY_LINK = (
 UNFINISHED: Final = "unfinished"
 VARIANT: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "The call is not done; this is no value. Go on as the text says.",
+    "description": "The call is not done; this is no value. Continue as the text says.",
     "properties": {
         "tool": {"type": "string", "description": "The tool that continues the call."},
-        "call": {"type": "string", "description": "The handle to give it."},
+        "call": {"type": "string", "description": "The handle to pass to that tool."},
         "questions": {
             "type": "array",
-            "description": "What the user is to be asked first.",
+            "description": "The questions to ask the user first.",
             "items": {
                 "type": "object",
                 "properties": {

@@ -1,7 +1,7 @@
 """The engine in this process: tasks of its event loop, without any installation.
 
-The engine ends with its process. After a restart its users look into the store for open work, as
-with every engine.
+The engine ends with its process. After a restart, the engine's callers look into the store for open
+work, as with every engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Locks for periodic jobs: advisory locks of Postgres, so that one of several workers runs a job.
 
-A separate connection holds them. When it breaks, the locks are free, and the next use connects
-again, without locks.
+A separate connection holds the locks. When the connection breaks, the locks are free, and the next
+use connects again, without locks.
 """
 
 from __future__ import annotations

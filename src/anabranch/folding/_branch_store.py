@@ -91,10 +91,10 @@ class Branch:
         return account_of(self).left or 0
 
     def to(self, status: Status, **changes: Any) -> Branch:  # noqa: ANN401 - its fields
-        """Return the branch in another state, and with these changes.
+        """Return the branch in the state ``status``, with these changes.
 
         Raises:
-            FoldingError: if that state may not follow the branch's state.
+            FoldingError: if ``status`` may not follow the branch's state.
         """
         if status not in TRANSITIONS[self.status]:
             raise FoldingError(
@@ -109,8 +109,8 @@ class NewBranch:
 
     Attributes:
         id: the id of the branch.
-        session_id: the name of the session, which is created if it is missing. Before placement,
-            the name for a new session.
+        session_id: the name of the session, which is created if it is missing. Until the ledger
+            places the branch, the name for a new session.
         session_budget: the budget of a new session.
         parent_id: the enclosing branch; ``None`` for the session.
         description: as in the record.

@@ -144,7 +144,8 @@ class Ledger:
             branch_id: the branch.
             tokens: the number of tokens.
             partial: the partial result, in case the branch is forced to return.
-            forces: whether this call forces it to return; otherwise its caller does.
+            forces: whether a used-up budget closes the branch here; otherwise, the caller closes
+                it.
 
         Raises:
             BranchNotActiveError: if the branch has ended.

@@ -28,13 +28,15 @@ _NANOSECONDS = 1_000_000_000
 def _telemetry() -> Callable[[BranchEvent], None]:
     meter, tracer = metrics.get_meter("anabranch.folding"), trace.get_tracer("anabranch.folding")
     events = meter.create_counter(
-        "anabranch.folding.branches", unit="{branch}", description="What has happened to branches."
+        "anabranch.folding.branches", unit="{branch}", description="Events of branches."
     )
     tokens = meter.create_histogram(
         "anabranch.folding.tokens", unit="{token}", description="Tokens that a branch has used."
     )
     memories = meter.create_counter(
-        "anabranch.folding.memories", unit="{memory}", description="Memories that branches got."
+        "anabranch.folding.memories",
+        unit="{memory}",
+        description="Memories with which branches began.",
     )
     duration = meter.create_histogram(
         "anabranch.folding.duration", unit="s", description="Time from creation to end."

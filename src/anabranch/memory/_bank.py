@@ -45,7 +45,7 @@ from anabranch.memory._words import is_near, stems_of, words_of
 logger: logging.Logger = logging.getLogger("anabranch")
 
 FLOOR = 0.7
-"""The confidence that a memory needs to be given to a branch."""
+"""The minimum confidence of a memory that a branch receives."""
 
 MOST = 3
 """The number of memories that :meth:`ReasoningBank.recall` returns by default."""
@@ -145,7 +145,7 @@ class ReasoningBank:
     async def similar_to(self, memory: Memory) -> list[Memory]:
         """Return the caller's other memories that are nearly the same, the newest first.
 
-        They say the same in other words, or something that is no longer true.
+        Such a memory has the same content in other words, or an outdated fact.
         """
         which = Filter(self.scopes.visible, limit=_POOL)
         found = await self.store.search(words_of(memory.lesson), which)

@@ -95,7 +95,8 @@ class Scope(Shape):
 class Scopes(Shape):
     """The scopes of a caller: the user, the project, the team and the organisation.
 
-    ``user`` is the caller alone. The application names the others, which callers share.
+    ``user`` is the caller alone. The application names the project, team and organisation, which
+    callers share.
     """
 
     user: Name = ""

@@ -147,7 +147,7 @@ def is_same(one: str, other: str) -> bool:
 
 
 def is_opposite(one: str, other: str) -> bool:
-    """Return whether one lesson says not to do what the other says."""
+    """Return whether one lesson forbids what the other advises."""
     first, second = _words(one), _words(other)
     is_denied = any(map(_denies, first)) != any(map(_denies, second))
     return is_denied and _asserted(first) == _asserted(second)

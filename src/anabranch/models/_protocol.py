@@ -111,7 +111,7 @@ class StreamingSampler(Sampler, Protocol):
     def stream(self, request: SampleRequest) -> AbstractAsyncContextManager[SampleStream]:
         """Return the stream of a reply to ``request``, which is sent when the stream is entered.
 
-        Entering raises what ``sample`` raises.
+        Entering the stream raises the errors of ``sample``.
         """
         ...
 

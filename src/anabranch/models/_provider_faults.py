@@ -59,7 +59,8 @@ _KINDS: tuple[tuple[type[ai.ModelAPIError], _Kind], ...] = (
     (
         ai.ModelContextWindowExceededError,
         _Kind(
-            "cannot take so long a conversation", "Shorten it, or continue from an earlier node."
+            "cannot take so long a conversation",
+            "Shorten the conversation, or continue from an earlier node.",
         ),
     ),
     (ai.ModelAuthenticationError, _Kind("refused the key", "Check the provider's key.")),
@@ -87,7 +88,10 @@ def mapped_errors(model: str, messages: Sequence[Message] = ()) -> Generator[Non
         raise ProviderError(message, passing=_UNREADABLE.passing) from error
     # The adapter raises NotImplementedError if a provider lacks a feature, such as a kind of content.
     except (ai.UserError, NotImplementedError) as error:
-        message = f"{model} cannot be asked this: {_short(str(error))}. Ask another model, or leave it out."
+        message = (
+            f"{model} does not support this request: {_short(str(error))}. Use another model, or"
+            " leave that part out."
+        )
         raise ModelError(message, refused=True) from error
 
 

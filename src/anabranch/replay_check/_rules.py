@@ -141,7 +141,7 @@ RULES: dict[str, Rule] = {
         "Write await before it, or pass it to ctx.gather.",
     ),
     "swapped-arguments": Rule(
-        "{} is given the message where the question belongs.",
+        "{} gets the message in place of the question.",
         "Write ctx.elicit(Model, message).",
     ),
     "foreign-spelling": Rule(

@@ -171,7 +171,7 @@ def test_arguments_that_do_not_fit_are_refused_by_the_server_in_one_go(call: Cal
         (["greet", "--answers", "missing.json"], "Cannot read the answers in missing.json"),
         (["greet", "--model", "gpt"], "Unknown model 'gpt'"),
         (["greet", "--model", "script:missing.json"], "Cannot read the model script"),
-        (["greet", "--max-tokens", "5"], "runs already, with limits of its own. Give yours to"),
+        (["greet", "--max-tokens", "5"], "is a running server with its own limits. Give yours to"),
         (["greet", "--timeout=-1"], "--timeout must be a number from 0 up, not -1."),
         (["greet", "--max-depth", "deep"], "Invalid value"),
         (["greet", "--bogus"], "Unknown option: --bogus"),

@@ -115,8 +115,8 @@ def test_a_replay_of_all_says_when_no_call_takes_the_old_way_of_a_marker(
     drifts = Replayed(id="2", tool="t", ended="drifts")
     assert old_ways_of([clean]) == [nothing]
     assert old_ways_of([old, clean, old.model_copy(update={"old_ways": ["b"]})]) == [
-        "The old way of 'a' is taken by 1 of 3 open calls.",
-        "The old way of 'b' is taken by 2 of 3 open calls.",
+        "1 of 3 open calls take the old way of 'a'.",
+        "2 of 3 open calls take the old way of 'b'.",
     ]
     assert old_ways_of([drifts]) == []  # it is not known
 
@@ -246,7 +246,7 @@ def test_an_undo_that_fails_is_left(
         (["replay", CALL], 2, "Name a call and the TARGET"),
         (["replay", "--all"], 2, "Name a call and the TARGET"),
         (["replay", CALL, TARGET, "--tool", "trip"], 2, "--tool narrows --all"),
-        (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is running elsewhere"),
+        (["replay", CALL, "http://127.0.0.1/mcp"], 2, "is a running server"),
         (["replay", CALL, "examples/wizard.py"], 2, "one of 'trip', which examples/wizard.py does"),
         (["undo", "nothing", TARGET], 1, "The store has no call 'nothing'"),
         (["undo", CALL], 2, "Name the call, and then the TARGET"),

@@ -104,7 +104,7 @@ def test_a_chat_switches_to_a_model_by_name(desk: Desk) -> None:
         (["--model", "nonsense"], "Unknown model 'nonsense'."),
         (["--store", "ftp://x"], "ftp"),
         (["--thread", "last"], "There is no conversation yet."),
-        (["--max-tokens", "0"], "A turn cannot go without tokens. Give --max-tokens 1 or more."),
+        (["--max-tokens", "0"], "A turn needs tokens. Give --max-tokens 1 or more."),
         (["--timeout", "nan"], "--timeout must be a number from 0 up, not nan."),
         (["--max-depth=-1"], "--max-depth must be a number from 0 up, not -1."),
         (["--at", "b1"], "This conversation has no messages yet."),

@@ -74,7 +74,7 @@ def test_a_server_at_module_level_is_a_target_of_a_chat(desk: Desk) -> None:
             2,
             "--env takes the name of a variable, or NAME=value.",
         ),
-        (["http://127.0.0.1:1/mcp", "--header", "X"], 2, "'X' begins no header."),
+        (["http://127.0.0.1:1/mcp", "--header", "X"], 2, "'X' is not a header."),
     ],
     ids=[
         "no server",
@@ -189,7 +189,7 @@ def test_the_tokens_of_a_turn_are_limited_in_web(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--max-tokens", "0"], "A turn cannot go without tokens. Give --max-tokens 1 or more."),
+        (["--max-tokens", "0"], "A turn needs tokens. Give --max-tokens 1 or more."),
         (["--max-depth", "-1"], "--max-depth must be a number from 0 up, not -1."),
         (["--timeout", "inf"], "--timeout must be a number from 0 up, not inf."),
     ],

@@ -167,7 +167,7 @@ def test_an_error_of_its_author_is_shown_by_their_lines(
         (["careless.py", "hidden", "--json", "{}"], None, "give --answers FILE as well"),
         (["careless.py", "careless", "times=many"], [], "times must be a whole number"),
         (["careless.py", "hidden"], [], "greeting"),
-        (["careless:server"], None, "offers only a server, and no tool of ours"),
+        (["careless:server"], None, "offers only a server, and no anabranch tool"),
     ],
 )
 def test_a_target_that_cannot_be_checked_is_wrong_usage(

@@ -99,7 +99,7 @@ def test_keys_that_are_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_address_is_connected_to_as_it_is() -> None:
     assert not isinstance(server_of(URL), StdioServerParameters)
-    with pytest.raises(UsageError, match=f"{URL} runs already, with limits of its own"):
+    with pytest.raises(UsageError, match=f"{URL} is a running server with its own limits"):
         server_of(URL, Limits(max_tokens=5))
 
 

@@ -106,8 +106,8 @@ def test_a_file_that_does_not_load_at_first_ends_the_command(file: Path) -> None
     ("arguments", "problem"),
     [
         pytest.param([], "dev needs a TARGET", id="nothing"),
-        pytest.param(["http://127.0.0.1:1/mcp"], "anabranch web calls its tools", id="url"),
-        pytest.param(["command:some-server"], "anabranch web calls its tools", id="command"),
+        pytest.param(["http://127.0.0.1:1/mcp"], "Use anabranch web to call its tools", id="url"),
+        pytest.param(["command:some-server"], "Use anabranch web to call its tools", id="command"),
         pytest.param(["missing.py"], "There is no file missing.py", id="no file"),
         pytest.param([__file__, "--port", "70000"], "There is no port 70000", id="port"),
     ],

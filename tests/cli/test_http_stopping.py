@@ -76,4 +76,4 @@ async def test_requests_that_go_on_are_counted(capsys: pytest.CaptureFixture[str
             shown += capsys.readouterr().err
         may_end.set()
         assert (await asking).status_code == 204
-    assert shown.startswith("Stopping: 1 request in progress. What it does not finish in 2 s")
+    assert shown.startswith("Stopping: 1 request in progress. After 2 s, the server ends")

@@ -70,7 +70,7 @@ async def test_callers_of_a_server_share_the_project_that_is_named(tmp_path: Any
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        (["--folding", "--shared-memory", "web"], "Give it with --memory."),
+        (["--folding", "--shared-memory", "web"], "Give both options."),
         (["--memory", "--shared-memory", "web "], "'web ' is no name"),
     ],
 )

@@ -155,7 +155,7 @@ def test_settings_of_the_server_itself_are_used_and_reported(
     assert not seals_with(server, [KEY])
     monkeypatch.setenv("ANABRANCH_KEYS", KEY)
     lines = not_used(unused)
-    assert [line.partition(" is not used")[0] for line in lines] == [
+    assert [line.partition(" has no effect")[0] for line in lines] == [
         "ANABRANCH_KEYS",
         "--store (ANABRANCH_STORE)",
         "--ttl",
@@ -171,7 +171,7 @@ def test_workers_of_a_server_with_keys_of_its_own_process_are_refused(
     probe = seal_probe(theirs.make_server()[0])
     with pytest.raises(SystemExit, match=str(STARTUP_FAILURE)):
         WorkerApp(theirs, Endpoint(), probe)()
-    assert "'theirs' seals its questions with keys of its own" in capsys.readouterr().err
+    assert "'theirs' seals its questions with its own keys" in capsys.readouterr().err
 
 
 def test_servers_of_one_key_open_states_that_the_other_has_sealed(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_name_for_a_server_that_has_one_is_reported(tmp_path: Path) -> None:
     server, unused, *_ = replace(with_server, name="travel").make_server()
     assert (server.name, unused) == ("own", {"name"})
     assert not_used(unused) == [
-        "--name is not used for a server of the target, which has its own name."
+        "--name has no effect on a server of the target, which sets its own name."
     ]
 
 

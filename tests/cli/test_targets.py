@@ -131,8 +131,8 @@ def test_the_output_of_a_target_goes_to_stderr(capsys: pytest.CaptureFixture[str
         ("target.py", CLASS_ONLY, "Make an instance of Second at module level"),
         ("target.txt", TOOLS, "There is no module 'target.txt'"),
         ("./target.txt", TOOLS, "it is no Python file"),
-        ("http://127.0.0.1/mcp", None, "is a server already"),
-        ("command:uvx x", None, "is a server already"),
+        ("http://127.0.0.1/mcp", None, "is already a server"),
+        ("command:uvx x", None, "is already a server"),
     ],
 )
 def test_a_wrong_target_is_reported_in_one_sentence(

@@ -80,7 +80,7 @@ async def test_a_chat_refuses_the_conversation_of_a_principal_and_last_is_none(
     asked = here.story.asked
     status, shown = await run("--thread", asked)
     assert status == 2
-    assert f"The conversation {asked!r} belongs to somebody" in shown
+    assert f"The conversation {asked!r} belongs to a user of a web application" in shown
     status, shown = await run("--thread", "last")
     assert (status, "There is no conversation yet." in shown) == (2, True)
     assert not before - rows_of(url)

@@ -11,17 +11,17 @@
     _serving.py                       its work, in one process or several
     _combined_server.py               all tools and servers of the targets, as one server
     _endpoint.py                      where a server listens, and its number of processes
-    _http_access.py                   over HTTP: the names by which it may be reached, and bearer tokens
+    _http_access.py                   over HTTP: the accepted host names and bearer tokens
     _http_server.py                   uvicorn, in one process or several, and the stop of a server
-    _http_shares.py                   limits of requests in progress
-    _chat_command.py                  anabranch chat; _chatting.py does its work
-    _web_commands.py                  anabranch web and worker; _working.py does the worker's work
-    _chat_parts.py                    the parts of chat, web and worker; _chat_models.py: their models
-    _calls_commands.py                anabranch calls: recorded calls; _calls_drawing.py: as text;
+    _http_shares.py                   limits of requests in progress _chat_command.py
+    anabranch chat; _chatting.py does its work _web_commands.py                  anabranch web and
+    worker; _working.py does the worker's work _chat_parts.py                    the parts of chat,
+    web and worker; _chat_models.py: their models _calls_commands.py                anabranch calls:
+    recorded calls; _calls_drawing.py: as text;
                                       _calls_replaying.py: replayed, and undone on request
     _work_commands.py                 anabranch work: the runs of chats that have not ended
     _tree_commands.py                 anabranch tree: the commands over stored conversations
-    _memory_commands.py               anabranch memory: what was learned
+    _memory_commands.py               anabranch memory: notes from earlier work
     _browse_command.py, _browser.py   anabranch browse: a conversation on a full screen
 
     _options.py, _option_values.py    options that several commands share, and the reading of their texts
@@ -74,9 +74,7 @@ BROKEN_PIPE = 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; ``sys.argv`` is read by default."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
-    return copy_context().run(
-        _run, typed
-    )  # so that no other command sees the words typed for this one
+    return copy_context().run(_run, typed)  # no later command in this process sees these words
 
 
 def _run(typed: list[str]) -> int:
@@ -97,7 +95,7 @@ def _run(typed: list[str]) -> int:
         with suppress(OSError):  # SIGHUP: the terminal is closed
             sys.stderr.write(printable(f"anabranch: {error}\n"))
         return error.status
-    except ImportError as error:  # of a command's module, which is loaded when it is used
+    except ImportError as error:  # from a command's module, which is imported late
         missing = error if isinstance(error, MissingExtraError) else error.__cause__
         if not isinstance(missing, MissingExtraError):
             raise

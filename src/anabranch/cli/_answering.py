@@ -31,7 +31,7 @@ def new_respondent(console: Console, model: str | None, answers: Path | None) ->
 
 
 def new_policy(rules: SampleRules) -> AnsweringPolicy:
-    """Return the policy of the rules by which samples are answered.
+    """Return the policy that the rules for samples describe.
 
     Raises:
         UsageError: if the limit is not positive, or a name is empty.
@@ -91,11 +91,11 @@ def read_arguments(
     typed = list(pairs)
     try:
         values = {**arguments, **read_pairs(typed, schema)}
-        # Tools ignore what hosts add; a name that a user has typed is meant.
+        # Tools ignore arguments that hosts add, but a user who types a name means it.
         if not schema.get("additionalProperties") and "properties" in schema:
             _check_known(_names(typed), schema["properties"])
     except ValueError as error:
-        # The tool, which would name what is missing, is not called with the others.
+        # The tool would name missing arguments, and does not run: name them here.
         given = dict.fromkeys([*arguments, *_names(typed)])
         known = schema.get("properties", given)
         missing = [

@@ -60,8 +60,8 @@ async def browse(thread: str | None, store: str | None) -> str | None:
         raise LeftError
     if node_id is not None and tree.thread.owner is not None:
         raise FailedError(
-            f"The conversation {tree.thread.id!r} belongs to somebody who uses a web application,"
-            " and is not continued here."
+            f"The conversation {tree.thread.id!r} belongs to a user of a web application,"
+            " and cannot be continued here."
         )
     return command_for(tree.thread.id, node_id, store) if node_id is not None else None
 
@@ -83,7 +83,7 @@ async def _tree(thread: str | None, store: str | None) -> Tree:
     try:
         found = await find_thread(trees, thread or LATEST)
         if found is None and thread in {None, LATEST}:
-            raise UsageError("There is no conversation yet. anabranch chat begins one.")
+            raise UsageError("There is no conversation yet. anabranch chat starts one.")
         return await trees.tree(found or str(thread))
     except (StoreError, AmbiguousIdError) as error:
         raise FailedError(str(error)) from error

@@ -105,7 +105,7 @@ class Browser(App[str]):
             self.exit(node.data)
 
     def action_leave(self) -> None:
-        """Exit as Ctrl-C does elsewhere."""
+        """Exit like a program that Ctrl-C ends."""
         self.exit(return_code=LeftError.status)
 
     def action_ask(self) -> None:
@@ -158,7 +158,7 @@ class Browser(App[str]):
 
     @property
     def _widget(self) -> TreeWidget[str]:
-        # A query takes a class, which cannot say what its nodes hold.
+        # A query takes a class, and a class cannot name the type of its nodes' data.
         return cast("TreeWidget[str]", self.query_one("#tree"))
 
     def _go(self, node_id: str) -> None:
@@ -167,7 +167,7 @@ class Browser(App[str]):
         while above is not None:
             above.expand()
             above = above.parent
-        # Lines are numbered when the tree is drawn: only then can the cursor go to one.
+        # Lines get numbers when the tree is drawn, and the cursor moves by number.
         self.call_after_refresh(self._widget.move_cursor, place)
 
     def _opens_branch(self, node: Node) -> bool:

@@ -28,11 +28,11 @@ WHO = {
     "sampling": "the model",
     "elicitation": "the user",
 }
-"""The one who answers, by the method of a request or the type of a saga's step."""
+"""The side that answers, by the method of a request or the type of a saga's step."""
 
 
 class CallTrace:
-    """Describes the messages of a call, one line each; the lines are passed to ``say``.
+    """Describes the messages of a call, one line each; ``say`` receives the lines.
 
     ``explain`` takes the step id of a question at the end of a round (one run of the tool), and
     returns a line to add, which may be empty.
@@ -55,7 +55,7 @@ class CallTrace:
                 self._say(f"→ tools/call again, with {_counted(answers, 'answer')}")
             elif completed := params.get("completedSteps"):
                 self._say(f"→ {message.method}, with {_counted(completed, 'completed step')}")
-            elif name := params.get("name"):  # without a name, it is a probe for saga methods
+            elif name := params.get("name"):  # a probe for saga methods has no name
                 arguments = json.dumps(params.get("arguments") or {})
                 self._say(f"→ {message.method} {name} {arguments}")
         elif isinstance(message, JSONRPCResponse):
@@ -91,7 +91,7 @@ def _asked(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _who(kind: str, params: Mapping[str, Any] | None) -> str:
-    """Return the one that answers: the model or the user, with the link to open, if any."""
+    """Return the side that answers: the model or the user, with the link to open, if any."""
     link = (params or {}).get("url")
     return f"{WHO[kind]}, by the link {link}" if link else WHO[kind]
 

@@ -33,7 +33,7 @@ from anabranch.mcp import (
 )
 
 UNASKABLE = "server-initiated requests"
-"""Part of the error of the SDK and of FastMCP if their own tool asks over MCP 2026-07-28."""
+"""A part of the error of the SDK and of FastMCP if their own tools ask over MCP 2026-07-28."""
 RAISES = (
     "Its library has no other way to ask: call it with --era handshake, or see"
     ' "Migrate from the MCP SDK or FastMCP" in the documentation.'
@@ -109,7 +109,7 @@ async def invoke(
     answerer: Answerer,
     key: str = "",
 ) -> CallToolResult:
-    """Call a tool by the protocol of ``era``, by which ``client`` is already connected."""
+    """Call a tool by the protocol of ``era``, over the connection of ``client``."""
     if era == "saga":
         from anabranch.mcp import SagaClient
 
@@ -129,7 +129,7 @@ async def find_tool(client: Client, target: str, name: str) -> Tool:
         offered = ", ".join(tools) or "nothing"
         raise UsageError(f"{target} has no tool {name!r}. It offers: {offered}.")
     try:
-        if is_server(target):  # the server of a file or module has made its schemas itself
+        if is_server(target):  # our server of a file or module has made its schemas
             check_schema(tools[name].input_schema)
     except UnusableSchemaError as error:
         unfit = (
@@ -156,7 +156,7 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
     if not result.content:
         return None
     if _is_wrapped(tool):
-        return text  # the result of a saga: a text comes without its structured content
+        return text  # a saga's text comes without structured content
     if len(texts) < len(result.content):
         return [
             block.model_dump(mode="json", by_alias=True, exclude_none=True)

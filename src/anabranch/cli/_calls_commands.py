@@ -1,7 +1,7 @@
 """``anabranch calls``: shows recorded calls, and replays them against the present code.
 
-In a terminal they are drawn for people; otherwise, or with ``--json``, they are JSON. What they are is
-in ``anabranch._recorded``.
+The commands draw calls in a terminal. Elsewhere, or with ``--json``, they print JSON.
+``anabranch._recorded`` reads the calls.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ def list_command(
     limit: Annotated[int, Parameter(help="Maximum entries to list.")] = 50,
     after: Annotated[
         str | None,
-        Parameter(help="List the calls after this one: its id, or the beginning of the id."),
+        Parameter(
+            help="List the calls after the call with this id, or with this beginning of an id."
+        ),
     ] = None,
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """List recorded calls, the last begun first."""
+    """List recorded calls, the last started first."""
     from anabranch._durable import NAMED
     from anabranch._recorded import find_call, listed
     from anabranch.cli._calls_drawing import draw_list
@@ -80,7 +82,7 @@ def list_command(
 
 @calls_app.command(name="show", help_epilogue=example("anabranch calls show call_1a2b"))
 def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) -> None:
-    """Show one call: its rounds, its steps with their values and undos, and what it waits for."""
+    """Show one call: its rounds, its steps with their values and undos, and its open questions."""
     from anabranch._aio import SystemClock
     from anabranch._recorded import find_call, read_call
     from anabranch.cli._calls_drawing import draw_call
@@ -118,10 +120,10 @@ def replay_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Replay recorded calls with the present code, and say where the code differs from the record.
+    """Replay recorded calls with the present code, and report differences from the record.
 
-    The replay runs no step and no undo; it samples, asks, sends and writes nothing. It does run the
-    code outside of steps. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
+    The replay runs only the code outside of steps: no step or undo runs, and nothing is asked, sent
+    or stored. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
     """
     if tool and not every:
         raise UsageError("--tool narrows --all: give both, or the call alone.")
@@ -158,7 +160,7 @@ def undo_command(
     json: AsJson = False,
     store: Store = None,
 ) -> None:
-    """Undo the effects of an open call, and end the call; for calls whose code runs nowhere any more.
+    """Undo the effects of an open call, and end the call, if its code no longer runs anywhere.
 
     The command runs the undos of TARGET, in reverse order. It undoes nothing if the code of TARGET
     differs from the record of the call. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anabranch.cli._calls_replaying import Undone
 
 WIDTH = 70
-"""The most characters of a value."""
+"""Maximum characters of a value."""
 
 
 def draw_list(calls: Sequence[Listed]) -> list[str]:
@@ -69,7 +69,7 @@ def old_ways_of(found: Sequence[Replayed]) -> list[str]:
     """Return a line for each marker with the number of calls that still need its old way."""
     needed = Counter(name for each in found for name in each.old_ways)
     lines = [
-        f"The old way of {name!r} is taken by {needed[name]} of {len(found)} open calls."
+        f"{needed[name]} of {len(found)} open calls take the old way of {name!r}."
         for name in sorted(needed)
     ]
     if not lines and all(each.is_clean for each in found):

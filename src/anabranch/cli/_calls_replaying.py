@@ -38,15 +38,15 @@ class OfferedTools:
     """The tools of some targets, with which recorded calls run.
 
     Raises:
-        UsageError: if a target is a server, or cannot be loaded, or the targets have no tool of ours.
+        UsageError: if a target is a server, or cannot be loaded, or the targets have no anabranch
+            tool.
     """
 
     def __init__(self, targets: Sequence[str]) -> None:
         for target in targets:
             if is_url(target):
                 raise UsageError(
-                    f"{target} is running elsewhere. Name the file or module that it was started"
-                    " from."
+                    f"{target} is a running server. Name the file or module that has its tools."
                 )
         self._targets = " ".join(targets)
         self._tools: Mapping[str, Tool[Any]] = {each.name: each for each in load(targets).tools}
@@ -133,7 +133,7 @@ async def undo_call(
         calls: store of the call.
         record: the call.
         tool: code whose undos run.
-        runtime: conversation that the call came from; ``None`` if that is gone.
+        runtime: conversation around the call; ``None`` if the store no longer has it.
         yes: whether to undo without asking the user.
 
     Raises:

@@ -70,7 +70,7 @@ def chat_command(  # noqa: PLR0913 - the options of the command
     log_to_stderr(logging.ERROR)
     limits = turn_limits_of(max_tokens, max_depth, timeout)
     if prompt is not None and script is not None:
-        raise UsageError("--prompt and --script are both what is said. Leave one of them out.")
+        raise UsageError("--prompt and --script both give the input. Leave one of them out.")
     options = ChatOptions(
         targets,
         thread,

@@ -1,4 +1,4 @@
-"""The models of chats: the catalogue, and those without a configured one, to play the demo or to refuse."""
+"""The models of chats: the catalogue, and two stand-ins, which play the demo or refuse."""
 
 from __future__ import annotations
 

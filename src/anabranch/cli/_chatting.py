@@ -98,7 +98,7 @@ def replies_to(lines: InputLines, console: Console) -> Replies:
 
 
 def command_to_continue(options: ChatOptions, thread_id: str) -> str | None:
-    """Return the command that continues a thread with ``options``; ``None`` if it is not stored.
+    """Return the command that continues a thread with ``options``; ``None`` for a thread in memory.
 
     The command leaves out settings of the environment, and the values of headers and variables, which
     may be secrets.
@@ -235,10 +235,10 @@ async def _thread_id(store: TreeStore, name: str) -> str:
     except AmbiguousIdError as error:
         raise UsageError(str(error)) from error
     if found is None and name == LATEST:
-        raise UsageError("There is no conversation yet. Leave out --thread to begin one.")
+        raise UsageError("There is no conversation yet. Leave out --thread to start one.")
     if found is None and await store.thread(name) is not None:
         raise UsageError(
-            f"The conversation {name!r} belongs to somebody who uses a web application, and is not"
+            f"The conversation {name!r} belongs to a user of a web application, and cannot be"
             f" continued here. anabranch tree show {name} shows it; give another --thread."
         )
     return found or name

@@ -61,12 +61,12 @@ def choose_tools(options: CheckOptions) -> list[Tool[Any]]:
     target = options.target
     if is_server(target):
         raise UsageError(
-            f"{target} is running elsewhere. Check the file or module that it was started from."
+            f"{target} is a running server. Check the file or module that has its tools."
         )
     tools = load([target]).tools
     if not tools:
         raise UsageError(
-            f"{target} offers only a server, and no tool of ours: the functions of the SDK and of"
+            f"{target} offers only a server, and no anabranch tool: functions of the SDK and of"
             " FastMCP are never replayed. Check the module that defines the tools."
         )
     named = [tool for tool in tools if options.tool in {None, tool.name}]
@@ -102,7 +102,7 @@ async def run(
     failure = done.last.error if done.last is not None else None
     if failure is not None:
         console.say(f"The tool ended with {type(failure).__name__}: {failure}")
-        if not isinstance(failure, AnabranchError):  # it is for the author
+        if not isinstance(failure, AnabranchError):  # the reader is the tool's author
             lines = format_for_author(type(failure), failure, failure.__traceback__)
             console.say(lines.rstrip())
     return done.findings

@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from anabranch.tree import TreeStore
 
 ITS_OWN = (
-    "The tools of a FastMCP server are run by FastMCP: --store, --model and limits have no effect on"
-    " them, and a question that they ask over MCP 2026-07-28 fails there."
+    "FastMCP runs the tools of a FastMCP server: --store, --model and limits have no effect on"
+    " them, and their questions fail over MCP 2026-07-28."
 )
 
 
 class MadeServer(NamedTuple):
-    """A server, and what belongs to it.
+    """A server with its jobs, and a note for the user.
 
     Attributes:
         server: the server.
         unused: the options that the targets' own servers have set themselves.
-        around: is to be entered while the server runs: its memory learns meanwhile, its branches are
-            closed in time, and its engine is closed at its end.
+        around: a context for the server's run. Inside, the memory learns and overdue branches are
+            closed; its end closes the engine.
         note: a further line for the user.
     """
 
@@ -68,7 +68,7 @@ class MadeServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerRecipe:
-    """The parts of a server, in a form that can be passed to another process."""
+    """The parts of a server, in a form that another process can receive."""
 
     targets: tuple[str, ...]
     model: str | None
@@ -94,7 +94,7 @@ class ServerRecipe:
         store: str | TreeStore | None = url
         if url and (
             self.agent_tools.memory or self.agent_tools.folding
-        ):  # during the calls, over the same connections
+        ):  # the branches share the connections of the calls
             options, store = _beside_calls(options, url)
         with completed_by(options) as unused:
             found = load(self.targets)
@@ -256,7 +256,7 @@ def seal_probe(server: AnyServer) -> str:
 
 
 def opens(server: AnyServer, probe: str) -> bool:
-    """Whether ``server`` opens what the server of ``probe`` has sealed."""
+    """Return whether ``server`` can open ``probe``, which another server has sealed."""
     try:
         return _codec(server).unseal(probe) == b""
     except InvalidRequestState:
@@ -272,7 +272,7 @@ def seals_with(server: AnyServer, keys: Sequence[str]) -> bool:
 
 
 def _codec(server: AnyServer) -> RequestStateCodec:
-    # The SDK puts one on every server, and has no public way to it.
+    # The SDK gives every server a sealer, without public access to it.
     if is_fastmcp(server):
         middleware = server._mcp_server.middleware  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     else:

@@ -1,13 +1,13 @@
 """The commands by name, with their help texts, and the files that hold options for them.
 
-A command's options are declared in its own module, which is imported when the command is used and
-not before: to list the commands, neither an SDK nor a database nor a prompt has to be loaded. The
-help texts are here because the list shows the first sentence of each.
+The module of a command declares the command's options, and is imported when the command runs: the
+list of commands loads no SDK, database or prompt. The help texts are here because the list shows
+the first sentence of each.
 
-Options come also from ``[tool.anabranch]`` of the project's ``pyproject.toml``, and from the user's own
-file. A table named after a command (``[tool.anabranch.serve]``) may have only options of that command.
-Options outside such tables are for every command that has them. A flag wins over an environment
-variable, the variable over the project's file, and the project's file over the user's.
+Options may also be in ``[tool.anabranch]`` of the project's ``pyproject.toml``, and in the user's
+own file. A table named after a command (``[tool.anabranch.serve]``) may have only options of that
+command. Options outside such tables are for every command that has them. A flag wins over an
+environment variable, the variable over the project's file, and the project's file over the user's.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ app: App = App(
 
 
 def example(*lines: str) -> str:
-    """Return the end of a command's help: lines that can be typed."""
+    """Return the end of a command's help: example lines to type."""
     return "\n\n".join(
         ["Example:" if len(lines) == 1 else "Examples:", *(f"`{each}`" for each in lines)]
     )
@@ -116,8 +116,8 @@ HELP = {
     """,
     "inspect": """Show the parameters, questions, needs and limits of the tools of TARGET.
 
-    With TOOL, the command shows one tool. The command calls none. A terminal gets text, a program
-    JSON.
+    With TOOL, the command shows one tool. The command calls no tool. A terminal gets text, a
+    program JSON.
     """,
     "call": """Call one tool as an MCP client, and print its result as JSON.
 
@@ -153,17 +153,18 @@ HELP = {
     """,
     "worker": """Run the turns of the chats that `anabranch web` accepts, on any machine.
 
-    Give it the TARGETs, the model, the store and the engine of the web processes. Any number of
+    Pass the TARGETs, the model, the store and the engine of the web processes. Any number of
     workers may run. When a worker ends or dies, another one continues its turns.
     """,
     "browse": """Browse a stored conversation on a full screen.
 
-    c ends the program and prints the command that continues at the selected node; q ends it.
+    The key c ends the program, and prints the command that continues at the selected node; q only
+    ends the program.
     """,
     "completion": """Print the script with which your shell completes anabranch.
 
     The script completes commands, options and files, and the tools of a TARGET with their
-    parameters. The shell loads a TARGET that is a file for that.
+    parameters. To complete tools, the shell loads a TARGET that is a file.
     """,
 }
 APPS = {
@@ -228,15 +229,15 @@ HOMES = {
 
 
 def _needed(command: str) -> str:
-    """Return the last sentence of a command's help, about an extra to install; mostly empty."""
+    """Return the last sentence of a command's help, about an extra to install; often empty."""
     if command not in NEEDS:
         return ""
     named, extra, package = NEEDS[command]
     if find_spec(package) is not None:
-        return f" It needs the {named}."
+        return f" The command needs the {named}."
     from anabranch.errors import install_command
 
-    return f" It needs the {named}, of which a part is missing: `{install_command(extra)}`"
+    return f" The command needs the {named}, of which a part is missing: `{install_command(extra)}`"
 
 
 def completion_command(
@@ -255,7 +256,7 @@ def completion_command(
         named = shell or detect_shell()
     except ShellDetectionError:
         raise UsageError(
-            "The shell cannot be found out. Name it: anabranch completion bash, zsh, fish or powershell."
+            "Your shell is unknown. Name it: anabranch completion bash, zsh, fish or powershell."
         ) from None
     print_text(app.generate_completion(shell=named))
 

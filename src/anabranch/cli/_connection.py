@@ -1,7 +1,7 @@
 """The connection to a target: to a server process started for it, or to the URL of a running one.
 
-A server process inherits this one's environment. It gets new keys, since it lives no longer than the
-call. One sentence reports a connection that fails.
+A server process inherits this process's environment. It gets new keys, since it ends with the call.
+One sentence reports a connection that fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from anabranch.mcp import (
 T = TypeVar("T")
 
 FAREWELL = 2.0
-"""Seconds that the end of a connection may take when a command is interrupted."""
+"""Maximum seconds for the end of a connection when a command is interrupted."""
 
 
 def server_of(
@@ -59,14 +59,14 @@ def server_of(
     variables ``env`` for a server that a command starts.
 
     Raises:
-        UsageError: if there is no such file or module, or an option is for another kind of server.
+        UsageError: if there is no such file or module, or an option is for servers of another kind.
     """
     if env and not target.startswith(COMMAND):
         raise UsageError("--env is for a server that a command starts: command:….")
     if is_url(target):
         if limits != UNLIMITED:
             raise UsageError(
-                f"{target} runs already, with limits of its own. Give yours to anabranch serve."
+                f"{target} is a running server with its own limits. Give yours to anabranch serve."
             )
         return WithHeaders(target, headers or {})
     if headers:
@@ -109,7 +109,7 @@ async def open_session(
 
     async def connect_and_act() -> T:
         nonlocal connected
-        # The server of a file or module has compared its results with their schemas itself.
+        # Our server of a file or module has compared its results with their schemas.
         async with connect(
             opened,
             answerer,
@@ -130,7 +130,7 @@ async def open_session(
         return session.result()
     except asyncio.CancelledError:
         acting.cancel()
-        logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # of late messages: tracebacks
+        logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # against late tracebacks
         with anyio.CancelScope(shield=True):
             if connected:
                 await asyncio.wait({session}, timeout=FAREWELL)
@@ -149,7 +149,7 @@ async def open_session(
 
 
 def _traced(server: Connectable, trace: CallTrace | None) -> Connectable:
-    """Return a server whose messages are described, if it is one of :func:`server_of`."""
+    """Return a server with a trace of its messages, if :func:`server_of` made it."""
     if trace is None or not isinstance(server, WithHeaders | StdioServerParameters):
         return server
     return watched(server, trace)
@@ -185,7 +185,7 @@ def _options_of(limits: Limits) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # The model is the caller's: a server with a model of its own would never ask.
+    # The model is the caller's: a server with its own model would never ask.
     inherited = {name: value for name, value in os.environ.items() if name != MODEL}
     return {CALL_KEY: new_key(), **inherited}
 

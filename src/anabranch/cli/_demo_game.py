@@ -1,7 +1,7 @@
 """The pick-a-card tool, played from here: the work of ``anabranch demo``.
 
-Scripted answers replace a missing model or a missing user. The tool is ``_demo_tool.py``, which is
-served like any other.
+Scripted answers replace a missing model or a missing user. A server process serves
+``_demo_tool.py`` like any other tool.
 """
 
 from __future__ import annotations

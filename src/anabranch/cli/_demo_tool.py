@@ -1,7 +1,7 @@
 """Pick a card: draw a hand, let a model look at it, let the user pick, and return the outcome.
 
-The tool has three phases. ``before`` and ``after`` run once, on the server, and may use what lies
-on ``self``; ``client`` asks the model and the user, and only plain data reaches it.
+The tool has three phases. ``before`` and ``after`` run once, on the server, and may use the
+attributes of ``self``; ``client`` asks the model and the user, and receives only plain data.
 """
 
 import random
@@ -69,7 +69,7 @@ class PickCard(HandoffTool):
     async def before(
         self, *, count: Annotated[int, Field(ge=2, le=10)] = 5, analyze: bool = False
     ) -> Hand:
-        """Draw. This runs once, however many questions follow."""
+        """Draw the cards, once, however many questions follow."""
         deck = [rank + suit for suit in SUITS for rank in RANKS]
         cards = self.chance.sample(deck, count)
         return Hand(cards=cards, secret=self.chance.choice(cards), analyze=analyze)

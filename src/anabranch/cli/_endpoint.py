@@ -18,13 +18,13 @@ from anabranch.cli._option_values import read_tokens
 from anabranch.cli._options import SESSION_TTL, TOKEN, AccessLog, LogForm
 
 LEAST = 8
-"""The least share of a caller: a client has a few requests in progress."""
+"""The minimum share of a caller: a client has a few requests in progress."""
 PORTS = range(2**16)
 _WRONG_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def open_files() -> int:
-    """Return how many files, sockets included, this process may have open."""
+    """Return the number of files, sockets included, that this process may have open."""
     if sys.platform == "win32":
         return 8192
     import resource
@@ -34,7 +34,7 @@ def open_files() -> int:
 
 
 CONCURRENCY: Final = 512
-"""Requests that are in progress at the same time, in one process."""
+"""Maximum requests in progress at the same time, in one process."""
 
 
 def is_loopback(host: str) -> bool:
@@ -48,7 +48,7 @@ def is_loopback(host: str) -> bool:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The options for the place where a server listens, those who may reach it, and the limits of a process."""
+    """The options for a server's address, its clients, and the limits of a process."""
 
     transport: Annotated[
         Literal["stdio", "http"], Parameter(help="Transport: stdin and stdout, or HTTP at /mcp.")
@@ -136,7 +136,9 @@ class Endpoint:
             UsageError: if an option is wrong; the message names the option.
         """
         if self.transport == "stdio" and self.token != os.environ.get(TOKEN):
-            raise UsageError("Over stdio no one else can call. Give --token with --transport http.")
+            raise UsageError(
+                "Over stdio, no other process can call. Give --token with --transport http."
+            )
         read_tokens(self.token)
         if self.port not in PORTS:
             raise UsageError(f"There is no port {self.port}. Choose one from 0 to 65535.")
@@ -163,14 +165,14 @@ class Endpoint:
             )
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens, so that nothing else is started where that fails.
+        """Return a listening socket; a failure shows before anything else starts.
 
         Raises:
-            CommandError: there is no such host here, or its port cannot be used.
+            CommandError: if this machine has no such address, or the port cannot be used.
         """
         try:
             return listen(self.host, self.port)
-        except (socket.gaierror, ValueError) as error:  # a name that cannot be encoded: the latter
+        except (socket.gaierror, ValueError) as error:  # ValueError: a name that cannot be encoded
             raise self._wrong_host(str(error.args[-1])) from error
         except OSError as error:
             reason = os.strerror(error.errno or 0)
@@ -191,11 +193,11 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host`` (a name or an address) and ``port``; 0 for any.
 
     Raises:
-        OSError: the port is in use, or the host is not of this machine (``gaierror``: is unknown).
-        ValueError: the host is no name.
+        OSError: if the port is in use, or the host is unknown (``gaierror``) or another machine.
+        ValueError: if the host is no name.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    socket.getaddrinfo(host, port, family)  # its error becomes another in create_server
+    socket.getaddrinfo(host, port, family)  # create_server would raise another error
     made = socket.create_server((host, port), family=family)
     # Connections inherit it. With Nagle's algorithm, each reply waits 40 ms for the previous one's ACK.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,8 +1,9 @@
 """The hosts, origins and bearer tokens that requests over HTTP may carry.
 
 A browser that follows a name to this machine (DNS rebinding) sends that name as ``Host``. So a
-request passes only if its ``Host``, and its ``Origin`` if it has one, are known. The SDK's own middleware checks bearer tokens. Each token is a caller
-of its own: states, sessions and stored calls are bound to it.
+request passes only if its ``Host``, and its ``Origin`` if it has one, are known. The SDK's own
+middleware checks bearer tokens. Each token stands for a separate caller: states, sessions and
+stored calls are bound to the token.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 ANY: Final = "*"
 
 SESSIONS: Final = 2_000
-"""Sessions at the same time, in one process."""
+"""Maximum sessions at the same time, in one process."""
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -56,7 +57,7 @@ _REFUSALS: Final = {
 class Access:
     """The names and origins that requests may carry, in addition to those of this machine.
 
-    With ``tokens``, requests need one of them, unless the server checks tokens itself.
+    With ``tokens``, each request needs one of the tokens, unless the server checks tokens itself.
     """
 
     hosts: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class Access:
         return cls(hosts, origins, read_tokens(endpoint.token))
 
     def settings(self) -> TransportSecuritySettings:
-        """Return them as the SDK takes them."""
+        """Return these rules as the SDK's ``TransportSecuritySettings``."""
         names = [*LOOPBACK, *self.hosts]
         own = [f"{scheme}://{name}" for scheme in ("http", "https") for name in names]
         return TransportSecuritySettings(
@@ -84,7 +85,7 @@ class Access:
         )
 
     def app(self, server: AnyServer, endpoint: Endpoint) -> ASGIApp:
-        """Return the application that serves ``server`` to them, within the limits of ``endpoint``."""
+        """Return the application that serves ``server`` by these rules, within ``endpoint``."""
         session_ttl = endpoint.lasting
         if is_fastmcp(server):
             app = _fastmcp_app(server, self.settings(), session_ttl)
@@ -106,7 +107,7 @@ class Access:
 
 
 def checks_tokens(server: AnyServer) -> bool:
-    """Whether the server's author has given it an authorization of its own."""
+    """Whether the server's author has given the server an authorization."""
     return (server.auth if is_fastmcp(server) else server.settings.auth) is not None
 
 
@@ -115,7 +116,7 @@ def _with_ports(names: list[str]) -> list[str]:
 
 
 class _Explained:
-    """An application whose refusals of a ``Host`` or an ``Origin`` say what to set."""
+    """An application whose refusals of a ``Host`` or an ``Origin`` name the option to set."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -144,7 +145,7 @@ class _Explained:
 def _fastmcp_app(
     server: FastMCP[Any], security: TransportSecuritySettings, session_ttl: float | None
 ) -> ASGIApp:
-    """Return the HTTP application of a server, at ``/mcp``, guarded as the SDK's are."""
+    """Return FastMCP's HTTP application of a server, at ``/mcp``, with the SDK's checks."""
     app = server.http_app(
         path="/mcp",
         stateless_http=session_ttl is None,
@@ -182,7 +183,7 @@ def _digest(token: str) -> bytes:
 
 
 def authenticated(app: ASGIApp, tokens: Iterable[str]) -> ASGIApp:
-    """Return ``app`` for requests with one of the tokens; others get 401, as the SDK says it."""
+    """Return ``app`` for requests with one of the tokens; others get the SDK's response 401."""
     guarded = AuthenticationMiddleware(
         AuthContextMiddleware(RequireAuthMiddleware(app, [])),
         backend=BearerAuthBackend(_Tokens(tokens)),

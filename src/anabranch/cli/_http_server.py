@@ -1,7 +1,7 @@
 """uvicorn as the commands run it, in this process or in several workers, and the stop of a server.
 
-uvicorn tells an application that the server stops only after the last request, and bounds nothing after
-that: a thread cannot be cancelled. So the signals are heard here as well.
+uvicorn tells an application that the server stops only after the last request, and sets no limit on
+the time after that, since a thread cannot be cancelled. So this module handles the signals as well.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from anabranch.mcp import GRACE
 logger: logging.Logger = logging.getLogger("anabranch.cli")
 
 DRAIN: Final = 2
-"""Seconds, of the grace, for which requests in progress continue when a server is stopped."""
+"""Seconds of the grace for which requests in progress continue when a server is stopped."""
 
 MOMENT: Final = 0.1
-"""Seconds within which streams of events end by themselves, once they know that the server stops."""
+"""Seconds within which streams of events end after the server starts to stop."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def drain(grace: float) -> int:
-    """Return for how many seconds of ``grace`` requests in progress continue."""
+    """Return the seconds of ``grace`` for which requests in progress continue."""
     return min(DRAIN, int(grace / 2))
 
 
@@ -52,14 +52,14 @@ def _cut_off(why: str) -> NoReturn:
 
 
 class Lifetime:
-    """ASGI middleware that tells an application when its server stops, and bounds how long that takes.
+    """ASGI middleware that tells an application when its server stops, and limits the time to stop.
 
     Args:
         app: the application.
         grace: seconds from the signal to the end of the process.
-        around: is entered before the application starts, and left when it has ended.
+        around: a context that is entered before the application starts, and left after its end.
         on_started: called when the application has started.
-        cut_off: ends the process, and says why.
+        cut_off: ends the process, and reports the reason.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class Lifetime:
             await self._app(scope, receive, send)
 
     def stop(self) -> None:
-        """Tell the application that the server stops. The process ends after the grace at the latest."""
+        """Tell the application that the server stops; the process ends after the grace at most."""
         if self._stopping.is_set():
             return
         self._stopping.set()
         why = f"Not everything was undone within {self._grace:g} s."
         bound = threading.Timer(self._grace, self._cut_off, [why])
         bound.daemon = True
-        bound.start()  # and not cancelled: threads may hold up the process after the server
+        bound.start()  # not cancelled: threads may delay the process after the server's end
         asyncio.get_running_loop().call_later(MOMENT, self._report)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,7 +113,7 @@ class Lifetime:
 
     @contextmanager
     def _signals_heard(self) -> Generator[None]:
-        """Stop at the first signal, and end the process at a second Ctrl-C; uvicorn hears them as well."""
+        """Stop at the first signal, and end the process at a second Ctrl-C; so does uvicorn."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -151,7 +151,7 @@ class Lifetime:
             await self._app(scope, receive, sent)
         except ClientDisconnect:
             logger.debug("a client has left in the middle of its request")
-        except asyncio.CancelledError:  # by uvicorn, which stops
+        except asyncio.CancelledError:  # uvicorn cancels requests when it stops
             if not begun:
                 headers = {"Retry-After": "1", "Connection": "close"}
                 text = "The server stops. Send the request again.\n"
@@ -166,9 +166,8 @@ class Lifetime:
             return
         what = "1 request" if self._running == 1 else f"{self._running} requests"
         Console().say(
-            f"Stopping: {what} in progress. What {'it does' if self._running == 1 else 'they do'} not"
-            f" finish in {drain(self._grace)} s is ended and undone, within {self._grace:g} s in all. Ctrl-C ends it"
-            " at once."
+            f"Stopping: {what} in progress. After {drain(self._grace)} s, the server ends and undoes"
+            f" the rest, within {self._grace:g} s in all. Ctrl-C ends the process immediately."
         )
 
 
@@ -227,19 +226,19 @@ def serve_app(
     Args:
         app: the application.
         listener: the socket on which clients reach it.
-        bounds: its limits.
-        on_started: called when it serves.
-        around: is entered before it starts, and left when it has ended.
+        bounds: the limits of the process.
+        on_started: called when the application serves.
+        around: a context that is entered before the application starts, and left after its end.
 
     Raises:
-        FailedError: the application did not start.
-        CommandError: ``around`` raised it.
+        FailedError: if the application did not start.
+        CommandError: if ``around`` raises it.
     """
     lifetime = Lifetime(app, bounds.grace, on_started=on_started)
 
     async def serve() -> None:
         async with around or nullcontext():
-            with _signals_ignored():  # after its end, uvicorn raises the signal that has stopped it
+            with _signals_ignored():  # uvicorn raises the signal again after its end
                 await uvicorn.Server(configure(lifetime, bounds)).serve([listener])
 
     try:
@@ -254,18 +253,18 @@ def serve_workers(
     """Serve an application in ``number`` processes until Ctrl-C or SIGTERM.
 
     Args:
-        make: returns the application; is pickled, and called in each process.
+        make: returns the application; it is pickled, and called in each process.
         listener: the socket on which clients reach it.
-        number: of processes.
-        bounds: the limits of each of them.
+        number: the number of processes.
+        bounds: the limits of each process.
 
     Raises:
-        FailedError: a worker could not start.
+        FailedError: if a worker could not start.
     """
     supervisor = Multiprocess(configure(_Made(make), bounds, number), [listener])
     logging.getLogger("uvicorn.error").setLevel(
         logging.INFO
-    )  # it says there that a worker has died
+    )  # this logger reports a worker's death
     supervisor.run()
     if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
         raise FailedError("A worker could not start; the reason is above.")
@@ -274,7 +273,7 @@ def serve_workers(
 class _Made:
     """Pickles as a call of ``make``, so that a worker has the application before its event loop runs.
 
-    uvicorn calls a factory inside the loop, where targets could not run one of their own.
+    uvicorn calls a factory inside the loop, where targets could not run another loop.
     """
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
@@ -287,7 +286,7 @@ class _Made:
 @contextmanager
 def _signals_ignored() -> Generator[None]:
     def ignore(_number: int, _frame: FrameType | None) -> None:
-        """Do nothing; the processes that this one starts do not inherit that, as they would SIG_IGN."""
+        """Do nothing. Started processes inherit ``SIG_IGN``, but no handler such as this one."""
 
     before = [signal.signal(number, ignore) for number in SIGNALS]
     try:

@@ -1,9 +1,9 @@
 """Limits of the requests that a server over HTTP has in progress: of all callers, and of each one.
 
-uvicorn's own ``limit_concurrency`` refuses health checks as well, and lets one caller have everything. A
-request may be in progress for long: a live call waits for its user, and a stream for events. A message
-that answers a server's question, or cancels a call, is soon over: it has a share of its own, so that it is
-not refused while calls wait for it.
+uvicorn's own ``limit_concurrency`` refuses health checks as well, and lets one caller use all
+places. A request may be in progress for long: a live call waits for its user, and a stream for
+events. A message that answers a server's question, or cancels a call, ends soon. Such messages have
+a separate share, so that the server accepts them while calls wait for them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class SharedRequests:
         app: the application.
         most: maximum requests in progress at the same time.
         share: maximum requests of one caller; in addition, half as many messages of MCP that end
-            soon. Without it, only the requests of all callers are limited.
-        by_token: whether a bearer token names a caller. Otherwise an address does.
+            soon. ``None`` limits only the requests of all callers together.
+        by_token: whether a bearer token identifies a caller; otherwise, the address does.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SharedRequests:
         return given.partition(" ")[2] or by_address((scope.get("client") or ("",))[0])
 
     async def _beyond(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request beyond the limits if it is soon over."""
+        """Serve a request beyond the limits if it is a message that ends soon."""
         if scope["method"] == "GET" or self._soon.is_full(caller):
             await self._refusal(caller)(scope, receive, send)
             return
@@ -91,7 +91,7 @@ class SharedRequests:
 
 
 async def _read(receive: Receive) -> list[Message]:
-    """Return the messages that a request consists of, as far as an MCP server reads them."""
+    """Return the ASGI messages of a request, as far as an MCP server reads them."""
     read, size = list[Message](), 0
     while size <= DEFAULT_MAX_REQUEST_BODY_SIZE:
         message = await receive()

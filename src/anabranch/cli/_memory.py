@@ -1,7 +1,7 @@
-"""``--memory`` and ``--folding`` of the commands: what they open in the store of the command line.
+"""The options ``--memory`` and ``--folding``: the memory and the branches in the command's store.
 
-The memory has a worker that learns. Folding lets a model do a subtask in a branch and keep the result
-alone; its settings come from the environment, which may name a file.
+A worker lets the memory learn. Folding lets a model do a subtask in a branch, of which only the
+result remains; its settings come from the environment, which may name a file.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def open_scrubber() -> Scrubber:
 
 
 def open_bank(store: str | TreeStore, shared: str | None = None) -> ReasoningBank:
-    """Return the memory in the store at a URL, or next to that of conversations.
+    """Return the memory in the store at a URL, or in the database of a store of conversations.
 
-    Callers share the project ``shared``; each may write there, and memories of their own.
+    Callers share the project ``shared``. Each caller may write there, and in a private scope.
 
     Raises:
         UsageError: if the URL or the name is invalid, or the search for secrets is not installed.
@@ -65,8 +65,8 @@ async def learning(
 ) -> AsyncGenerator[None]:
     """Learn from the branches in a memory's queue while the context lasts; then close its store.
 
-    Without a model they stay in the queue, and without a memory there is none. Of the processes that
-    share an engine, one looks for them.
+    Without a model, the branches stay in the queue. Of the processes that share an engine, one
+    learns.
     """
     workers: list[asyncio.Task[Any]] = []
     if bank is not None and sampler is not None:
@@ -96,13 +96,14 @@ _QUEUED = (
 def open_branches(
     store: str | TreeStore | None, bank: ReasoningBank | None = None, *, learns: bool = False
 ) -> BranchService:
-    """Return the branches in the store at a URL or next to that of conversations, or in this process.
+    """Return the service of branches in the store at a URL, with conversations, or in this process.
 
-    With a memory, they begin with what is in it, and leave what memories are made of; ``learns``
-    says whether this process makes them.
+    With a memory, branches begin with its notes, and queue their transcripts to learn from;
+    ``learns`` says whether this process does the learning.
 
     Raises:
-        UsageError: the store or a setting is invalid, or the search for secrets is not installed.
+        UsageError: if the store or a setting is invalid, or the search for secrets is not
+            installed.
     """
     if bank is not None and not learns:
         Console().say(_QUEUED)
@@ -121,7 +122,7 @@ def open_branches(
 async def expiring(branches: BranchService | None, engine: Engine | None) -> AsyncGenerator[None]:
     """Close branches whose time is over while the context lasts.
 
-    Of the processes that share an engine, one does; without one, each does.
+    Of the processes that share an engine, one does the work; without an engine, each does.
     """
     tasks: list[asyncio.Task[NoReturn]] = []
     if branches is not None:

@@ -1,6 +1,6 @@
-"""``anabranch memory``: the commands that list, search, show, forget, distill and export what was learned.
+"""``anabranch memory``: the commands that list, search, show, forget, distill and export notes.
 
-They are the operator's: they see the memories of all projects, teams and organisations.
+The commands are for the operator: they see the memories of all projects, teams and organisations.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def search_command(
 
 @memory_app.command(name="show", help_epilogue=example("anabranch memory show mem_1a2b"))
 def show_command(memory_id: Id, /, *, store: Store = None) -> None:
-    """Show one memory with all that is stored of it, as JSON."""
+    """Show one memory with all its fields, as JSON."""
     found = _with_store(store, lambda memories: memories.find(memory_id))
     if found is None:
         raise FailedError(_unknown(memory_id))
@@ -105,7 +105,7 @@ def distill_command(*, model: Model = None, store: Store = None) -> None:
 
 @memory_app.command(name="export", help_epilogue=example("anabranch memory export"))
 def export_command(*, store: Store = None) -> None:
-    """Print all memories with all that is stored of them, as a JSON list, the oldest first."""
+    """Print all memories with all their fields, as a JSON list, the oldest first."""
     every = _with_store(store, lambda memories: memories.newest(Filter(limit=_ALL)))
     print_json([_whole(memory) for memory in reversed(every)])
 

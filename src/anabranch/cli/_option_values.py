@@ -1,6 +1,6 @@
 """The values of options: tokens, headers, variables, limits and the store, read from the texts given.
 
-Each function refuses a text that cannot be meant, and names its option.
+Each function refuses an invalid text, and names its option.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def headers_of(token: str | None, lines: Iterable[str]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not (colon and _NAME.fullmatch(name) and value.isprintable() and value.isascii()):
-            raise UsageError(f"{name!r} begins no header. Write --header 'Name: value'.")
+            raise UsageError(f"{name!r} is not a header. Write --header 'Name: value'.")
         headers[name] = value.strip()
     if token is not None:
         (only,) = read_tokens(token) or ("",)
@@ -66,7 +66,7 @@ def turn_limits_of(max_tokens: int | None, max_depth: int | None, timeout: float
     """
     limits = limits_of(max_tokens, max_depth, timeout)
     if max_tokens == 0:
-        raise UsageError("A turn cannot go without tokens. Give --max-tokens 1 or more.")
+        raise UsageError("A turn needs tokens. Give --max-tokens 1 or more.")
     return limits
 
 
@@ -105,7 +105,7 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def store_url(given: str | None) -> str:
-    """Return the URL given as ``--store``, or by default that of a file in the data directory."""
+    """Return the URL given as ``--store``; by default, the URL of a file in the data directory."""
     if given:
         return given
     return f"sqlite:///{user_data_path('anabranch', appauthor=False) / 'anabranch.db'}"

@@ -256,7 +256,7 @@ class ReachOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRules:
-    """The rules by which the samples of a call are answered."""
+    """The rules for the samples of a call."""
 
     confirm_samples: Annotated[
         bool, Parameter(negative="", help="Ask you before the model answers a sample.")

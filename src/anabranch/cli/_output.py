@@ -1,7 +1,7 @@
 """The output of commands: results on stdout, without terminal control sequences, and warnings on stderr.
 
-Over stdio, stdout is the protocol's: a server's prints go to stderr. Warnings of operations that were
-never awaited name the author's line, and no library's.
+Over stdio, stdout carries the protocol: a server's prints go to stderr. Warnings of operations that
+were never awaited name the author's line, and no library's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _print(text: str) -> None:
 
 
 async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> None:
-    """Show the loss, and return if the user agrees to it.
+    """Show ``losses``, and return if the user agrees.
 
     Raises:
         UsageError: if there is no terminal to ask at.
@@ -65,7 +65,8 @@ async def confirm(losses: str, question: str, otherwise: str, *, yes: bool) -> N
 
 
 WARNING = (
-    "Standard output is the protocol's: what the server prints is shown here. Print to stderr, or use"
+    "Standard output carries the protocol, so the server's prints appear here. Print to stderr, or"
+    " use"
     " ctx.log, which reaches the client.\n"
 )
 
@@ -95,14 +96,14 @@ def protocol_on_stdout() -> Generator[None]:
 
 
 DEPTH = 4
-"""Frames recorded of a place: at most three lie between an operation and the line of the author."""
+"""Recorded frames of a place: at most three lie between an operation and the author's line."""
 _FRAME = re.compile(r'  File "([^"]+)", line \d+.*\n(?:    .*\n?)*')
 
 
 def name_forgotten_awaits() -> None:
     """Let warnings of operations that were never awaited name the author's line.
 
-    It costs a little at each call of a coroutine function, so it is for servers whose author looks on.
+    Each call of a coroutine function takes a little longer, so only commands for authors use this.
     """
     sys.set_coroutine_origin_tracking_depth(DEPTH)
     usual = warnings.showwarning

@@ -1,7 +1,7 @@
 """The tools of some targets, loaded again when their source changes.
 
-What the targets import of their author's own code is loaded again with them; libraries are not. Where
-the new source fails, the tools stay as they were, and the page and the terminal show where it fails.
+The author's own modules that the targets import are loaded again with them; libraries are not. If
+the new source fails, the old tools stay, and the page and the terminal show the lines at fault.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from anabranch.errors import AnabranchError, ToolError, format_for_author, is_au
 
 
 class ReloadedTools:
-    """A source of an agent's tools, which are those of the targets as they are now.
+    """A source of an agent's tools: the present tools of the targets.
 
     Args:
         targets: files and modules.
@@ -57,7 +57,7 @@ class ReloadedTools:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Within the block, the source is watched, and the targets' own servers are connected.
+        """Watch the source, and connect to the targets' own servers, within the block.
 
         Raises:
             UsageError: if such a server does not work.
@@ -85,7 +85,7 @@ class ReloadedTools:
                 if cause is None or isinstance(cause, ToolError | SystemExit)
                 else format_for_author(type(cause), cause, cause.__traceback__).rstrip()
             )
-            self._console.say(f"Not reloaded; the tools are as before.\n{self._problem}")
+            self._console.say(f"Not reloaded; the old tools stay.\n{self._problem}")
         else:
             self._problem, self._called = "", called
             self._console.say("Reloaded.")
@@ -110,7 +110,7 @@ class ReloadedTools:
             await changed.wait()
 
     async def _watch(self) -> None:
-        """Load the targets again at each change in their folders, which a change may add to."""
+        """Load the targets again at each change in their folders; a change may add folders."""
         # The help of all commands is shown without the extra that has the library.
         from watchfiles import (
             PythonFilter,
@@ -129,7 +129,7 @@ class ReloadedTools:
                         break
 
     async def _connect(self, found: Found) -> None:
-        """Connect to the servers that the targets have made, and leave those from before."""
+        """Connect to the servers that the targets have made, and disconnect from earlier ones."""
         remote = RemoteTools(*found.connectable)
         try:
             await remote.__aenter__()
@@ -154,7 +154,7 @@ class ReloadedTools:
         return found
 
     def _own_modules(self) -> dict[str, ModuleType]:
-        """Return the modules that the author's code consists of; their folders are watched."""
+        """Return the modules of the author's code, whose folders are watched."""
         own: dict[str, ModuleType] = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
@@ -181,9 +181,9 @@ def _called(found: Found) -> list[AgentTool]:
 
 
 def _shown_to_author(tool: str, error: Exception) -> Outcome:
-    """Return the outcome of a call that has raised ``error``: who sees it is the tool's author."""
+    """Return the outcome of a call that has raised ``error``, for the tool's author to read."""
     outcome = failed(tool, error)
     if isinstance(error, AnabranchError) and error.__cause__ is None:
-        return outcome  # it was raised to be read
+        return outcome  # such an error is for the caller
     lines = format_for_author(type(error), error, error.__traceback__).rstrip()
     return Outcome(f"{outcome.text}\n\n{lines}", is_error=True)

@@ -52,7 +52,7 @@ def serve_command(
 
 
 def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None:
-    """Refuse options that cannot be meant.
+    """Refuse options with impossible values.
 
     Raises:
         UsageError: if an option is wrong; the message names the option.
@@ -62,9 +62,9 @@ def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None
     if endpoint.workers > 1 and store == "memory:":
         raise UsageError("Workers cannot share memory. Name a file or a database as the --store.")
     if not persistence.ttl > 0:
-        raise UsageError(f"No one can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
+        raise UsageError(f"No user can answer in {persistence.ttl:g} s. Give --ttl more seconds.")
     if not 0 <= persistence.grace < math.inf:
-        raise UsageError(f"A grace of {persistence.grace:g} s is none. Give --grace 0 or more.")
+        raise UsageError(f"--grace must be 0 or more seconds, not {persistence.grace:g}.")
     most = persistence.max_running
     if most is not None and most < 1:
         raise UsageError(f"--max-running must be at least 1, not {most}.")
@@ -76,6 +76,6 @@ def _check(endpoint: Endpoint, persistence: Persistence, asking: Asking) -> None
         endpoint.transport != "http" or not store or not asking.ask_fallback
     ):
         raise UsageError(
-            "--ask-url is for pages over HTTP, which store what users enter there. Give it with"
+            "--ask-url is for pages over HTTP, which store the users' answers. Give it with"
             " --transport http, --ask-fallback and --store URL."
         )

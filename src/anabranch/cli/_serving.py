@@ -1,6 +1,6 @@
 """The tools of some targets as an MCP server, over stdio or HTTP: the work of ``anabranch serve``.
 
-Over HTTP it is one process, or several that share the port.
+Over HTTP, one process serves, or several share the port.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def serve(recipe: ServerRecipe, endpoint: Endpoint) -> None:
             " --memory."
         )
     if wanted.shared_memory is not None and not wanted.memory:
-        raise UsageError("--shared-memory names what --memory shares. Give it with --memory.")
+        raise UsageError("--shared-memory names the project of --memory. Give both options.")
     if wanted.folding and endpoint.workers > 1 and store is None:
         raise UsageError("Workers share branches in a store only. Give --store URL.")
     console = Console()
@@ -103,7 +103,7 @@ async def _run(server: AnyServer) -> None:
         else:
             await server.run_stdio_async()
     except* BrokenPipeError:
-        pass  # the client has died; the SDK's server has ended its calls all the same
+        pass  # the client has died; the SDK's server has ended its calls nevertheless
 
 
 async def _require_store(url: str) -> None:
@@ -144,7 +144,7 @@ class WorkerApp:
     recipe: ServerRecipe
     endpoint: Endpoint
     probe: str
-    """Sealed by the server of the parent process."""
+    """A text that the server of the parent process has sealed."""
 
     def __call__(self) -> ASGIApp:
         """Return the application, which ends with the parent process; or end this process."""
@@ -165,15 +165,15 @@ class WorkerApp:
     def _check(self, server: AnyServer) -> None:
         if not opens(server, self.probe):
             raise UsageError(
-                f"{server.name!r} seals its questions with keys of its own, which are others in"
-                " each worker: a client's answer would be refused. Give it keys"
+                f"{server.name!r} seals its questions with its own keys, which differ in each"
+                " worker: another worker would refuse a client's answer. Give it keys"
                 " (request_state_security=), or serve it with one worker."
             )
 
 
 @asynccontextmanager
 async def _ending_with_parent(around: AbstractAsyncContextManager[object]) -> AsyncGenerator[None]:
-    """Enter ``around``, and stop this process when its parent has died: it would hold the port forever."""
+    """Enter ``around``, and stop this process when its parent dies, to free the port."""
 
     def watch() -> None:
         if (parent := multiprocessing.parent_process()) is not None:
@@ -202,11 +202,11 @@ _GIVEN_BY = {
 
 
 def not_used(unused: set[str]) -> list[str]:
-    """Say which options have no effect, since the target's code has set them itself."""
-    if KEYS not in os.environ:  # those in the file are a default
+    """Return a sentence for each option without effect, since the target's code sets it."""
+    if KEYS not in os.environ:  # keys in the file are a default
         unused = unused - {"keys"}
     return [
-        f"{_GIVEN_BY.get(name, name)} is not used for a server of the target, which has its own"
+        f"{_GIVEN_BY.get(name, name)} has no effect on a server of the target, which sets its own"
         f" {name}."
         for name in sorted(unused)
     ]

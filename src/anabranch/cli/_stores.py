@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 KEYS = "ANABRANCH_KEYS"
 CALL_KEY = "ANABRANCH_CALL_KEY"
-"""By which ``call`` gives its key to the server that it starts: a default, as those in the file are."""
+"""The variable in which ``call`` gives a key to its server, which ``KEYS`` overrides."""
 SHORTEST = 32
 
 
@@ -48,9 +48,9 @@ def read_keys(
 ) -> list[str]:
     """Return the keys, newest first: the environment's, or else the file's.
 
-    The file is created if it is missing. Where that fails, ``say`` is called with a warning, and a
-    new key is returned that is stored nowhere. The file is shared by all servers of a user: its
-    keys are derived for ``audience``, so that no server accepts what another has sealed.
+    A missing file is created. If that fails, ``say`` gets a warning, and the function returns a new
+    key without storing it. All servers of a user share the file: keys are derived from it for
+    ``audience``, so that no server accepts another's state.
 
     Raises:
         UsageError: if a key is too short.
@@ -73,8 +73,8 @@ def read_keys(
 def _read_or_create(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        # Written in full under another name and then linked: of two servers that start at once,
-        # one wins and neither reads half a key. The mode is right from the first byte on.
+        # Written in full under another name and then linked: of two servers that start at the same
+        # time, one wins and neither reads half a key. The file has its mode from the first byte on.
         draft = path.with_name(f"keys.{secrets.token_hex(4)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -116,7 +116,7 @@ class Stores(NamedTuple):
         """Return the stores at ``url``.
 
         Raises:
-            StoreError: there can be none.
+            StoreError: if the URL names no store.
         """
         from anabranch.stores import open_run_events, open_stores
 

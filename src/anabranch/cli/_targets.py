@@ -1,10 +1,10 @@
 """TARGETs: a Python file, a module, ``module:attribute``, or the URL of a running server.
 
-The chat takes the command that starts a server, too: ``command:uvx some-server``.
+The chat also takes the command that starts a server: ``command:uvx some-server``.
 
 A target offers every ``@tool``, every ``HandoffTool`` instance, every plugin, which stands for its
-tool, and every ``MCPServer`` and ``FastMCP`` at module level. Loading a target runs its code; to call one, a server
-process is started that loads it.
+tool, and every ``MCPServer`` and ``FastMCP`` at module level. Loading a target runs its code. To
+call a tool of the target, a command starts a server process that loads the target.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Found:
     @property
     def connectable(self) -> list[Connectable]:
         """The servers, as the SDK's client connects to them."""
-        # What FastMCP is built on; its own client is another one.
+        # The SDK's server inside FastMCP: FastMCP's own client is another.
         below = (each._mcp_server for each in self.fastmcp)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return [*self.servers, *below]
 
@@ -68,7 +68,7 @@ class Found:
             _add_once(self.plugins, value)
             return self._add(value.mcp)
         if isinstance(value, Tool):
-            # pyright does not know of what it is; mypy takes that for Any.
+            # pyright does not know the element type; mypy takes it for Any.
             _add_once(self.tools, cast("Tool[Any]", value))  # type: ignore[redundant-cast]
         elif _is_mcp_server(value):
             _add_once(self.servers, value)
@@ -80,19 +80,19 @@ class Found:
 
 
 def _is_mcp_server(value: object) -> TypeIs[MCPServer[Any]]:
-    """Whether this is a server of the SDK, which is not imported where no target has done so."""
+    """Whether this is a server of the SDK; the SDK is imported only if a target imports it."""
     module = sys.modules.get("mcp.server.mcpserver")
     return module is not None and isinstance(value, module.MCPServer)
 
 
 def is_fastmcp(value: object) -> TypeIs[FastMCP[Any]]:
-    """Whether this is a server of FastMCP, which is not imported where no target has done so."""
+    """Whether this is a server of FastMCP; FastMCP is imported only if a target imports it."""
     module = sys.modules.get("fastmcp")
     return module is not None and isinstance(value, module.FastMCP)
 
 
 def _is_plugin(value: object) -> TypeGuard[Plugin[Any]]:
-    """Whether this is a plugin; its module is not imported where no target has done so."""
+    """Whether this is a plugin; the module of plugins is imported only if a target imports it."""
     module = sys.modules.get("anabranch.chat._plugins.plugin")
     return module is not None and isinstance(value, module.Plugin)
 
@@ -164,7 +164,7 @@ def load(targets: Iterable[str]) -> Found:
     found = Found()
     for target in targets:
         if is_server(target):
-            raise UsageError(f"{target} is a server already. Call it; there is nothing to serve.")
+            raise UsageError(f"{target} is already a server. Call it: anabranch call.")
         place, attribute = split_target(target)
         with redirect_stdout(sys.stderr):
             module = _import(place)
@@ -181,7 +181,7 @@ def _is_file(place: str) -> bool:
 
 
 def _module_exists(name: str) -> bool:
-    """Look for the outermost package only: to look further would run its code."""
+    """Look for the outermost package only: a longer search would run the package's code."""
     _look_in(Path.cwd())
     package = name.partition(".")[0]
     return package.isidentifier() and importlib.util.find_spec(package) is not None
@@ -211,7 +211,7 @@ def _import(place: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
-        return known  # another target has imported it
+        return known  # another target has imported the file
     # A file may have the name of a module in use, say json.py, and must not replace it.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} of {path.parent}"
     spec = importlib.util.spec_from_file_location(name, path)

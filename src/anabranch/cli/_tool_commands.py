@@ -1,6 +1,6 @@
 """The commands that try tools: ``demo``, ``dev``, ``list``, ``inspect``, ``call`` and ``check``.
 
-Their work is done by ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``, ``_calling.py`` and
+Their work is in ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``, ``_calling.py`` and
 ``_checking.py``.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def demo_command(
     *, era: EraOption = "auto", answers: AnswersFile = None, model: Model = None
 ) -> None:
-    """Play the pick-a-card tool, which a process of its own serves."""
+    """Play the pick-a-card tool, which a separate process serves."""
     from anabranch._terminal import Console, log_to_stderr, run_command
     from anabranch.cli._answering import open_sampler, read_answers
     from anabranch.cli._demo_game import demo
@@ -71,7 +71,7 @@ def inspect_command(
     json: AsJson = False,
     reach: ReachOptions = ReachOptions(),
 ) -> None:
-    """Print everything that is known of a target's tools before they are called."""
+    """Print the known facts about a target's tools without a call."""
     from anabranch.cli._output import print_json, print_text
     from anabranch.cli._tool_summaries import chosen
 
@@ -88,7 +88,7 @@ def _summaries(target: str, reach: ReachOptions) -> list[ToolSummary]:
     from anabranch._terminal import log_to_stderr, run_command
     from anabranch.cli._tool_summaries import summaries_of
 
-    log_to_stderr(logging.ERROR)  # connection problems are reported in the command's own words
+    log_to_stderr(logging.ERROR)  # the command's own message reports connection problems
     return run_command(summaries_of, target, reach.headers, reach.variables)
 
 
@@ -199,7 +199,7 @@ def dev_command(
     from anabranch.stores import open_stores
 
     log_to_stderr(logging.WARNING)
-    sys.dont_write_bytecode = True  # it would hide a second change within the same second
+    sys.dont_write_bytecode = True  # bytecode would hide a second change in a second
     console, endpoint = Console(), Endpoint("http", port=port)
     endpoint.check()
     _check_sources(targets)
@@ -239,6 +239,5 @@ def _check_sources(targets: tuple[str, ...]) -> None:
     for target in targets:
         if is_server(target):
             raise UsageError(
-                f"{target} has no source here that could be loaded again: anabranch web calls its"
-                " tools."
+                f"{target} has no source here to load again. Use anabranch web to call its tools."
             )

@@ -1,6 +1,6 @@
 """The summary of a tool before it is called: parameters, questions, requirements, limits.
 
-A target that is code is loaded, and none of its tools is called. A running server lists its tools
+A command loads a target that is code, and calls none of its tools. A running server lists its tools
 without their questions.
 """
 
@@ -48,7 +48,7 @@ _BOUNDS = (
 )
 _DEPTH = 4
 MOST_VARIANTS = 20
-"""Variants that are put into words, at each of the levels."""
+"""Maximum variants that are described, at each level of a schema."""
 
 
 def schema_words(schema: object, definitions: JsonSchema, *, depth: int = 0) -> str:
@@ -104,7 +104,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 LONGEST_DEFAULT = 20
 WIDEST = 48
-"""Columns of the calls; descriptions begin right of them."""
+"""Maximum columns of the calls, to the left of the descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ToolSummary:
 
     @property
     def usage(self) -> str:
-        """The arguments as they are typed; those that may be left out are in brackets."""
+        """The arguments in the form to type; optional arguments are in brackets."""
         required = self.parameters.get("required", ())
         fields = self.parameters.get("properties", {})
         return " ".join(
@@ -184,7 +184,7 @@ class ToolSummary:
 
 
 def _default(schema: object) -> str:
-    """Return the default of a parameter as it is typed; ``…`` for a long or missing default."""
+    """Return the default of a parameter in the form to type; ``…`` if it is long or missing."""
     if not isinstance(schema, Mapping) or cast("Schema", schema).get("default") is None:
         return "…"
     default: object = cast("Schema", schema)["default"]

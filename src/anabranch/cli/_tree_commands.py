@@ -1,6 +1,6 @@
 """``anabranch tree``: the commands that show, label, export and prune stored conversations.
 
-The forms in which a thread is printed are those of ``anabranch.tree``.
+``anabranch.tree`` makes the printed forms of a thread.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def list_command(
         f"{ids[one.id]:{width}}  {local_time(one.created_at)}  {one.title}".rstrip()
         for one in found
     ]
-    none = ["There are no conversations yet. anabranch chat begins one."]
+    none = ["There are no conversations yet. anabranch chat starts one."]
     print_either(listed, lines or none, as_json=json)
 
 
@@ -225,7 +225,7 @@ async def _tree(trees: TreeStore, thread_id: str) -> Tree:
 async def _thread_id(trees: TreeStore, name: str) -> str:
     found = await find_thread(trees, name)
     if found is None and name == LATEST:
-        raise UsageError("There is no conversation yet. anabranch chat begins one.")
+        raise UsageError("There is no conversation yet. anabranch chat starts one.")
     return found or name
 
 

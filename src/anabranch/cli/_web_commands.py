@@ -1,7 +1,7 @@
 """``anabranch web`` and ``anabranch worker``: the chat as a page, and the processes that run its turns.
 
-Without targets the page offers the pick-a-card tool and, without a model, one that plays it: so the
-first look needs neither a key nor a network.
+Without targets, the page offers the pick-a-card tool. Without a model, a scripted one plays the
+tool: so the first look needs neither a key nor a network.
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ def web_command(  # noqa: PLR0913 - options
 
 
 def _made_token(endpoint: Endpoint, token: str | None) -> str | None:
-    """Return a token where one is needed and was not given; ``None`` if none is to be made.
+    """Return a new token if the server needs one and the user gave none; otherwise ``None``.
 
     Raises:
-        UsageError: the one that was given is empty; or no one would see the one that is made, for
-            what is no terminal may be stored and read by others.
+        UsageError: if the given token is empty, or a new one would go to a file or a pipe, which
+            others may read.
     """
     from anabranch.cli._endpoint import is_loopback
 

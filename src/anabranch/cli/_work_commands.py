@@ -1,4 +1,4 @@
-"""``anabranch work``: runs of chats that have not ended, and calls whose undos are left.
+"""``anabranch work``: lists, retries and stops unfinished runs of chats, and calls with undos left.
 
 They can be looked at, tried again and stopped.
 """
@@ -34,7 +34,7 @@ work_app: App = App(
 )
 
 ALL = 100_000
-"""More than is open at the same time."""
+"""More entries than are ever open at the same time."""
 
 Name: TypeAlias = Annotated[
     str,
@@ -83,9 +83,8 @@ def show_command(name: Name, /, *, json: AsJson = False, store: Store = None) ->
 def retry_command(name: Name, /, *, store: Store = None) -> None:
     """Retry a run that waits or was cut off, or the undos of a call.
 
-    Any worker may take the run, whatever the version of its code. A running server that has the
-    call's tool runs the undos within 30 seconds. A run that is asleep continues at its time, and
-    not before.
+    Any worker may take the run, with any version of the code. A running server that has the call's
+    tool runs the undos within 30 seconds. A run that is asleep continues only at its time.
     """
     from anabranch.chat import asleep_until, retry
 
@@ -119,7 +118,7 @@ def cancel_command(
     *,
     store: Store = None,
 ) -> None:
-    """Stop the run of a conversation with all its branches, wherever it is in progress."""
+    """Stop the run of a conversation with all its branches, on any worker."""
     from anabranch.chat import cancel
 
     async def work(stores: Stores) -> bool:

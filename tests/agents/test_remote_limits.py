@@ -156,9 +156,9 @@ ACCEPTED = ElicitReply(action="accept", content={"name": "Ida"})
     ("asks", "problem"),
     [
         (endless, "one call may ask the model 3 times, and this one has"),
-        (long_sample, "asks too much at once"),
-        (long_question, "asks too much at once"),
-        (many_questions, "asks too much at once"),
+        (long_sample, "asks too much together"),
+        (long_question, "asks too much together"),
+        (many_questions, "asks too much together"),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )

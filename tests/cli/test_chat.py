@@ -225,7 +225,7 @@ def test_a_system_prompt_is_that_of_the_conversation_that_is_begun(desk: Desk) -
     done = desk.run("chat", *options)
     assert (done.returncode, done.stderr) == (
         2,
-        "anabranch: The conversation t has begun. Leave out --system.\n",
+        "anabranch: The conversation t already exists. Leave out --system.\n",
     )
 
 

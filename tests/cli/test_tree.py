@@ -260,7 +260,7 @@ def test_a_short_id_of_several_threads_is_answered_with_the_candidates(
         (["show", "nowhere"], 1, "The store has no thread 'nowhere'."),
         (["export", "nowhere"], 1, "no thread 'nowhere'"),
         (["messages", "nowhere"], 1, "The store has no node 'nowhere'."),
-        (["label", "trip", "b9", "x"], 1, "The thread 'trip' has no node 'b9': name one by"),
+        (["label", "trip", "b9", "x"], 1, "The thread 'trip' has no node 'b9'. Give an id"),
         (["label", "trip", "end", "head"], 2, "'head' cannot be a label"),
         (["label", "trip", "end", " "], 2, "cannot be a label"),
         (["label", "trip", "end", "b2"], 1, "'b2' already names something else in the thread"),

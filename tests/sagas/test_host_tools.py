@@ -179,8 +179,8 @@ async def test_a_tool_that_suspends_by_the_hosts_own_means_is_refused_with_a_rem
             await call_saga(client, "resolves", {})
     assert refused.value.error == types.ErrorData(
         code=-32602,
-        message="name: tool 'resolves' is not one of anabranch's, and asks in a way that only"
-        " tools/call of 2026-07-28 carries; call it by that",
+        message="name: the host's tool 'resolves' asks in a way that only tools/call of 2026-07-28"
+        " carries; use that method",
         data={"field": "name"},
     )
 

@@ -1,8 +1,8 @@
 """The port for answers to a tool's questions: a test, a terminal, a chat, or an MCP client's user.
 
 Every edge that answers questions in this process takes an :class:`Answerer`: ``run_tool``, the
-client side of MCP, the saga client, an agent, and the replay checker. :func:`answer_all` runs one
-over the asks of a round.
+client side of MCP, the saga client, an agent, and the replay checker. :func:`answer_all` has an
+answerer answer the asks of a round.
 """
 
 from __future__ import annotations

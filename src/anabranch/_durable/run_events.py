@@ -203,8 +203,8 @@ class RunEvents(Protocol):
         """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
-        ``waiting`` for a time until ``now``. Without a ``version``, only a ``ready`` turn is taken,
-        for whichever version. Return ``None`` if there is no such turn.
+        ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
+        ``ready`` turn, of any version. Return ``None`` if there is no such turn.
         """
         ...
 

@@ -339,9 +339,10 @@ class CallStore(Protocol):
     ) -> CallRecord | None:
         """Take the lease on an open call to undo its effects; return the call.
 
-        If the call need not be due, it is stopped, and marked so (:attr:`CallRecord.is_stopped`).
-        The result is ``None`` if the call is not open, another owner has the lease at ``now``, or a
-        call that has to be due is not. Another's lease is shortened as in :meth:`open_round`.
+        With ``is_due``, the call's deadline must be over. Without it, the call is marked as stopped
+        (:attr:`CallRecord.is_stopped`). The result is ``None`` if the call is not open or not due,
+        or another owner has the lease at ``now``. Another's lease is shortened as in
+        :meth:`open_round`.
         """
         ...
 

@@ -62,8 +62,8 @@ class TurnRecord:
             ``running``.
         owner: the owner of the lease; empty without one.
         process: the owner's process.
-        attempt: the number of its workers that died or left.
-        version: the version of the tools' code that its next worker must have; empty for any.
+        attempt: the number of workers of the turn that died or left.
+        version: the version of the tools' code that the next worker must have; empty for any.
         wakes_at: the time until which the turn waits, or has waited; 0 if it waits only for a
             worker.
     """

@@ -1,8 +1,8 @@
 """Answers from a file, ``--answers FILE``: its format, and which entry answers which question.
 
-An entry with a ``key`` answers the step of that name. The others answer in order. Entries that
-answer for the user and entries that answer for the model form two separate sequences, because
-concurrent questions arrive in any order.
+An entry with a ``key`` answers the step of that name. Entries without a ``key`` answer in order.
+Entries that answer for the user and entries that answer for the model form two separate sequences,
+because concurrent questions arrive in any order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The port of a tool that an agent's model can call, and the surroundings of one use of it.
 
 Anabranch tools fill this port in one way (:class:`~anabranch.agents._called_tool.CalledTool`);
-tools that work on the conversation itself, such as ``branch_self``, implement it directly.
+tools that work on the conversation itself, such as ``branch_self``, implement the port directly.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from anabranch.tree import ASIDE, ERROR, Node, Path, Results, TreeStore, is_said
 ALLOW_WORK = "allow_work"
 """In a branch's first node: whether its tools run; by default, they do."""
 BEFORE = "before"
-"""In a branch's first node: the first node of the branch that has to end before this one begins."""
+"""In a branch's first node: the first node of the branch that must end before this one begins."""
 BRANCH_ID = "branch_id"
 """In the first node of a branch of folding: the id of its record."""
 PARTIAL = "partial"

@@ -88,7 +88,7 @@ def check_question(limits: RemoteLimits, tool: str, size: int, number: int = 1) 
     """
     if size > limits.max_question or number > limits.max_questions:
         raise ToolError(
-            f"The server of {tool!r} asks too much at once: {number:,} questions with {size:,}"
+            f"The server of {tool!r} asks too much together: {number:,} questions with {size:,}"
             f" characters; the limits are {limits.max_questions:,} questions and"
             f" {limits.max_question:,} characters."
         )

@@ -69,7 +69,7 @@ from anabranch.tool import Tool
 
 DECLINED = ElicitReply(action="decline")
 REFUSALS = (BranchTokenError, CapabilityError, SampleValidationError, StepFailed, ToolError)
-"""The errors of a sample."""
+"""The errors that refuse a sample."""
 
 
 class ServerRound(Shape):

@@ -173,7 +173,7 @@ def question_id(answer: Node) -> str:
 
 
 def is_other_answer(answer: Node) -> bool:
-    """Whether the question had been answered before, and differently."""
+    """Whether the question had another answer before."""
     return _OTHER in answer.data
 
 

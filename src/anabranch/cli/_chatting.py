@@ -257,7 +257,7 @@ async def _session(
         thread = await _thread_id(dependencies.store, thread)
         begun = await dependencies.store.thread(thread)
         if options.system is not None and begun is not None:
-            raise UsageError(f"The conversation {thread} has begun. Leave out --system.")
+            raise UsageError(f"The conversation {thread} already exists. Leave out --system.")
     session = Session(dependencies, thread_id=thread)
     screen.attach(session)
     outputs = await session.start()

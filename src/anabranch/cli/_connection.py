@@ -74,7 +74,7 @@ def server_of(
     if target.startswith(COMMAND):
         if limits != UNLIMITED:
             raise UsageError(
-                "Limits are for a TARGET that anabranch serves; this command does not."
+                "Limits are for a TARGET that anabranch serves. Leave them out for command:…."
             )
         try:
             return command_of(target, env)

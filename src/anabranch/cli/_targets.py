@@ -53,7 +53,7 @@ class Found:
 
     @property
     def connectable(self) -> list[Connectable]:
-        """The servers, as the SDK's client connects to them."""
+        """The servers in the form to which the SDK's client connects."""
         # The SDK's server inside FastMCP: FastMCP's own client is another.
         below = (each._mcp_server for each in self.fastmcp)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return [*self.servers, *below]

@@ -255,8 +255,8 @@ def _found(tree: Tree, node: str) -> str:
         raise FailedError(str(error)) from error
     if found is None:
         raise FailedError(
-            f"The thread {tree.thread.id!r} has no node {node!r}: name one by its id, a label, or a"
-            " branch; anabranch tree show has them."
+            f"The thread {tree.thread.id!r} has no node {node!r}. Give an id, a label, or a branch:"
+            " anabranch tree show lists them."
         )
     return found
 

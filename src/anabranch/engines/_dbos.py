@@ -222,7 +222,7 @@ class DBOSEngine:
         for other in await processes.dead(running):
             for queue, ids in running[other].items():
                 await self._asking(client.resume_workflows_async(ids, queue_name=queue))
-                logger.warning("%d wakes of a worker that has died come again", len(ids))
+                logger.warning("queued %d wakes of a dead worker again", len(ids))
         await self._prune(client)
 
     async def _prune(self, client: DBOSClient) -> None:

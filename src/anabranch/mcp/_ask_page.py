@@ -304,13 +304,13 @@ class AskLinks:
         async for chunk in request.stream():
             body += chunk
             if len(body) > LARGEST:
-                raise _Refused("Not accepted", "That is more than a form may hold.", 413)
+                raise _Refused("Not accepted", "The form is too large.", 413)
         try:
             return parse_qs(
                 body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000
             )
         except ValueError as error:
-            raise _Refused("Not accepted", "That is more than a form may hold.", 413) from error
+            raise _Refused("Not accepted", "The form is too large.", 413) from error
 
     async def _take(self, asked: _Asked, form: Form, given: dict[str, list[str]]) -> Response:
         action = given.get("action", ["accept"])[0]

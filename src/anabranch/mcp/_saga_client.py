@@ -137,7 +137,7 @@ class SagaClient:
     async def _attempt(
         self, saga: _Saga, lost: Exception | None
     ) -> types.CallToolResult | Exception:
-        """Drive a saga over one connection; return an error, so that the connection closes first."""
+        """Drive a saga over one connection; return an error, to raise it after the connection closes."""
         try:
             async with self._connected() as client:
                 try:

@@ -265,8 +265,8 @@ async def _one_round(handler: RequestHandler, request: McpRequest, name: str) ->
     context = replace(request.context, method="tools/call", params=given)
     result = encodable(await handler(context, types.CallToolRequestParams.model_validate(given)))
     if isinstance(result, types.InputRequiredResult):
-        asks = f"tool {quoted(name)} is not one of anabranch's, and asks in a way that only"
-        raise invalid("name", f"{asks} tools/call of 2026-07-28 carries; call it by that")
+        asks = f"the host's tool {quoted(name)} asks in a way that only tools/call of 2026-07-28"
+        raise invalid("name", f"{asks} carries; use that method")
     return to_wire(result) if isinstance(result, BaseModel) else dict(result or {})
 
 

@@ -323,7 +323,7 @@ class ReasoningBank:
                 ids = [memory.id for memory in missing]
                 await self.store.add_vectors(embedder.id, dict(zip(ids, vectors, strict=True)))
         except Exception:
-            logger.warning("memories are without embeddings, which failed", exc_info=True)
+            logger.warning("memories stay without embeddings: the embedder failed", exc_info=True)
 
 
 Banks: TypeAlias = ReasoningBank | Callable[[str | None], ReasoningBank]

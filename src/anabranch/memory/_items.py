@@ -76,7 +76,7 @@ _UNSEEN = re.compile(
 def _exact(name: str) -> str:
     if printable(name).strip() != name or _UNSEEN.search(name):
         raise ValueError(
-            "a name begins and ends with a character that can be seen, and has none that cannot"
+            "a name begins and ends with a visible character, and has no invisible ones"
         )
     return name
 

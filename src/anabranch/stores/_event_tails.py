@@ -292,7 +292,7 @@ async def _watch(
         try:
             await attempt(database, tails)
         except StoreError as error:
-            logger.warning("run events of other processes are not seen: %s", error)
+            logger.warning("cannot see run events of other processes: %s", error)
         _wake(tails)  # their readers read the store, and see its error
         await asyncio.sleep(RETRY)
 

@@ -12,7 +12,7 @@ A node never changes. The result of a tool is stored next to the node that calle
     answer      user        the user's answer
 
 Questions and answers are nodes between the node that called the tool and the node that follows the
-tool's result. A model is not sent them.
+tool's result. No model receives these nodes.
 
 Nodes are only added to a store, and a ref is a pointer next to them. If two processes write to one
 thread at the same time, both succeed and no node is lost.

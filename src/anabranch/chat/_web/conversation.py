@@ -98,8 +98,8 @@ class Conversation:
     async def position(self) -> EventId:
         """Return the id of the event after which a reader of the tree continues.
 
-        The id is that of the last event. During a run it is that of the event before the run, because
-        the tree does not have all events of the run yet.
+        Without a run, this is the id of the last event. During a run, this is the id of the event
+        before the run, because the tree does not have all events of the run yet.
         """
         run = await self._right.open_run()
         begun = None if run is None else await self.log.begun(run.id)

@@ -86,7 +86,8 @@ class EventMapping:
     def map(self, event: Event) -> Iterable[Mapped]:
         """Return ``event`` as events of AG-UI; a call or notice that is reported again has none.
 
-        A round runs again if its lease expires or its store fails, and the turn then repeats both.
+        A round runs again if its lease expires or its store fails, and the turn then repeats calls
+        and notices.
         """
         if isinstance(event, TextReceived):
             return self._text(event)

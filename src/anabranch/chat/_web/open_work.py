@@ -109,13 +109,13 @@ class OpenWork:
     """An unfinished run.
 
     Attributes:
-        thread: its conversation.
+        thread: the conversation of the run.
         run: the run.
         state: ``waiting`` for a worker, ``asleep``, ``running``, or ``cut off`` after the death of
             its process.
-        attempt: the number of its workers that left it, or died.
+        attempt: the number of workers that left the run, or died.
         events: the number of the last event of its conversation.
-        version: the version of the tools' code that it waits for; empty for any.
+        version: the version of the tools' code that the run waits for; empty for any.
         until: the time when a sleeping run continues, else 0.
     """
 

@@ -67,7 +67,7 @@ class _Files(StaticFiles):
 
 
 def page_routes() -> list[BaseRoute]:
-    """Return the routes of the page. Only its files are compressed, never a stream or an answer."""
+    """Return the routes of the page, which compress the page's files and nothing else."""
     compressed = [Middleware(GZipMiddleware)]
 
     async def serve(request: Request) -> Response:

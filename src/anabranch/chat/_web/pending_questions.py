@@ -48,10 +48,11 @@ SHOWN = ("kind", "url", "params", "handoff", "context", "continues_at", "branch"
 class PendingQuestion(BaseModel):
     """A question in the form for pages and clients; ``module`` shows it in the page.
 
-    It takes answers until ``expires_at``. At ``continues_at`` its tool continues without an answer.
-    ``branch`` is the innermost branch around the question: the ``id`` of its first node, which is its
-    ``subagentRunId``, and its ``description``. A question of the kind ``call`` is a call of the front
-    end's own tool: the front end runs the tool, and sends the result for the ``tool_call_id``.
+    The question takes answers until ``expires_at``. At ``continues_at``, its tool continues without
+    an answer. ``branch`` is the innermost branch around the question: the ``id`` of its first node,
+    which is its ``subagentRunId``, and its ``description``. A question of the kind ``call`` is a
+    call of the front end's own tool: the front end runs the tool, and sends the result for the
+    ``tool_call_id``.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)

@@ -26,8 +26,8 @@ class Revival:
 
     The store names dead processes if it can tell. For other processes, their leases decide. A lease
     that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
-    nothing renewed it for its whole duration. Its owner stores nothing by then. The look starts early
-    enough to lose no time where clocks agree.
+    nothing renewed it for its whole duration. By then, the lease's owner stores nothing. The look
+    starts early enough to lose no time where clocks agree.
 
     Args:
         events: has the leases.

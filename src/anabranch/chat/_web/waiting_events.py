@@ -27,9 +27,9 @@ class TextPiece(NamedTuple):
 class WaitingEvents:
     """Events that one append stores in one thread, followed by the pieces of one text.
 
-    All events were reported under one ``lease``, or under none. The store adds them if the lease's
-    owner still holds it. With ``ends``, the turn ends with the events, and upkeep looks at the
-    thread at ``look_at``.
+    All events were reported under one ``lease``, or under none. The store adds the events if the
+    lease's owner still holds the lease. With ``ends``, the turn ends with the events, and upkeep
+    looks at the thread at ``look_at``.
     """
 
     lease: RenewedLease | None = None

@@ -77,7 +77,7 @@ def measure() -> list[Row]:
     """Run the benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         late = asyncio.run(answer_many(folder))
-    what = f"a tool of {STEPS} steps goes on after its answer, SQLite"
+    what = f"a tool of {STEPS} steps continues after its answer, SQLite"
     return [
         Row(NAME, f"{what}, p95", quantiles(late, n=20)[-1] * 1e3, "ms", 20),
         Row(NAME, f"{what}, median", quantiles(late, n=2)[0] * 1e3, "ms"),

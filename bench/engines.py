@@ -199,7 +199,7 @@ async def waiting(server: Server) -> list[Row]:
         await asyncio.gather(*(persons.begin(name, SAID) for name in silent))
         beside = await errands(persons, "beside")
     waits = f"{WAITING} effects that wait, DBOS"
-    held = f"beside {len(silent)} silent persons / without them"
+    held = f"with {len(silent)} silent users / without silent users"
     return [
         Row(NAME, f"{waits}: {WORKERS} workers / one", three / one, goal=0.4),
         Row(NAME, f"{waits}: {held}", beside / three, goal=1.1),

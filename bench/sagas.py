@@ -222,11 +222,11 @@ def compared(times: Times, database: str) -> list[Row]:
     over_http, plain = f"{asking} over HTTP", f"{NUMBER} steps"
     compare = [
         (f"{over_http}, no store / DBOS on {database}", "saga", "DBOS", 0.1),
-        (f"{over_http}, {database} / DBOS on it", "saga, stored", "DBOS", 0.5),
+        (f"{over_http}, {database} / DBOS on {database}", "saga, stored", "DBOS", 0.5),
         (f"{asking}, no store / DBOS on {database}", "saga alone", "DBOS", 0.1),
-        (f"{asking}, {database} / DBOS on it", "saga alone, stored", "DBOS", 0.5),
+        (f"{asking}, {database} / DBOS on {database}", "saga alone, stored", "DBOS", 0.5),
         (f"{plain}, no store / DBOS on {database}", "steps", "DBOS, steps", 0.1),
-        (f"{plain}, {database} / DBOS on it", "steps, stored", "DBOS, steps", 0.5),
+        (f"{plain}, {database} / DBOS on {database}", "steps, stored", "DBOS, steps", 0.5),
     ]
     found = [
         Row(NAME, what, times.ratio(one, other), "x", goal) for what, one, other, goal in compare

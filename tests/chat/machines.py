@@ -34,6 +34,10 @@ class Noting(InProcessEngine):
         self.wakes.append(wake)
         self._came.set()
 
+    async def look(self, process: Conversations) -> None:
+        """Let a process look for due work, which the test then takes like the wakes."""
+        self.wakes += await process.due.claim()
+
     async def next(self, call: str) -> Wake:
         """Wait for a wake of a call, and take it."""
         while not (found := [each for each in self.wakes if each.call == call]):

@@ -102,7 +102,7 @@ class Machines:
     async def held(self) -> TurnRecord | Sequence[str] | None:
         """What the thread has: a turn, or a look at it at any time, which is then put off."""
         events = open_run_events(self.url)
-        found = await events.turn("t1") or await events.looks(1e12, 1e12, 9) or None
+        found = await events.turn("t1") or await events.claim(1e12, 1e12, 9) or None
         await events.close()
         return found
 
@@ -120,6 +120,13 @@ async def events_of(conversation: Conversation) -> list[dict[str, Any]]:
 async def ends_of(conversation: Conversation) -> list[str]:
     events = await events_of(conversation)
     return [each["outcome"]["type"] for each in events if each["type"] == "RUN_FINISHED"]
+
+
+async def asked(conversation: Conversation) -> dict[str, Any]:
+    """The one question with which the last run has ended."""
+    ended = [each for each in await events_of(conversation) if each["type"] == "RUN_FINISHED"]
+    [interrupt] = ended[-1]["outcome"]["interrupts"]
+    return dict(interrupt)
 
 
 class Seat(BaseModel):

@@ -99,7 +99,7 @@ async def test_a_stop_that_fails_leaves_the_run_to_a_worker(
             broken.setattr(conversation.log, "read", fail)
             with pytest.raises(StoreError):
                 await conversation.stop()
-        await worker.upkeep.call_workers()
+        await machines.engine.look(worker)
         [wake] = machines.engine.wakes
         await worker.advance(wake)
         assert await ends_of(conversation) == ["success"]

@@ -192,7 +192,7 @@ async def test_a_run_continues_in_another_process_when_its_own_ends_in_a_branch(
     assert DONE == ["begun"]
     assert await open_runs(here) == [("waiting", 1)]
     async with here.process(done) as two:
-        await two.upkeep.call_workers()
+        await here.engine.look(two)
         await here.drive(two)
         assert await outcomes(two) == ["success"]
         events, tree = await events_of(two), await two.agent.store.tree("t1")
@@ -227,7 +227,7 @@ async def test_a_page_gets_the_stored_nodes_of_a_run_that_ends_early(
             assert turn is not None
             assert await events.move("t1", turn, replace(turn, attempt=MOST_ATTEMPTS))
             await events.close()
-            await two.upkeep.call_workers()
+            await here.engine.look(two)
             await here.drive(two)
         shown, tree = await events_of(two), await two.agent.store.tree("t1")
     check_branches(shown)

@@ -121,7 +121,7 @@ class Race:
                 await self.advance(wake)
             if how == "lost":
                 self.clock.advance(60.0)
-                await self.random.choice(self.processes).upkeep.call_workers()
+                await self.engine.look(self.random.choice(self.processes))
         raise AssertionError("wakes follow each other for ever")
 
     async def advance(self, wake: Wake) -> None:
@@ -132,7 +132,7 @@ class Race:
         for _ in range(4):
             await self.due()
             self.clock.advance(LATE)
-            await self.processes[0].upkeep.call_workers()
+            await self.engine.look(self.processes[0])
         await self.due()
 
 

@@ -15,11 +15,11 @@ from anabranch import BranchContext, tool
 from anabranch._durable import NewEvents, RunEvents, TurnRecord, TurnState
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
+from anabranch.chat._web.due_work import APART, DueWork
 from anabranch.chat._web.event_mapping import shown_in
 from anabranch.chat._web.log_writer import LogWriter
-from anabranch.chat._web.thread_lease import SECONDS, STOP, WAITS, ThreadLease
+from anabranch.chat._web.thread_lease import SECONDS, STOP, ThreadLease
 from anabranch.chat._web.thread_log import RUN_ENDS, ThreadLog
-from anabranch.chat._web.upkeep import APART, Revival
 from anabranch.errors import StoreError
 from anabranch.stores import open_run_events, open_stores
 from anabranch.testing import ManualClock, MockModel
@@ -163,34 +163,40 @@ async def test_a_run_goes_on_when_the_tree_is_back(url: str, method: str) -> Non
 # -- leases, by whatever clock -------------------------------------------------------------------
 
 
-def called(now: float) -> TurnRecord:
-    return TurnRecord("r", TurnState.READY, now + WAITS, attempt=1)
+async def claimed(due: DueWork, clock: ManualClock, until: float) -> list[str]:
+    """Return the threads whose runs this process may take at a time."""
+    clock.advance(until - clock.now())
+    return [wake.call for wake in await due.claim()]
 
 
 async def test_a_run_is_left_to_a_process_whose_clock_is_behind() -> None:
-    events, now, renewed = open_run_events("memory:"), 1_000.0, 0.0
-    revival = Revival(events)
+    events, clock, renewed = open_run_events("memory:"), ManualClock(1_000.0), 0.0
+    due = DueWork(events, clock)
     await put_turn(events, "t", running("r", "behind"))
     for _ in range(20):
-        until = now - APART / 2 + SECONDS
-        assert await events.renew("t", "behind", until)
-        assert await revival.revive(now, 9) == []
-        renewed, now = now, now + RENEWED_EVERY
-    assert (
-        await revival.revive(renewed + SECONDS - 0.1, 9) == []
-    )  # by its clock, it has it until then
-    assert await revival.revive(renewed + SECONDS, 9) == [("t", called(renewed + SECONDS))]
+        assert await events.renew("t", "behind", clock.now() - APART / 2 + SECONDS)
+        assert await due.claim() == []
+        renewed = clock.now()
+        clock.advance(RENEWED_EVERY)
+    before = renewed + SECONDS - 0.6
+    assert await claimed(due, clock, before) == []  # by its clock, it has the lease until then
+    assert await claimed(due, clock, renewed + SECONDS) == ["t"]
+    turn = await events.turn("t")
+    assert turn is not None
+    assert (turn.state, turn.attempt) == (TurnState.READY, 1)
     await events.close()
 
 
 async def test_a_run_is_taken_from_a_dead_process_when_its_lease_is_over() -> None:
     events, until = open_run_events("memory:"), 1_000.0 + SECONDS
-    revival = Revival(events)
+    clock = ManualClock(until - SECONDS)
+    due = DueWork(events, clock)
     await put_turn(events, "t", running("r", "dead", until))
     await put_turn(events, "long", running("r", "dead", until - APART - 2 * SECONDS))
-    assert await revival.revive(until - SECONDS, 9) == [("long", called(until - SECONDS))]
-    assert await revival.revive(until - 1, 9) == []
-    assert await revival.revive(until, 9) == [("t", called(until))]
+    assert await claimed(due, clock, until - SECONDS) == ["long"]
+    assert await events.move("long", TurnRecord("r", TurnState.READY, 0.0, attempt=1), None)
+    assert await claimed(due, clock, until - 1) == []
+    assert await claimed(due, clock, until) == ["t"]
     await events.close()
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from anabranch.chat import make_chat_app
-from anabranch.engines import InProcessEngine, Wake
+from anabranch.engines import Wake
 from anabranch.messages import SampleReply
-from anabranch.testing import MockModel, calls
-from anabranch.tree import Thread
+from anabranch.testing import MockModel, TestEngine, calls
 from tests.agents.harness import heard
 from tests.agents.memory import MemoryTrees
 from tests.chat.callers import ANN, BO, known
@@ -49,9 +48,10 @@ class Busy:
             await self._changed.wait()
 
 
-async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str) -> None:
+@pytest.mark.parametrize("drop", [0.0, 1.0], ids=["called", "lost wakes"])
+async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str, drop: float) -> None:
     busy = Busy()
-    options: dict[str, Any] = {"engine": InProcessEngine(), "authenticate": known}
+    options: dict[str, Any] = {"engine": TestEngine(0, drop=drop), "authenticate": known}
     options |= {"replies": busy.model(), "concurrency": 4, "per_principal": 1}
     async with process(url, **options) as one, process(url, **options) as two:
         one.headers.update(ANN)
@@ -64,20 +64,6 @@ async def test_of_one_principals_runs_all_processes_work_on_so_many(url: str) ->
         busy.resume.set()
         await busy.until_begun(4)
     assert sorted(map(str, busy.begun)) == ["ann 1", "ann 2", "ann 3", "bo"]
-
-
-async def test_a_run_that_is_called_for_again_uses_its_owners_share(url: str) -> None:
-    machines = Machines(url)
-    async with machines.process() as one:
-        conversation = await one.begin(Thread("t1", 0.0, owner="ann"))
-        assert conversation is not None
-        await conversation.say("hello", "r1")
-        [lost] = machines.engine.wakes
-        machines.engine.wakes.clear()
-        machines.clock.advance(60.0)
-        await one.upkeep.call_workers()
-        [again] = machines.engine.wakes
-        assert (again.call, again.share, lost.share) == ("t1", "ann", "ann")
 
 
 async def test_a_run_of_another_applications_conversation_is_reported(

@@ -139,7 +139,7 @@ class Process:
             await (await self.conversation()).say(text, "said")
         idle = 0
         while idle < 4:
-            await self.conversations.upkeep.call_workers()
+            await self.engine.look(self.conversations)
             idle = 0 if self.engine.wakes else idle + 1
             if self.engine.wakes:
                 wake = min(self.engine.wakes, key=lambda each: each.not_before)

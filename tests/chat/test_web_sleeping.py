@@ -120,7 +120,7 @@ async def test_effects_of_a_run_that_is_stopped_asleep_are_undone(
         stop = partial(cancel, events, "t1", machines.clock) if by_command else conversation.stop
         stopping = asyncio.ensure_future(stop())
         while not machines.engine.wakes:  # until its run waits for a worker
-            await process.upkeep.call_workers()
+            await machines.engine.look(process)
         await process.advance(machines.engine.wakes[-1])
         assert await stopping
         await events.close()

@@ -85,7 +85,7 @@ async def test_a_run_waits_as_long_as_all_of_its_branches_sleep(url: str, lost: 
             here.clock.advance(1.0)
             if lost:
                 here.engine.wakes.clear()
-                await one.upkeep.call_workers()
+                await here.engine.look(one)
             await here.due(one)
         assert {each.not_before for each in here.engine.wakes} == {begun + WEEK}
         here.clock.advance(WEEK)

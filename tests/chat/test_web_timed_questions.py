@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from anabranch._durable import NewEvents
 from anabranch.chat._web.conversation import Conversation
 from anabranch.chat._web.conversations import Conversations
 from anabranch.stores import open_run_events
-from tests.chat.sleepers import DAY, ROW, WEEK, Machines, ends_of, events_of, remind, seat
+from tests.chat.sleepers import DAY, ROW, WEEK, Machines, asked, ends_of, remind, seat
 from tests.diary import DONE
 from tests.suites.turn_samples import running
 
@@ -21,13 +19,6 @@ TOOLS = (remind, seat)
 both_orders = pytest.mark.parametrize(
     "said", ["seat", "/seat limit_first=true"], ids=["ask", "limit"]
 )
-
-
-async def asked(conversation: Conversation) -> dict[str, Any]:
-    """The one question with which the last run has ended."""
-    ended = [each for each in await events_of(conversation) if each["type"] == "RUN_FINISHED"]
-    [interrupt] = ended[-1]["outcome"]["interrupts"]
-    return dict(interrupt)
 
 
 async def answer(
@@ -105,7 +96,7 @@ async def test_a_run_with_nothing_to_do_leaves_the_time_as_it_was(url: str) -> N
         await conversation.finish_empty("r2")
         machines.clock.advance(DAY)
         machines.engine.wakes.clear()  # an engine may lose all of them
-        await process.upkeep.call_workers()
+        await machines.engine.look(process)
         [wake] = machines.engine.wakes
         await process.advance(wake)
         assert await ends_of(conversation) == ["interrupt", "success", "success"]
@@ -125,7 +116,7 @@ async def test_an_answer_that_a_run_missed_is_taken_up_though_every_wake_is_lost
             [NewEvents("t1", [b'{"type":"RUN_FINISHED"}'], owner="a", ends=True)], at=now
         )
         machines.engine.wakes.clear()
-        await process.upkeep.call_workers()
+        await machines.engine.look(process)
         [wake] = machines.engine.wakes
         await process.advance(wake)
     await events.close()

@@ -24,6 +24,7 @@ from tests.suites import run_event_checks as suite
 from tests.suites import run_turn_checks as turns
 from tests.suites.run_event_checks import RunEventCheck
 from tests.suites.run_turn_checks import RUN_EVENT_CHECKS
+from tests.suites.turn_samples import put_turn
 
 At: TypeAlias = int | EventId
 
@@ -216,24 +217,68 @@ class TakesWithoutALook(Saboteur):
         return taken
 
 
-class LooksEarly(Saboteur):
-    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
-        return await self.good.looks(now + 1, until, limit)
+class ClaimsEarly(Saboteur):
+    async def claim(self, now: float, *values: Any, **options: Any) -> Sequence[str]:
+        return await self.good.claim(now + 1, *values, **options)
 
 
-class LooksAgain(Saboteur):
-    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
-        return await self.good.looks(now, now, limit)
+class ClaimsAgain(Saboteur):
+    async def claim(self, now: float, until: float, limit: int, **options: Any) -> Sequence[str]:
+        return await self.good.claim(now, now, limit, **options)
 
 
-class LooksWithoutLimit(Saboteur):
-    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
-        return await self.good.looks(now, until, 9)
+class ClaimsWithoutLimit(Saboteur):
+    async def claim(self, now: float, until: float, limit: int, **options: Any) -> Sequence[str]:
+        return await self.good.claim(now, until, 9, **options)
+
+
+class ClaimsForAnyVersion(Saboteur):
+    async def claim(self, *values: Any, **options: Any) -> Sequence[str]:
+        return await self.good.claim(*values, **{**options, "version": "1"})
+
+
+class ClaimsWhatRuns(Saboteur):
+    async def claim(self, now: float, until: float, limit: int, **options: Any) -> Sequence[str]:
+        held = [run for run, _ in await self.good.overdue(now, limit, is_running=True)]
+        return [*held, *await self.good.claim(now, until, limit, **options)]
+
+
+class PutsOffItsLook(Saboteur):
+    async def claim(self, now: float, until: float, limit: int, **options: Any) -> Sequence[str]:
+        found = await self.good.claim(now, until, limit, **options)
+        for run in found:
+            if turn := await self.good.turn(run):
+                await self.good.move(run, turn, None)
+                await self.good.looked(run, until, now=0.0)
+                await put_turn(self.good, run, turn)
+        return found
+
+
+class ClaimsForAnyShare(Saboteur):
+    async def claim(self, *values: Any, **options: Any) -> Sequence[str]:
+        return await self.good.claim(*values, **{**options, "per_share": None})
+
+
+class TakesForAnyShare(Saboteur):
+    async def take(self, run: str, *values: Any, **options: Any) -> TakenTurn | None:
+        return await self.good.take(run, *values, **{**options, "per_share": None})
+
+
+class ForgetsTheShare(Saboteur):
+    async def begin(self, *values: Any, **options: Any) -> int | None:
+        return await self.good.begin(*values, **{**options, "share": ""})
+
+
+class FindsTurnsOfNoWorker(Saboteur):
+    async def overdue(
+        self, now: float, limit: int, *, is_running: bool = False
+    ) -> Sequence[tuple[str, TurnRecord]]:
+        return await self.good.overdue(now, limit)
 
 
 class TakesTheLastLook(Saboteur):
     async def look(self, run: str, at: float) -> None:
-        await self.good.looks(1e9, 1e9, 9)
+        await self.good.claim(1e9, 1e9, 9)
         await self.good.look(run, at)
 
 
@@ -396,8 +441,8 @@ class QueuesForEver(Saboteur):
 
 
 class FindsWhatIsNotDue(Saboteur):
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
-        return await self.good.overdue(now + 100, limit)
+    async def overdue(self, now: float, *values: Any, **options: Any) -> Any:
+        return await self.good.overdue(now + 100, *values, **options)
 
 
 class WorksWhenClosed(Saboteur):
@@ -446,14 +491,24 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (BeginsBeforeTheQueue, turns.a_turn_is_queued_behind_a_waiting_one),
     (QueuesForEver, turns.a_turn_is_queued_behind_a_waiting_one),
     (BeginsWithoutALook, turns.a_look_is_due_once_no_turn_is_unfinished),
-    (LooksEarly, turns.a_look_is_due_once_no_turn_is_unfinished),
-    (LooksAgain, turns.a_look_is_due_once_no_turn_is_unfinished),
-    (LooksWithoutLimit, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (ClaimsEarly, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (ClaimsAgain, turns.a_look_is_due_once_no_turn_is_unfinished),
+    (ClaimsWithoutLimit, turns.a_look_is_due_once_no_turn_is_unfinished),
     (TakesTheLastLook, turns.a_look_is_due_once_no_turn_is_unfinished),
     (EndsWithoutALook, turns.a_look_is_due_once_no_turn_is_unfinished),
     (IsDoneWithWhatIsDue, turns.a_look_that_found_nothing_is_over),
     (TakesWithoutALook, turns.a_look_that_found_nothing_is_over),
     (FindsWhatIsNotDue, turns.turns_that_are_due_are_found),
+    (FindsTurnsOfNoWorker, turns.turns_that_are_due_are_found),
+    (ClaimsEarly, turns.due_turns_are_claimed),
+    (ClaimsAgain, turns.due_turns_are_claimed),
+    (ClaimsWithoutLimit, turns.due_turns_are_claimed),
+    (ClaimsForAnyVersion, turns.due_turns_are_claimed),
+    (ClaimsWhatRuns, turns.due_turns_are_claimed),
+    (PutsOffItsLook, turns.due_turns_are_claimed),
+    (ClaimsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
+    (TakesForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
+    (ForgetsTheShare, turns.a_share_has_at_most_so_many_running_turns),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]
 

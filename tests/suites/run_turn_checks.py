@@ -208,27 +208,27 @@ async def a_look_is_due_once_no_turn_is_unfinished(open_store: OpenRunEvents) ->
     async with opened(open_store) as store:
         for run in ("r", "s"):
             await store.append(run, some("x"), at=1.0)
-        expect(list(await store.looks(999.0, 999.0, 9)), [], "none was asked for")
+        expect(list(await store.claim(999.0, 999.0, 9)), [], "none was asked for")
         for at in (120.0, 110.0, 130.0):
             await store.look("r", at)
-        expect(list(await store.looks(109.0, 200.0, 9)), [], "it is too early")
-        expect(list(await store.looks(110.0, 200.0, 9)), ["r"], "the earliest")
-        expect(list(await store.looks(199.0, 300.0, 9)), [], "it is put off")
+        expect(list(await store.claim(109.0, 200.0, 9)), [], "it is too early")
+        expect(list(await store.claim(110.0, 200.0, 9)), ["r"], "the earliest")
+        expect(list(await store.claim(199.0, 300.0, 9)), [], "it is put off")
         await store.look("s", 150.0)
-        expect(list(await store.looks(200.0, 300.0, 1)), ["s"], "the longest first")
-        expect(list(await store.looks(200.0, 300.0, 9)), ["r"], "then the other")
+        expect(list(await store.claim(200.0, 300.0, 1)), ["s"], "the longest first")
+        expect(list(await store.claim(200.0, 300.0, 9)), ["r"], "then the other")
         turn = running("t")
         yes(await store.begin("r", turn, b"x", at=200.0) is not None, "a turn begins")
-        expect(list(await store.looks(999.0, 999.0, 9)), ["s"], "its worker looks by itself")
+        expect(list(await store.claim(999.0, 999.0, 9)), ["s"], "its worker looks by itself")
         ours = NewEvents("r", some("x"), owner="a", ends=True, look_at=400.0)
         await store.append_all([replace(ours, owner="b", look_at=210.0)], at=300.0)
         await store.append_all([ours], at=300.0)
-        expect(list(await store.looks(299.0, 500.0, 9)), [], "no owner's")
-        expect(list(await store.looks(300.0, 500.0, 9)), ["r"], "an earlier one stays")
+        expect(list(await store.claim(299.0, 500.0, 9)), [], "no owner's")
+        expect(list(await store.claim(300.0, 500.0, 9)), ["r"], "an earlier one stays")
         yes(await store.begin("r", replace(turn, id="u"), b"x", at=500.0) is not None, "another")
         await store.append_all([replace(ours, look_at=600.0)], at=500.0)
-        expect(list(await store.looks(599.0, 700.0, 9)), [], "the turn's worker looked by itself")
-        expect(list(await store.looks(600.0, 700.0, 9)), ["r"], "that of the turn's end")
+        expect(list(await store.claim(599.0, 700.0, 9)), [], "the turn's worker looked by itself")
+        expect(list(await store.claim(600.0, 700.0, 9)), ["r"], "that of the turn's end")
 
 
 async def a_look_that_found_nothing_is_over(open_store: OpenRunEvents) -> None:
@@ -237,22 +237,22 @@ async def a_look_that_found_nothing_is_over(open_store: OpenRunEvents) -> None:
         await store.append("r", some("x"), at=1.0)
         await store.look("r", 110.0)
         await store.looked("r", 200.0, now=120.0)
-        expect(list(await store.looks(120.0, 130.0, 9)), ["r"], "it was due")
+        expect(list(await store.claim(120.0, 130.0, 9)), ["r"], "it was due")
         await store.looked("r", 200.0, now=120.0)
-        expect(list(await store.looks(199.0, 300.0, 9)), [], "it is put off")
-        expect(list(await store.looks(200.0, 300.0, 9)), ["r"], "until then")
+        expect(list(await store.claim(199.0, 300.0, 9)), [], "it is put off")
+        expect(list(await store.claim(200.0, 300.0, 9)), ["r"], "until then")
         await store.looked("r", math.inf, now=200.0)
-        expect(list(await store.looks(999.0, 999.0, 9)), [], "it is over")
+        expect(list(await store.claim(999.0, 999.0, 9)), [], "it is over")
         await put_turn(store, "r", ASLEEP)
         await store.look("r", 105.0)
         await store.looked("r", math.inf, now=100.0)
         yes(await store.move("r", ASLEEP, None), "the turn ends")
-        expect(list(await store.looks(105.0, 109.0, 9)), ["r"], "no turn looks for it")
+        expect(list(await store.claim(105.0, 109.0, 9)), ["r"], "no turn looks for it")
         await put_turn(store, "r", ASLEEP)
         taken = await store.take("r", "b", 150.0, now=110.0, version="")
         await store.release("r", "b")
         yes(taken is not None, "a worker looks for it")
-        expect(list(await store.looks(999.0, 999.0, 9)), [], "so it is over")
+        expect(list(await store.claim(999.0, 999.0, 9)), [], "so it is over")
 
 
 async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
@@ -267,6 +267,55 @@ async def turns_that_are_due_are_found(open_store: OpenRunEvents) -> None:
         expect(found, [("early", READY), ("late", late)], "those whose time is over")
         expect(list(await store.overdue(120.0, 1)), found[:1], "the longest first")
         expect(len(await store.overdue(math.inf, 9)), 3, "all")
+        expect(list(await store.overdue(130.0, 1, is_running=True)), [("held", held)], "that run")
+
+
+async def due_turns_are_claimed(open_store: OpenRunEvents) -> None:
+    """The longest due first, at most so many, for a version; those that run stay with their workers."""
+    turns = {
+        "late": replace(ASLEEP, due=120.0),
+        "early": replace(READY, due=105.0),
+        "for 1": replace(READY, due=115.0, version="1"),
+        "runs": running("t", "a", 100.0),
+        "not due": replace(READY, due=121.0),
+    }
+    async with opened(open_store) as store:
+        for run, turn in turns.items():
+            await put_turn(store, run, turn)
+        await store.look("late", 100.0)
+        expect(list(await store.claim(120.0, 130.0, 1)), ["early"], "the longest first")
+        expect(list(await store.claim(120.0, 130.0, 9)), ["late"], "each once; any version")
+        expect(list(await store.claim(120.0, 130.0, 9, version="1")), ["for 1"], "its version")
+        expect(list(await store.claim(129.0, 130.0, 9, version="1")), ["not due"], "put off")
+        claimed = await store.claim(130.0, 131.0, 9, version="1")
+        expect(sorted(claimed), ["early", "for 1", "late", "not due"], "until then")
+        expect(await store.turn("late"), replace(turns["late"], due=131.0), "no other column")
+        yes(await store.move("late", replace(turns["late"], due=131.0), None), "it ends")
+        expect(list(await store.claim(100.0, 140.0, 9)), ["late"], "its look is not put off")
+
+
+async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -> None:
+    """Whatever else it has, and whichever worker takes it; other shares have their own."""
+    async with opened(open_store) as store:
+        for run, share in {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}.items():
+            turn = running(run)
+            yes(await store.begin(run, turn, b"x", at=1.0, share=share) is not None, "it begins")
+            yes(run == "a1" or await store.move(run, turn, replace(READY, id=run)), "it waits")
+        await store.append("a4", some("x"), at=1.0)
+        yes(await store.begin("a4", running("a4", "c"), b"x", at=1.0, share="a") is not None, "it")
+        await store.release("a4", "c")
+        await store.look("a4", 100.0)
+        claimed = await store.claim(120.0, 120.0, 9, per_share=1)
+        expect(list(claimed), ["b1"], "those of a share with room")
+        claimed = await store.claim(120.0, 120.0, 9, per_share=2)
+        expect(sorted(claimed), ["a2", "a3", "a4", "b1"], "one of them may run")
+        for run, is_taken in {"a2": True, "a3": False, "b1": True}.items():
+            taken = await store.take(run, "b", 150.0, now=120.0, version="", per_share=2)
+            expect(taken is not None, is_taken, f"room for {run}")
+        expect(list(await store.claim(120.0, 120.0, 9, per_share=2)), [], "all shares are full")
+        await store.release("a1", "a")
+        taken = await store.take("a3", "b", 150.0, now=120.0, version="", per_share=2)
+        yes(taken is not None, "another has ended")
 
 
 RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
@@ -283,5 +332,7 @@ RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (
     a_look_is_due_once_no_turn_is_unfinished,
     a_look_that_found_nothing_is_over,
     turns_that_are_due_are_found,
+    due_turns_are_claimed,
+    a_share_has_at_most_so_many_running_turns,
 )
 """Each needs the store opened once."""

@@ -150,8 +150,13 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> int | None:
+    async def begin(
+        self, run: str, turn: TurnRecord, event: bytes, *, at: float, share: str = ""
+    ) -> int | None:
         """Begin a turn, and add an event under the turn's id as its key, atomically.
+
+        The run stores the ``share`` until its next turn begins: the user whose part of the workers
+        the run uses.
 
         Return the number of the event. The turn's worker looks at the run, so a look that is due
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
@@ -197,14 +202,40 @@ class RunEvents(Protocol):
         """Return the queued turn of a run."""
         ...
 
+    async def claim(
+        self,
+        now: float,
+        until: float,
+        limit: int,
+        *,
+        version: str = "",
+        per_share: int | None = None,
+    ) -> Sequence[str]:
+        """Return runs with work that is due at ``now`` for a worker, and put the work off ``until`` a time.
+
+        The work is a ``ready`` turn, or a ``waiting`` one whose time has come, that a worker of
+        ``version`` may take. Or it is a look at a run without a turn. The most overdue run comes
+        first. Runs of a share with ``per_share`` running turns are left out. Of concurrent callers,
+        one gets each run.
+        """
+        ...
+
     async def take(
-        self, run: str, owner: str, until: float, *, now: float, version: str | None
+        self,
+        run: str,
+        owner: str,
+        until: float,
+        *,
+        now: float,
+        version: str | None,
+        per_share: int | None = None,
     ) -> TakenTurn | None:
         """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
         ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
-        ``ready`` turn, of any version. Return ``None`` if there is no such turn.
+        ``ready`` turn, of any version. Return ``None`` if there is no such turn, or if its share
+        has ``per_share`` running turns.
         """
         ...
 
@@ -226,13 +257,6 @@ class RunEvents(Protocol):
         """Let the next look at a run be at a time, unless an earlier one is due."""
         ...
 
-    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
-        """Return the runs without a turn whose look is due at ``now``, and put it off ``until`` a time.
-
-        Of concurrent callers, one gets each run.
-        """
-        ...
-
     async def looked(self, run: str, at: float, *, now: float) -> None:
         """Let the next look be at a time, infinite for none, after a look at a run without a turn.
 
@@ -240,8 +264,13 @@ class RunEvents(Protocol):
         """
         ...
 
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
-        """Return the runs whose turn is due at ``now``, with the turn, the most overdue first."""
+    async def overdue(
+        self, now: float, limit: int, *, is_running: bool = False
+    ) -> Sequence[tuple[str, TurnRecord]]:
+        """Return the runs whose turn is due at ``now``, with the turn, the most overdue first.
+
+        With ``is_running``, return only ``running`` turns.
+        """
         ...
 
     async def renew(self, run: str, owner: str, until: float, /) -> bool:

@@ -37,7 +37,7 @@ class TurnEvent(StrEnum):
     LEAVE = "leave"
     SLEEP = "sleep"
     CALL = "call"
-    """Some process calls a worker, because the turn's worker is dead or none has come."""
+    """Some process lets a worker look for the turn, because the turn's worker is dead or none has come."""
 
 
 _READY, _RUNNING, _WAITING = TurnState
@@ -58,7 +58,7 @@ class TurnRecord:
     Attributes:
         id: the turn.
         state: the state of the turn.
-        due: the time from which upkeep calls a worker: the end of the lease while the turn is
+        due: the time from which a worker looks for the turn: the end of the lease while the turn is
             ``running``.
         owner: the owner of the lease; empty without one.
         process: the owner's process.
@@ -98,7 +98,7 @@ class TurnRecord:
         return replace(self._on(TurnEvent.SLEEP), due=until, wakes_at=until, attempt=0)
 
     def called(self, due: float) -> TurnRecord:
-        """Return the turn for which upkeep looks again at ``due``; count a worker that had it."""
+        """Return the turn for which a worker looks at ``due``; count a worker that had it."""
         attempt, wakes_at = self.attempt + bool(self.owner), min(self.wakes_at, due)
         return replace(self._on(TurnEvent.CALL), due=due, wakes_at=wakes_at, attempt=attempt)
 

@@ -32,6 +32,7 @@ async def work(
         tool_limits=of_tools(limits),
         calls=parts.calls,
         engine=parts.engine,
+        per_principal=per_user,
         code_version=parts.version,
     )
     try:
@@ -39,7 +40,7 @@ async def work(
             if parts.engine is not None:
                 await parts.engine.backlog()  # it can be reached
             with _until_signal() as ended:
-                async with conversations.running(concurrency, per_user):
+                async with conversations.running(concurrency):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")
                     await ended.wait()
                     _end_within(grace)

@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "fcbd8840e84f4be9"
+STAMP = "d9470abc4daf54d1"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

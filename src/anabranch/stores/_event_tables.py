@@ -27,6 +27,7 @@ CHANNEL = "anabranch_run_events"
 
 _HAS_TURN = sa.text("state IS NOT NULL")
 _HAS_LOOK = sa.text("look_at IS NOT NULL")
+_IS_RUNNING = sa.text(f"state = '{TurnState.RUNNING}'")
 RUN = sa.Table(
     "anabranch_run",
     metadata,
@@ -44,10 +45,12 @@ RUN = sa.Table(
     sa.Column[str]("version", Opaque),
     sa.Column[float]("wakes_at", sa.Double()),
     sa.Column[float]("look_at", sa.Double()),
+    sa.Column[str]("share", Opaque),
     sa.Column[str]("queued", Opaque),
     sa.Column[bytes]("queued_event", sa.LargeBinary),
     partial_index("anabranch_run_due", "due", where=_HAS_TURN),
     partial_index("anabranch_run_look", "look_at", where=_HAS_LOOK),
+    partial_index("anabranch_run_share", "share", where=_IS_RUNNING),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -108,25 +111,24 @@ RELEASE = _unwaited(
     sa.update(RUN).where(_THIS, _IS_OWNED).values(dict.fromkeys(TURN_COLUMNS, sa.null()))
 )
 """Ends the turn of an owner."""
-LOOK = _unwaited(sa.update(RUN).where(_THIS).values(look_at=_EARLIER))
+
+
+def _looking(dialect: sa.Dialect) -> sa.Insert:
+    """Return the statement that asks for a look at a run, which may be new."""
+    insert = insert_of(dialect)(RUN).values(
+        run=sa.bindparam("this"), first=1, last=0, at=_LOOK, look_at=_LOOK
+    )
+    made: sa.Insert = insert.on_conflict_do_update(
+        index_elements=[RUN.c.run], set_={RUN.c.look_at: _EARLIER}
+    )
+    return made
+
+
+LOOK = _unwaited(_looking)
 LOOKED = _unwaited(
     sa.update(RUN)
     .where(_THIS, RUN.c.state.is_(None), RUN.c.look_at > sa.bindparam("now"))
     .values(look_at=_LOOK)
-)
-LOOKS = Statement(
-    sa.update(RUN)
-    .where(
-        RUN.c.run.in_(
-            sa.select(RUN.c.run)
-            .where(RUN.c.state.is_(None), RUN.c.look_at <= sa.bindparam("now"))
-            .order_by(RUN.c.look_at)
-            .limit(sa.bindparam("most"))
-            .with_for_update(skip_locked=True)  # another process looks; SQLite ignores it
-        )
-    )
-    .values(look_at=sa.bindparam("until"))
-    .returning(RUN.c.run)
 )
 MOVE = _unwaited(
     sa.update(RUN)
@@ -147,7 +149,38 @@ _WAKES = sa.and_(
     RUN.c.wakes_at <= sa.bindparam("now"),
 )
 _FITS = RUN.c.version.in_([sa.bindparam("any_version"), sa.bindparam("this_version")])
+_RUNNING: sa.ColumnClause[str] = sa.literal_column(f"'{TurnState.RUNNING}'")
+_other = RUN.alias("other")
+_HAS_ROOM = sa.select(sa.func.count()).where(
+    _other.c.state == _RUNNING, _other.c.share == RUN.c.share
+).scalar_subquery() < sa.bindparam("per_share")
+"""Whether the share of a run has fewer running turns than may run."""
 
+
+def _claiming(*conditions: sa.ColumnElement[bool]) -> Statement:
+    """Return the statement that puts off the due work of runs under some conditions."""
+    now: sa.BindParameter[float] = sa.bindparam("now")
+    until: sa.BindParameter[float] = sa.bindparam("until")
+    is_due = sa.and_(_HAS_TURN, RUN.c.due <= now, RUN.c.state != _RUNNING, _FITS)
+    found = (
+        sa.select(RUN.c.run)
+        .where(sa.or_(is_due, sa.and_(RUN.c.state.is_(None), RUN.c.look_at <= now)), *conditions)
+        .order_by(sa.func.coalesce(RUN.c.due, RUN.c.look_at))
+        .limit(sa.bindparam("most"))
+        .with_for_update(skip_locked=True)  # another process claims it; SQLite ignores it
+    )
+    return _unwaited(
+        sa.update(RUN)
+        .where(RUN.c.run.in_(found))
+        .values(
+            due=sa.case((RUN.c.state.is_(None), RUN.c.due), else_=until),
+            look_at=sa.case((RUN.c.state.is_(None), until), else_=RUN.c.look_at),
+        )
+        .returning(RUN.c.run)
+    )
+
+
+CLAIM, CLAIM_SHARED = _claiming(), _claiming(_HAS_ROOM)
 
 _IS_QUEUED = RUN.c.queued == sa.bindparam("new_turn")
 QUEUE = Statement(
@@ -188,15 +221,22 @@ def _taking(condition: sa.ColumnElement[bool]) -> Statement:
     )
 
 
-TAKE = _taking(sa.or_(sa.and_(_IS_READY, _FITS), _WAKES))
+_IS_TAKEN = sa.or_(sa.and_(_IS_READY, _FITS), _WAKES)
+TAKE, TAKE_SHARED = _taking(_IS_TAKEN), _taking(sa.and_(_IS_TAKEN, _HAS_ROOM))
+_LOCK: sa.ColumnClause[int] = sa.literal_column(
+    str(0x616E6163)
+)  # any number, the same in every release
+LOCK_SHARES = Statement(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+"""Lets one process take a turn of a share at a time, on Postgres: others count the turn afterwards."""
 TAKE_ANY = _taking(_IS_READY)
 """Takes a turn that is ready for whichever version."""
-OVERDUE = Statement(
+_overdue = (
     sa.select(RUN.c.run, *_TURN)
     .where(_HAS_TURN, RUN.c.due <= sa.bindparam("now"))
     .order_by(RUN.c.due)
     .limit(sa.bindparam("most"))
 )
+OVERDUE, OVERDUE_RUNNING = Statement(_overdue), Statement(_overdue.where(RUN.c.state == _RUNNING))
 DELETE = Statement(sa.delete(EVENT).where(_OF_THIS, EVENT.c.number < sa.bindparam("until")))
 SET_FIRST = Statement(
     sa.update(RUN)
@@ -296,12 +336,18 @@ def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
 def _beginning(dialect: sa.Dialect) -> sa.Insert:
     """Return the statement that begins a turn in a run without one, which may be new."""
     insert = insert_of(dialect)(RUN).values(
-        run=sa.bindparam("this"), first=1, last=0, at=sa.bindparam("at"), **_NEXT
+        run=sa.bindparam("this"),
+        first=1,
+        last=0,
+        at=sa.bindparam("at"),
+        share=sa.bindparam("share"),
+        **_NEXT,
     )
     made: sa.Insert = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
         set_={
             **{RUN.c[name]: value for name, value in _NEXT.items()},
+            RUN.c.share: insert.excluded.share,
             RUN.c.queued: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
             RUN.c.queued_event: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
             RUN.c.look_at: _later_than("at"),
@@ -369,15 +415,15 @@ BEGIN_POSTGRES = Statement(
     WITH known AS (
         SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
-        INSERT INTO anabranch_run (run, first, last, mark, at, {_SET_TURN})
-        SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:new_turn AS bytea), :new_state, :new_due,
+        INSERT INTO anabranch_run (run, first, last, mark, at, share, {_SET_TURN})
+        SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:share AS bytea), CAST(:new_turn AS bytea), :new_state, :new_due,
             CAST(:new_owner AS bytea), :new_process, :new_attempt, CAST(:new_version AS bytea), :new_wakes_at
         WHERE NOT EXISTS (
             SELECT 1 FROM anabranch_event
             WHERE run = CAST(:this AS bytea) AND key = CAST(:new_turn AS bytea)
         )
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, mark = excluded.mark,
-            at = excluded.at,
+            at = excluded.at, share = excluded.share,
             {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)},
             queued = nullif(anabranch_run.queued, excluded.turn),
             queued_event = CASE WHEN anabranch_run.queued = excluded.turn THEN NULL

@@ -111,9 +111,12 @@ class Events:
         sql.ADD.rows(connection, rows)
         return heads
 
-    async def begin(self, run: str, turn: TurnRecord, event: bytes, *, at: float) -> int | None:
+    async def begin(
+        self, run: str, turn: TurnRecord, event: bytes, *, at: float, share: str = ""
+    ) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
         values = {"this": this, "at": at, "mark": mark, **_columns(turn, "new_")}
+        values["share"] = to_bytes(share)
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
             found = sql.FIND.rows(connection, {"this": this, "name": values["new_turn"]})
@@ -193,17 +196,51 @@ class Events:
         found = await self._rows(sql.QUEUED, this=to_bytes(run))
         return QueuedTurn(to_text(found[0][0]), bytes(found[0][1])) if found else None
 
+    async def claim(
+        self,
+        now: float,
+        until: float,
+        limit: int,
+        *,
+        version: str = "",
+        per_share: int | None = None,
+    ) -> Sequence[str]:
+        values: dict[str, object] = {"now": now, "until": until, "most": limit}
+        values |= {"any_version": b"", "this_version": to_bytes(version), "per_share": per_share}
+        claim = sql.CLAIM if per_share is None else sql.CLAIM_SHARED
+        found = await self._change(lambda connection: claim.rows(connection, values))
+        return [to_text(run) for run, *_ in found]
+
     async def take(
-        self, run: str, owner: str, until: float, *, now: float, version: str | None
+        self,
+        run: str,
+        owner: str,
+        until: float,
+        *,
+        now: float,
+        version: str | None,
+        per_share: int | None = None,
     ) -> TakenTurn | None:
         values: dict[str, object] = {"this": to_bytes(run), "until": until, "now": now}
         values |= {"new_owner": to_bytes(owner), "new_process": self.processes.name}
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
         take = sql.TAKE_ANY if version is None else sql.TAKE
-        for row in await self._change(lambda connection: take.rows(connection, values)):
+        if version is None or per_share is None:
+            taken = await self._change(lambda connection: take.rows(connection, values))
+        else:
+            taken = await self._taken_of_share({**values, "per_share": per_share})
+        for row in taken:
             columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]
             return TakenTurn(_turn_of(columns), begun, last)
         return None
+
+    async def _taken_of_share(self, values: dict[str, object]) -> Sequence[Row]:
+        def take(connection: sa.Connection) -> Sequence[Row]:
+            if self._database.is_postgresql:
+                sql.LOCK_SHARES.rows(connection, {})
+            return sql.TAKE_SHARED.rows(connection, values)
+
+        return await self._database.write(take, lasting=False)
 
     async def move(
         self, run: str, turn: TurnRecord, to: TurnRecord | None, *, now: float = math.inf
@@ -220,18 +257,16 @@ class Events:
         found = await self._rows(sql.TURN, this=to_bytes(run))
         return _turn_of(found[0]) if found else None
 
-    async def overdue(self, now: float, limit: int) -> Sequence[tuple[str, TurnRecord]]:
-        found = await self._rows(sql.OVERDUE, now=now, most=limit)
+    async def overdue(
+        self, now: float, limit: int, *, is_running: bool = False
+    ) -> Sequence[tuple[str, TurnRecord]]:
+        overdue = sql.OVERDUE_RUNNING if is_running else sql.OVERDUE
+        found = await self._rows(overdue, now=now, most=limit)
         return [(to_text(run), _turn_of(columns)) for run, *columns in found]
 
     async def look(self, run: str, at: float) -> None:
         values = {"this": to_bytes(run), "look": at}
         await self._change(lambda connection: sql.LOOK.count(connection, values))
-
-    async def looks(self, now: float, until: float, limit: int) -> Sequence[str]:
-        values = {"now": now, "until": until, "most": limit}
-        found = await self._change(lambda connection: sql.LOOKS.rows(connection, values))
-        return [to_text(run) for (run,) in found]
 
     async def looked(self, run: str, at: float, *, now: float) -> None:
         values = {"this": to_bytes(run), "look": None if at == math.inf else at, "now": now}

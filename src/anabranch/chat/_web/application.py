@@ -138,6 +138,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
         tool_limits=tool_limits,
         capabilities=capabilities,
         engine=engine,
+        per_principal=per_principal,
         max_backlog=max_backlog,
         now=now,
         clock=clock,
@@ -154,7 +155,7 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         del app
         try:
-            async with conversations.running(concurrency, per_principal):
+            async with conversations.running(concurrency):
                 yield
         finally:
             if closes_store:

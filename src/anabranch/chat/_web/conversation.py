@@ -59,6 +59,7 @@ class Conversation:
         engine: calls the workers.
         works_here: whether the worker that ``engine`` calls is always this process, which then
             keeps the right to a run that it has started.
+        per_share: the most runs of a user on which all processes work; ``None`` for no limit.
 
     Attributes:
         thread_id: the thread's id.
@@ -74,19 +75,28 @@ class Conversation:
         engine: Engine,
         *,
         works_here: bool = False,
+        per_share: int | None = None,
     ) -> None:
         self.thread_id = thread.id
         self.log: ThreadLog = ThreadLog(writer, thread.id)
-        version = agent.dependencies.version
-        self._right = ThreadLease(writer.events, self.log, thread.id, writer.clock, version)
+        self._share = thread.owner or ""
+        self._right = ThreadLease(
+            writer.events,
+            self.log,
+            thread.id,
+            writer.clock,
+            agent.dependencies.version,
+            self._share,
+            per_share,
+        )
         self._agent = agent
         self._questions = questions
         self._checks = AnswerChecks(agent, questions, thread.id)
         self._work = TurnWork(agent, thread.id)
         self._runs = RunWork(agent, questions, self.log, self._right, self._wake, self._look)
         self._engine = engine
-        self._share = thread.owner or ""
         self._lock = asyncio.Lock()
+        self._advancing = asyncio.Lock()
         self._works_here = works_here
         self._new: LiveTurn | None = None
         """A turn that started here, and that no worker has taken yet."""
@@ -293,7 +303,7 @@ class Conversation:
         return is_stopped
 
     async def _call_worker(self, turn: LiveTurn) -> None:
-        """Let a worker take the run, if it has started; after a failure, upkeep calls one later."""
+        """Let a worker take the run, if it has started; after a failure, a worker looks for it later."""
         if self._works_here and turn.is_new:
             turn.report_held()
             self._new, waits = turn, turn.run
@@ -325,7 +335,7 @@ class Conversation:
             await self._engine.wake(wake)
         except StoreError as error:
             logger.warning(
-                "%r: could not call a worker for a run: %s; upkeep looks for it later",
+                "%r: could not call a worker for a run: %s; a worker looks for it later",
                 wake.call,
                 error,
             )
@@ -345,8 +355,9 @@ class Conversation:
         Raises:
             StoreError: if the store fails.
         """
-        new, self._new = self._new, None
-        await self._runs.advance(new, wake)
+        async with self._advancing:
+            new, self._new = self._new, None
+            await self._runs.advance(new, wake)
 
     def _new_turn(self) -> LiveTurn:
         return LiveTurn(self.log, self._right)

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeGuard
 from anabranch._aio import Clock, cancel_and_wait, pause
 from anabranch._asking import Capabilities
 from anabranch._budget import Limits
-from anabranch._durable import CallStore, Durability
+from anabranch._durable import Advance, CallStore, Durability
 from anabranch.agents import (
     Agent,
     AgentTool,
@@ -32,6 +32,7 @@ from anabranch.agents import (
 from anabranch.chat._plugins.plugin import Plugin
 from anabranch.chat._plugins.plugin_request import PageModule
 from anabranch.chat._web.conversation import RUNS, Conversation
+from anabranch.chat._web.due_work import DueWork
 from anabranch.chat._web.live_turn import current_turn
 from anabranch.chat._web.log_writer import LogWriter
 from anabranch.chat._web.open_work import Backlog
@@ -72,6 +73,8 @@ class Conversations:
         capabilities: the requests that tools may make; by default, all that the model can answer.
         engine: calls the workers of runs, in any process; by default, this process works on all
             runs.
+        per_principal: the most runs of one principal on which all processes work at the same time;
+            ``None`` for no limit.
         max_backlog: the most runs that may wait for a worker when another starts.
         now: seconds that never go back, for the backlog.
         clock: the time; by default, the system's.
@@ -82,6 +85,7 @@ class Conversations:
         backlog: counts the runs that start.
         questions: reads the conversations' questions.
         modules: the modules that show questions of plugins in the page, by their names.
+        due: the work that no worker has.
         upkeep: the periodic jobs.
         stopping: an event that the end of :meth:`running` sets; ``None`` before its start.
     """
@@ -97,6 +101,7 @@ class Conversations:
         tool_limits: Limits | None = None,
         capabilities: Capabilities | None = None,
         engine: Engine | None = None,
+        per_principal: int | None = None,
         max_backlog: int | None = None,
         now: Callable[[], float] = time.monotonic,
         clock: Clock | None = None,
@@ -106,7 +111,8 @@ class Conversations:
         self.stopping: asyncio.Event | None = None
         self._works_here: bool = engine is None
         self._is_tended = engine is not None
-        self._worker: asyncio.Task[NoReturn] | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._per_principal = per_principal
         self._events = open_run_events(store)
         given = list(tools)
         plugins = [each for each in given if isinstance(each, Plugin)]
@@ -133,7 +139,11 @@ class Conversations:
         self.modules: dict[str, PageModule] = {
             each.name: each for plugin in plugins for each in plugin.server.modules.values()
         }
-        self._writer = LogWriter(self._events, self.agent.dependencies.clock)
+        dependencies = self.agent.dependencies
+        self._writer = LogWriter(self._events, dependencies.clock)
+        self.due: DueWork = DueWork(
+            self._events, dependencies.clock, dependencies.version, per_principal
+        )
         self._threads: dict[str, Conversation] = {}
         self.backlog: Backlog = Backlog(self._events, max_backlog, self._untaken, now)
         self.upkeep: Upkeep = Upkeep(self.agent, self._events, self._engine, self.backlog)
@@ -182,6 +192,7 @@ class Conversations:
                 self._writer,
                 self._engine,
                 works_here=self._works_here,
+                per_share=self._per_principal,
             )
         self._threads[thread.id] = found  # the latest use comes last
         return found
@@ -192,7 +203,7 @@ class Conversations:
         An application that is mounted in another, or called without a server, has no lifespan.
         """
         if not self._is_tended and (self._worker is None or self._worker.done()):
-            self._worker = asyncio.create_task(self._work(WorkLimits(CONCURRENCY)))
+            self._worker = asyncio.create_task(self._work(CONCURRENCY))
 
     def _make_room(self) -> None:
         if len(self._threads) >= IDLE_HELD:
@@ -220,22 +231,18 @@ class Conversations:
         await conversation.advance(wake)
 
     @asynccontextmanager
-    async def running(
-        self, concurrency: int | None, per_principal: int | None = None
-    ) -> AsyncGenerator[None]:
+    async def running(self, concurrency: int | None) -> AsyncGenerator[None]:
         """Work on up to ``concurrency`` runs at a time, and do the periodic jobs, inside the block.
 
-        All processes together work on ``per_principal`` runs of one principal at a time, if it is
-        given. Without ``concurrency``, other processes work on the runs. At the end of the block,
-        unfinished runs continue in other processes or after a restart. If the store of calls is in
-        this process's memory, the end instead stops the runs and undoes the effects of open calls.
+        Without ``concurrency``, other processes work on the runs. At the end of the block, unfinished
+        runs continue in other processes or after a restart. If the store of calls is in this
+        process's memory, the end instead stops the runs and undoes the effects of open calls.
         """
-        limits = None if concurrency is None else WorkLimits(concurrency, per_share=per_principal)
         self._is_tended = True
         self.stopping = stopping = asyncio.Event()
-        self._works_here = self._works_here and limits is not None
+        self._works_here = self._works_here and concurrency is not None
         ends_here = self._works_here and not is_lasting(self.agent.dependencies.calls.store)
-        tasks = [asyncio.ensure_future(each) for each in self._parts(limits)]
+        tasks = [asyncio.ensure_future(each) for each in self._parts(concurrency)]
         try:
             yield
         finally:
@@ -247,16 +254,29 @@ class Conversations:
                 await self._end_calls()
             await self.close()
 
-    def _parts(self, limits: WorkLimits | None) -> Iterator[Awaitable[object]]:
-        if limits is not None:
-            yield self._work(limits)
+    def _parts(self, concurrency: int | None) -> Iterator[Awaitable[object]]:
+        if concurrency is not None:
+            yield self._work(concurrency)
         yield from self.upkeep.jobs()
 
-    async def _work(self, limits: WorkLimits) -> NoReturn:
+    async def _work(self, concurrency: int) -> None:
+        """Work on the runs for which the engine calls this process, and on due runs."""
+        slots = asyncio.Semaphore(concurrency)
+
+        async def advance(wake: Wake) -> None:
+            async with slots:
+                await self.advance(wake)
+
+        limits = WorkLimits(concurrency, per_share=self._per_principal)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work_for_engine(limits, advance))
+            group.create_task(self.due.work(slots, self.advance))
+
+    async def _work_for_engine(self, limits: WorkLimits, advance: Advance) -> NoReturn:
         version = self.agent.dependencies.version
         while True:
             try:
-                await self._engine.work({RUNS: version}, self.advance, limits)
+                await self._engine.work({RUNS: version}, advance, limits)
             except StoreError as error:
                 logger.warning("cannot take runs: %s; trying again", error)
             await pause(self.agent.dependencies.clock, TAKE_AGAIN)

@@ -267,9 +267,9 @@ class LiveTurn:
     ) -> TurnRecord | None:
         """Let the run wait for a worker; return it, ``None`` if it has ended or never started.
 
-        ``is_called`` means that the caller calls a worker next; otherwise upkeep looks for one. With a
-        ``version``, only a worker of that version takes the run; with ``until``, upkeep looks for a
-        worker at that time. A lost run stays unchanged; its worker finds the results stored here.
+        ``is_called`` means that the caller calls a worker next; otherwise any worker looks for the
+        run. With a ``version``, only a worker of that version takes the run; with ``until``, a worker
+        takes it at that time. A lost run stays unchanged; its worker finds the results stored here.
         """
         if (lease := await self._leave()) is None:
             return None

@@ -68,7 +68,8 @@ class LogWriter:
     ) -> None:
         """Add events to a thread's log; the store drops them if ``lease`` has another owner by then.
 
-        With ``ends``, the events end the turn of the lease, and upkeep looks at the thread at ``look_at``.
+        With ``ends``, the events end the turn of the lease, and a worker looks at the thread at
+        ``look_at``.
         """
         added = list(events)
         if not added:

@@ -32,8 +32,8 @@ logger: logging.Logger = logging.getLogger("anabranch.chat.web")
 SECONDS = 15.0
 """Seconds until another process can continue the run of a dead process."""
 
-WAITS = 60.0
-"""Seconds for which a run waits for a worker before upkeep calls another."""
+WAITS = 2.0
+"""Seconds for which a run waits for the worker that the engine calls, before any worker looks for it."""
 
 SOON = 0.02
 """Seconds between two looks for a run that another process starts."""
@@ -86,16 +86,27 @@ class ThreadLease:
         thread_id: the thread.
         clock: the time.
         version: the version of the tools' code in this process.
+        share: the user whose share of the workers the runs use.
+        per_share: the most runs of a share on which all processes work; ``None`` for no limit.
     """
 
     def __init__(
-        self, events: RunEvents, log: ThreadLog, thread_id: str, clock: Clock, version: str = ""
+        self,
+        events: RunEvents,
+        log: ThreadLog,
+        thread_id: str,
+        clock: Clock,
+        version: str = "",
+        share: str = "",
+        per_share: int | None = None,
     ) -> None:
         self._events = events
         self._log = log
         self._thread_id = thread_id
         self._clock = clock
         self._version = version
+        self._share = share
+        self._per_share = per_share
 
     def now(self) -> float:
         """Return the time."""
@@ -115,11 +126,11 @@ class ThreadLease:
         return await self._events.turn(self._thread_id)
 
     async def look(self) -> None:
-        """Let upkeep call a worker when no run is unfinished, to see whether tools can continue."""
+        """Let a worker look when no run is unfinished, to see whether tools can continue."""
         await self._events.look(self._thread_id, self._clock.now())
 
     async def looked(self, until: float) -> None:
-        """Let upkeep call a worker at a time, infinite for never, unless a look is due since."""
+        """Let a worker look at a time, infinite for never, unless a look is due since."""
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
@@ -151,7 +162,9 @@ class ThreadLease:
 
     async def _begun(self, lease: TurnLease, run_id: str, event: bytes, until: float) -> int | None:
         turn = begun(run_id, lease.owner, self._events.processes.name, until)
-        number = await self._events.begin(self._thread_id, turn, event, at=self._clock.now())
+        number = await self._events.begin(
+            self._thread_id, turn, event, at=self._clock.now(), share=self._share
+        )
         if number is not None:
             lease.turn, lease.begun, lease.last = turn, number, number
         return number
@@ -177,7 +190,12 @@ class ThreadLease:
 
     async def _taken(self, lease: TurnLease, version: str | None, until: float) -> bool:
         taken = await self._events.take(
-            self._thread_id, lease.owner, until, now=self._clock.now(), version=version
+            self._thread_id,
+            lease.owner,
+            until,
+            now=self._clock.now(),
+            version=version,
+            per_share=self._per_share,
         )
         if taken is not None:
             lease.turn, lease.begun, lease.last = taken.turn, taken.begun, taken.last
@@ -195,11 +213,11 @@ class ThreadLease:
         version: str = "",
         until: float = 0.0,
     ) -> TurnRecord:
-        """Let the run wait for a worker, which upkeep calls immediately unless one ``is_called``.
+        """Let the run wait for a worker, which looks for it immediately unless one ``is_called``.
 
         The store adds the last ``events`` of this process in the same step. With a ``version``, the
-        run waits for a worker of that version. With ``until``, it waits for that time: upkeep calls a
-        worker then, or sooner. Returns the turn as it waits.
+        run waits for a worker of that version. With ``until``, it waits for that time. Returns the
+        turn as it waits.
         """
         await self._log.flush()
         await lease.give_up()
@@ -225,7 +243,7 @@ class ThreadLease:
             await self._events.move(self._thread_id, lease.turn, turn)
 
     async def rouse(self) -> TurnRecord | None:
-        """Let upkeep look for a worker now if the run waits for a time; return the run, or ``None``."""
+        """Let a worker take the run now if the run waits for a time; return the run, or ``None``."""
         run = await self.open_run()
         if run is None or run.state is not TurnState.WAITING:
             return None

@@ -28,7 +28,7 @@ class WaitingEvents:
     """Events that one append stores in one thread, followed by the pieces of one text.
 
     All events were reported under one ``lease``, or under none. The store adds the events if the
-    lease's owner still holds the lease. With ``ends``, the turn ends with the events, and upkeep
+    lease's owner still holds the lease. With ``ends``, the turn ends with the events, and a worker
     looks at the thread at ``look_at``.
     """
 

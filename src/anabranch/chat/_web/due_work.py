@@ -1,0 +1,118 @@
+"""The runs that a worker must take, as the store has them, and the loop that takes them.
+
+The loop of each worker finds a run whose worker has left it or is dead, a run whose time has come, and
+tools that can continue without a run. An engine only calls a worker earlier, so a lost wake delays a
+run and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NoReturn
+
+from anabranch._aio import Clock, cancel_and_wait, pause
+from anabranch._durable import RunEvents, TurnRecord
+from anabranch._telemetry import observe_wake
+from anabranch.chat._web.conversation import LOOK, RUNS
+from anabranch.chat._web.thread_lease import SECONDS, WAITS
+from anabranch.engines import Wake, run_job
+
+APART = 60.0
+"""Seconds by which the clocks of two processes may differ."""
+
+EVERY, AT_ONCE = 0.5, 100
+"""Seconds from one look for due runs to the next, and the most runs that a look claims."""
+
+RUNNING = 1_000
+"""The most runs whose processes a look checks."""
+
+
+class DueWork:
+    """Finds due runs, and lets this process work on them.
+
+    The store names dead processes if it can tell. For other processes, their leases decide. A lease
+    that is over by this clock may be valid by its owner's clock. So a lease counts as over only after
+    nothing renewed it for its whole duration. Its owner stores nothing by then. The look starts early
+    enough to lose no time where clocks agree.
+
+    Args:
+        events: stores each run with its worker.
+        clock: the time.
+        version: the version of the tools' code in this process.
+        per_share: the most runs of one user on which all processes work; ``None`` for no limit.
+    """
+
+    def __init__(
+        self, events: RunEvents, clock: Clock, version: str = "", per_share: int | None = None
+    ) -> None:
+        self._events = events
+        self._clock = clock
+        self._version = version
+        self._per_share = per_share
+        self._seen: dict[tuple[str, TurnRecord], float] = {}
+        self._next_check = 0.0
+
+    async def work(
+        self, slots: asyncio.Semaphore, advance: Callable[[Wake], Awaitable[None]]
+    ) -> NoReturn:
+        """Work on due runs, each in one of the free ``slots``, until cancelled."""
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await slots.acquire()
+                free = 1
+                while free < AT_ONCE and not slots.locked():
+                    await slots.acquire()
+                    free += 1
+                found: list[Wake] = []
+                await run_job("the search for due runs", partial(self._find, free, found))
+                for _ in range(free - len(found)):
+                    slots.release()
+                for wake in found:
+                    task = asyncio.create_task(_advance(wake, advance))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                    task.add_done_callback(lambda _: slots.release())
+                if len(found) < free:
+                    await pause(self._clock, EVERY)
+        finally:
+            await cancel_and_wait(list(tasks))
+
+    async def _find(self, limit: int, found: list[Wake]) -> None:
+        found += await self.claim(limit)
+
+    async def claim(self, limit: int = AT_ONCE) -> Sequence[Wake]:
+        """Return wakes for due runs; of several processes, one gets each run.
+
+        Raises:
+            StoreError: if the store fails.
+        """
+        now = self._clock.now()
+        if now >= self._next_check:
+            await self._leave_dead(now)
+            self._next_check = now + EVERY
+        claimed = await self._events.claim(
+            now, now + WAITS, limit, version=self._version, per_share=self._per_share
+        )
+        return [Wake(thread, LOOK, RUNS, not_before=now) for thread in claimed]
+
+    async def _leave_dead(self, now: float) -> None:
+        """Let any worker take the runs of dead processes."""
+        before, self._seen = self._seen, {}
+        turns = await self._events.overdue(now + SECONDS, RUNNING, is_running=True)
+        dead = await self._events.processes.dead({turn.process for _, turn in turns} - {""})
+        for held in turns:
+            thread_id, turn = held
+            if turn.due > now - APART and turn.process not in dead:
+                first = self._seen[held] = before.get(held, now)
+                if turn.due > now or now - first < SECONDS:
+                    continue
+            await self._events.move(thread_id, turn, turn.called(now), now=turn.due)
+
+
+async def _advance(wake: Wake, advance: Callable[[Wake], Awaitable[None]]) -> None:
+    """Work on a run; after a failure, the run is due again."""
+    with observe_wake(wake.call, wake.turn, wake.tool, wake.trace):
+        await run_job(f"the run of {wake.call!r}", partial(advance, wake))

@@ -48,7 +48,7 @@ async def test_there_is_no_such_room_unless_it_is_switched_on() -> None:
 
 
 def test_it_needs_a_known_choice() -> None:
-    with pytest.raises(ValueError, match="the calls of all"):
+    with pytest.raises(ValueError, match="shows every user all calls"):
         make_chat_app(
             MemoryTrees(), model(), calls=Modelled(), recorded_calls="outline", authenticate=nobody
         )

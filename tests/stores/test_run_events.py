@@ -358,7 +358,7 @@ async def test_a_connection_that_breaks_is_opened_again(
         postgres.close_connections()
         await one.append("r", [b"2"], at=1.0)
         assert (await anext(following))[0] == 2
-    assert "are not seen" in caplog.text
+    assert "cannot see" in caplog.text
     await database.close()
 
 

@@ -102,7 +102,7 @@ async def _measure() -> list[Row]:
                     on_sqlite = f"sqlite:///{folder}/calls.db"
                     url = on_sqlite if store == "SQLite" else server.new_url()
                     taken.append(await seconds_after_a_kill(folder, url))
-                what = f"a killed process's step is begun again, {store}"
+                what = f"a killed process's step starts again, {store}"
                 rows.append(Row(NAME, f"{what}: median", statistics.median(taken), "s", GOAL))
                 rows.append(Row(NAME, f"{what}: late at most", max(taken), "s", GOAL))
         finally:

@@ -356,9 +356,7 @@ async def test_files_in_results_are_read_as_the_page_says(
     assert read_in(here.model.requests[-1]) == (_unquoted(theirs) if theirs and is_remote else mine)
 
 
-@pytest.mark.parametrize(
-    ("schema", "asked"), rows("a field of a form", "the user reads that the field takes")
-)
+@pytest.mark.parametrize(("schema", "asked"), rows("a field of a form", "the form asks for"))
 def test_forms_are_read_as_the_page_says(schema: str, asked: str) -> None:
     sizes = {"Size": {"type": "string", "enum": ["s", "m"]}}
     form = {"type": "object", "properties": {"f": json.loads(schema)}, "$defs": sizes}

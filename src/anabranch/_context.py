@@ -257,12 +257,12 @@ class BranchContext:
     ) -> Op[SampleResult[None]]:  # fmt: skip
         """Ask the model, run the tools that it calls, and repeat until it answers without a call.
 
-        The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. It may
-        call ``tools``, by default those that are bound to this branch. The calls of one reply run
-        concurrently, each as by ``call_tool``. An unknown tool, invalid arguments and an error of a
-        tool are fed back to the model; any other exception is raised. On success, all messages are
-        appended to the conversation and form the ``exchange`` of the result, which is the last
-        reply.
+        The model is asked at most ``max_rounds`` times, with ``options`` as in ``sample``. The
+        model may call ``tools``, by default the tools that are bound to this branch. The calls of
+        one reply run concurrently, each as by ``call_tool``. An unknown tool, invalid arguments and
+        an error of a tool are fed back to the model; any other exception is raised. On success, all
+        messages are appended to the conversation and form the ``exchange`` of the result, which is
+        the last reply.
 
         Raises:
             ValueError: if ``max_rounds`` is not positive, or two tools have the same name.

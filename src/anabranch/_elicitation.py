@@ -90,8 +90,8 @@ class Elicitation(Generic[M]):
 class _FormSchema(GenerateJsonSchema):
     """The JSON Schema of MCP forms.
 
-    Such a schema has no null type, since an optional field is one that is not ``required``. It has
-    a title only if the author gave one.
+    Such a schema has no null type, since an optional field is one that is not ``required``. The
+    schema has a title only if the author gave one.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - overrides
@@ -106,7 +106,7 @@ class _FormSchema(GenerateJsonSchema):
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         rendered = super().enum_schema(schema)
-        if rendered.get("type") in ("integer", "number"):  # its values say little to a user
+        if rendered.get("type") in ("integer", "number"):  # names say more to a user than numbers
             names = [member.name.replace("_", " ") for member in schema["members"]]
             rendered["enumNames"] = [name.capitalize() for name in names]
         return rendered

@@ -126,7 +126,7 @@ async def test_an_undone_call_does_not_continue_with_another_answer() -> None:
     await setting.agent.answer(question.id, ElicitReply(action="decline"))
     assert here.names == ["reserve", "unreserve"]
     await setting.agent.answer(question.id, seats(2))
-    assert "are undone" in await result(setting)
+    assert "effects before the question are undone" in await result(setting)
     assert here.names == ["reserve", "unreserve"]
 
 

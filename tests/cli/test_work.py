@@ -198,7 +198,7 @@ def test_undos_that_are_left_are_brought_forward_and_nothing_else(
     assert printed(capsys, "retry", "late") is None
     for name in ("busy", "waits", "done"):
         assert main(["work", "retry", name]) == 1
-        assert "no undo of it is left" in capsys.readouterr().err
+        assert "no undo is left" in capsys.readouterr().err
     after = deadlines(calls)
     assert {name for name in CALLS if after[name] != before[name]} == {"tried"}
 

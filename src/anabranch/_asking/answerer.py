@@ -44,8 +44,8 @@ class Answerer(Protocol):
     """Answers a tool's questions, and receives its notices.
 
     ``step_id`` identifies the question: the step of the call or, in a conversation tree, the node
-    that holds the question; ``step_id`` is empty if the server does not report it. Several calls of
-    a method may run at the same time. :meth:`sample` and :meth:`elicit` may raise
+    that holds the question. If the server does not report the step, ``step_id`` is empty. Several
+    calls of a method may run at the same time. :meth:`sample` and :meth:`elicit` may raise
     :class:`AnswerError`; any other exception ends the call.
     """
 

@@ -2,7 +2,8 @@
 
 ``converse`` is a loop that an author could write: samples with ``messages=``, and ``call_tool`` for
 each tool call of the model. So its steps have separate ids, and it is replayed, limited and folded
-like any code. Its messages are added when the model has answered, like those of a prompt.
+like any code. The messages of the loop are added when the model has answered, like the messages of
+a prompt.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def checked_tools(tools: object) -> tuple[Runnable[Any], ...]:
     for each in bound:
         if not (isinstance(getattr(each, "name", None), str) and hasattr(each, "returned_by")):
             raise TypeError(
-                f"converse(tools=…) takes a list of @tool functions and HandoffTools, and {each!r} is"
-                " none. The tools of other servers are an agent's: Agent(tools=[RemoteTools(…)])."
+                f"converse(tools=…) takes a list of @tool functions and HandoffTools, and {each!r}"
+                " is neither. Give tools of other servers to an agent:"
+                " Agent(tools=[RemoteTools(…)])."
             )
     names = [tool.name for tool in bound]
     if twice := sorted({name for name in names if names.count(name) > 1}):

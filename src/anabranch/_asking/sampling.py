@@ -346,7 +346,7 @@ def _result(job: SampleJob, reply: SampleReply, parsed: Any) -> SampleResult[Any
 def _as_history(result: SampleResult[Any], prompt: Message) -> tuple[Message, Message]:
     """Return the two messages that a prompt-mode sample adds to the conversation.
 
-    The text mentions tool uses; they are not added as blocks, since their results never enter this
+    The text mentions tool uses. Tool uses are not added as blocks: their results never enter this
     conversation, and a provider refuses a tool use without a result.
     """
     called = ", ".join(call.name for call in result.tool_calls)

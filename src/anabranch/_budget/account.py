@@ -2,11 +2,12 @@
 
 Each spender has one: every branch of a call, and a turn of an agent. An account may have a budget
 and a parent; spending counts in the account and in every account around it. A request is paid in
-two steps. Its admission *reserves* the tokens that it may take, so that concurrent requests do not
-spend the same tokens. Its reply *settles* the reservation: the usage replaces it. So a budget is
-exceeded only by the tokens that admitted requests take beyond their reservations: at most one reply
-for each. A spender with a separate account, such as a stored branch, is paid in the same way: its
-whole budget is reserved while it is open, and settled by its usage.
+two steps. The admission of a request *reserves* the tokens that the request may take, so that
+concurrent requests do not spend the same tokens. The reply *settles* the reservation: the usage
+replaces it. So a budget is exceeded only by the tokens that admitted requests take beyond their
+reservations: at most one reply for each. A spender with a separate account, such as a stored
+branch, is paid in the same way: its whole budget is reserved while it is open, and settled by its
+usage.
 """
 
 from __future__ import annotations

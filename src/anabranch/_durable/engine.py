@@ -28,7 +28,8 @@ class Processes(Protocol):
         """Return those of ``names`` that have entered and are dead.
 
         A living process may be taken for dead if it has lost its connection for a second or more.
-        Its later writes under its leases must then not count, as :class:`CallStore` says.
+        The later writes of such a process under its leases must not count, as :class:`CallStore`
+        says.
 
         Raises:
             StoreError: if the store failed.

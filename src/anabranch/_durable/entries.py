@@ -83,7 +83,7 @@ def merge(journal: Journal, stored: Mapping[str, str], undone: Container[str] = 
             continue
         entry, compensation, deadlines = load_entry(text)
         journal.deadlines.update(deadlines)
-        if entry.kind == "branch":  # it replaces all entries inside the branch
+        if entry.kind == "branch":  # replaces all entries inside the branch
             _fold(journal, step_id)
         journal.entries[step_id] = entry
         journal.pending.pop(step_id, None)

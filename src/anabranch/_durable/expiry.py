@@ -192,7 +192,7 @@ class Reaper:
         except StoreError:
             raise
         except (ValueError, AnabranchError) as problem:
-            logger.error("call %r cannot be undone: %s", line, problem)  # noqa: TRY400 - that is all
+            logger.error("call %r cannot be undone: %s", line, problem)  # noqa: TRY400 - the sentence is all
             return False
         if not journal.compensations:
             return True

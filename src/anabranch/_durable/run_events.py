@@ -1,9 +1,9 @@
 """The port of run events: the numbered, stored events of a run, for readers in any process.
 
 The writer decides what a run is: the web application has one for each conversation. The store also
-has the unfinished turn of each run (``turn_states.py``), and the time of the next *look*: a worker
-then sees whether work can continue in a run without a turn. ``stores/`` has the implementations,
-``tests/suites`` the checks that each must pass.
+has the unfinished turn of each run (``turn_states.py``), and the time of the next *look*. At that
+time, a worker sees whether work can continue in a run without a turn. ``stores/`` has the
+implementations, ``tests/suites`` the checks that each must pass.
 
 Events are stored before any reader sees them, and survive a crash of the process. Appending does
 not wait for the disk: a crash of the machine or the database server may lose the last events, and

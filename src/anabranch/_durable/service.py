@@ -4,8 +4,8 @@ All edges of a server share one service; each edge seals states, renders questio
 itself. ``reading.py`` reads calls without running them.
 
 Without a store, the state carries everything, and the guarantee covers one chain of states: an
-effect that is recorded in a state does not run again from it. A client that repeats an older state
-makes later effects run again. With a store, no effect runs again: the service repeats the round's
+effect that a state records does not run again from that state. A client that repeats an older state
+makes later effects run again. With a store, no effect runs again. The service repeats the round's
 reply, finds the effects of an interrupted round, and lets one worker at a time run a call.
 """
 

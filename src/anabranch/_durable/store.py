@@ -7,9 +7,9 @@ Every promise concerns one call (``call_id``) and holds for concurrent processes
 of their operations explains what each of them sees. Texts are opaque to the store: it returns every
 ``str`` unchanged. Times are seconds since the epoch and come from the caller's clock.
 
-A write survives a crash of the process that made it. It also survives a crash of the database and
-of the machine, with one exception: a lease lasts only if another write followed it. Work under a
-lease that is lost with the machine has not been recorded either.
+A write survives a crash of the process that made it, of the database and of the machine. There is
+one exception: a lease survives a crash of the database or the machine only if another write
+followed it. Work under a lease that is lost with the machine has not been recorded either.
 
 Reading about a call that never began, or was pruned, finds nothing. Writing to it raises
 :class:`UnknownCallError`, so that no caller believes an unrecorded write.
@@ -61,7 +61,7 @@ class CallRecord:
         principal: the caller's name at the edge; empty if unknown.
         thread: the conversation that the call is part of; empty for none.
         node: the node of the thread that calls the tool; empty for none.
-        version: the version of the code that began the call, or last continued it; empty if
+        version: the version of the code that started the call, or last continued it; empty if
             unknown.
         failure: the recorded error with which the call has failed, as text.
         is_stopped: whether the call is undone because it was stopped, and not because its time was
@@ -216,8 +216,8 @@ class CallStore(Protocol):
 
         The result is ``None`` if another owner has the lease at ``now``; the lease is free from its
         end on. At most one owner has it at any time. If another's lease lasts longer than
-        ``until``, it is shortened to that: a clock that was ahead has written it, and a living
-        owner renews it in time.
+        ``until``, the store shortens the lease to ``until``: a clock that was ahead has written it,
+        and a living owner renews it in time.
 
         If the round or the call has ended, the record is returned, and nothing is taken. If the
         round was opened before, it has the same answers again, and the client must have given these
@@ -339,9 +339,9 @@ class CallStore(Protocol):
     ) -> CallRecord | None:
         """Take the lease on an open call to undo its effects; return the call.
 
-        With ``is_due``, the call's deadline must be over. Without it, the call is marked as stopped
-        (:attr:`CallRecord.is_stopped`). The result is ``None`` if the call is not open or not due,
-        or another owner has the lease at ``now``. Another's lease is shortened as in
+        With ``is_due``, the call's deadline must be over. Without ``is_due``, the call is marked as
+        stopped (:attr:`CallRecord.is_stopped`). The result is ``None`` if the call is not open or
+        not due, or another owner has the lease at ``now``. Another's lease is shortened as in
         :meth:`open_round`.
         """
         ...

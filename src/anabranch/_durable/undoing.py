@@ -26,8 +26,8 @@ class Unfinished:
         state: ``undoing`` while a process runs its undos; ``undos left`` if some have failed or
             were cut off; ``expired`` if none has run yet.
         due: the time of the next attempt, in seconds since the epoch.
-        version: the version of the code that began the call: the process must have it, or code that
-            takes the same way; empty if unknown.
+        version: the version of the code that started the call: the process must have it, or code
+            that takes the same way; empty if unknown.
     """
 
     call: str

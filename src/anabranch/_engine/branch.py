@@ -1,8 +1,8 @@
 """Branches of a call, with the limits, the token budgets and the deadlines that hold in them.
 
-A branch is a timeline inside a call. Its limits may only narrow those of the branches around it. Its
-account counts tokens against every enclosing budget. ``folding.py`` runs a branch. ``_context.py``
-keeps the messages that an author sees in it.
+A branch is a timeline inside a call. The limits of a branch may only narrow the limits of the
+branches around it. The account of a branch counts tokens against every enclosing budget.
+``folding.py`` runs a branch. ``_context.py`` keeps the messages that an author sees in it.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Call(Generic[T]):
         compensations: undos that run if the call fails.
     """
 
-    def __init__(  # noqa: PLR0913 - what surrounds a run, all by keyword
+    def __init__(  # noqa: PLR0913 - the surroundings of a run, by keyword
         self,
         body: Callable[[Branch], Coroutine[Any, Any, T]],
         journal: Journal,

@@ -2,9 +2,9 @@
 
 A round (one run of a body) ends when every task waits for answers. The engine reads that from private
 state of asyncio. :func:`check_support` runs the waits of ``known_waits.py`` on the running loop and
-classifies them as ``quiescence.py`` does. It refuses the runtime if one is misread, because a round
-would end too early or never. The check takes a few milliseconds, once per process and kind of event
-loop, and leaves no task, thread or socket behind.
+classifies them as ``quiescence.py`` does. The function refuses the runtime if a wait is misread,
+because a round would end too early or never. The check takes a few milliseconds, once per process
+and kind of event loop, and leaves no task, thread or socket behind.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def _props(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[Props]:
         for end in ends:
             stack.callback(end.close)
             end.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        streamed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # it is to be full
+        streamed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # soon full
         stream = await anyio.abc.SocketStream.from_socket(streamed)
         stack.push_async_callback(_shielded, stream.aclose)
         executor = ThreadPoolExecutor(1, thread_name_prefix="anabranch-canary")

@@ -1,7 +1,7 @@
 """Codecs: turn the values of functions into the JSON of journal entries, and back.
 
 A codec can record a value that is plain JSON, or that round-trips through its function's return
-annotation (pydantic). Every value takes the round trip, even in the run that made it, so that a tool
+annotation (pydantic). Every value takes the round trip, even in the run that made it. So a tool
 sees the same value in its first run and in each replay. Bytes are base64 in JSON, even in models.
 """
 
@@ -326,5 +326,5 @@ def resolve(reference: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise LookupError(reference)  # noqa: TRY004 - it is the name that leads nowhere
+        raise LookupError(reference)  # noqa: TRY004 - the name leads nowhere
     return cast("Callable[..., Any]", found)

@@ -38,7 +38,7 @@ class Compensations:
     Args:
         journal: record whose ``compensations`` are due.
         clock: measures the pauses between attempts.
-        records: checked before each undo, and informed after each success.
+        records: allows each undo, and stores each success.
         observe: surrounds each undo, with its repetitions.
     """
 
@@ -85,10 +85,10 @@ class Compensations:
     async def run(self, *, this_round_only: bool = False) -> list[BaseException]:
         """Run the undos in reverse order and return the errors of those that fail.
 
-        An undo that fails is tried again, a little later each time. If it still fails, it stays in
-        ``journal.compensations``, and the others run. With ``this_round_only``, the undos of earlier
-        rounds do not run: the outcome of this round never left the server, so that the round may be
-        tried again.
+        An undo that fails is tried again, a little later each time. An undo that still fails stays
+        in ``journal.compensations``, and the others run. With ``this_round_only``, the undos of
+        earlier rounds do not run: the outcome of this round never left the server, so that the
+        round may be tried again.
 
         Raises:
             Exception: if the recorder raises; the rest stays in ``journal.compensations``.

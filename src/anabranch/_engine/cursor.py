@@ -1,8 +1,8 @@
 """The replay cursor: names steps, reads and writes journal entries, and finds drift.
 
 Drift is a difference between a replay and the record: the code, or its input, has changed. While a
-call runs, only its cursor reads and writes the journal's entries and open questions. The cursor runs
-and cancels nothing. It sets ``fault``, and the call acts on that.
+call runs, only its cursor reads and writes the journal's entries and open questions. The cursor
+runs and cancels nothing: the cursor sets ``fault``, and the call acts on that.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Reached:
     def comes_later(self, path: str, pending: Iterable[str]) -> bool:
         """Whether an entry, or an id of ``pending``, comes later in the scope at ``path``.
 
-        Ids that another task may come to do not count: those inside of tasks, branches and questions
-        that were made before, and those that are an author's key.
+        Ids that another task may come to do not count: ids inside of tasks, branches and questions
+        that were made before, and authors' keys.
         """
         inside = f"{path}/"
         for known in self.missing(pending):
@@ -227,7 +227,7 @@ class ReplayCursor:
         branch.ids.append(step_id)
         self._note(step_id, entry)
 
-    def mark(self, step_id: str, value: bool) -> None:  # noqa: FBT001 - it is what is recorded
+    def mark(self, step_id: str, value: bool) -> None:  # noqa: FBT001 - the decision itself
         """Record the decision of a marker for the whole call, unless there is one."""
         if step_id not in self._entries:
             entry = self._entries[step_id] = Entry(MARKER, "", value)

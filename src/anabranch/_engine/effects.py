@@ -130,7 +130,7 @@ class Effects:
             await self._compensations.run_late()
         if isinstance(cause, Interrupted):
             raise asyncio.CancelledError from cause  # asyncio.timeout knows no subclass of it
-        first = cursor.recorded(step_id) or entry  # another run's, if there was one
+        first = cursor.recorded(step_id) or entry  # another run's entry, if any
         # Otherwise the call would undo a step that failed, or keep one that succeeded:
         # test_if_the_first_run_succeeded_so_does_this_one_and_owes_its_undo.
         if (first.error is None) != (entry.error is None):

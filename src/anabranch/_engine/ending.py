@@ -165,7 +165,7 @@ class Ending:
 
     async def leave(self, *, cold: bool) -> None:
         """End a call whose body still runs, as the docstring of :class:`Call` describes."""
-        if self._records.recorder is not None and cold:  # this round will be taken up again
+        if self._records.recorder is not None and cold:  # another attempt continues this round
             await self._scheduler.finish_effects()
             await self._scheduler.cancel_and_wait()
             return

@@ -1,8 +1,9 @@
 """Sub-branches: run in the current strand, and fold into one entry when they have ended.
 
 A strand is a task of the call. Folding replaces all entries inside a branch by one, which holds the
-branch's value. So a journal grows with open branches, and not with finished ones. A branch folds if its
-value reads back as an equal one. Otherwise, or if an undo would be lost, the inner entries stay.
+branch's value. So a journal grows with open branches, and not with finished ones. A branch folds if
+the value in its record reads back as an equal value. Otherwise, or if an undo would be lost, the
+inner entries stay.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Branches:
         if entry is None or not self._fold(branch, entry, enclosing):
             self._leave(branch, enclosing)
             return value
-        return again  # what every replay will see
+        return again  # every replay reads this value
 
     async def _report(self, path: str, *, is_open: bool) -> None:
         """Report that a branch has opened, or has ended; the round waits for the report."""

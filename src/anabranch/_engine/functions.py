@@ -1,7 +1,7 @@
 """Functions of authors: run one on the loop or in a thread, and make an entry of its outcome.
 
-An author's code may raise ``SystemExit`` and other exits that are no ``Exception``. They become errors
-here, or else one call would end the server's event loop.
+An author's code may raise ``SystemExit`` and other exits that are no ``Exception``. Such exits
+become errors here, or else one call would end the server's event loop.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Guarded(Coroutine[Any, Any, Any]):
     def __init__(self, inner: Coroutine[Any, Any, Any] | Generator[Any, None, Any]) -> None:
         self._inner = inner
 
-    def send(self, value: object) -> Any:  # noqa: ANN401 - whatever the coroutine waits for
+    def send(self, value: object) -> Any:  # noqa: ANN401 - any awaited object
         """Resume the coroutine."""
         try:
             return self._inner.send(cast("None", value))
@@ -271,7 +271,7 @@ async def perform(
             raise UnrecordedError(error, value) from error
     except UnrecordedError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the author's effect raises is recorded
+    except Exception as error:  # noqa: BLE001 - every error of the author's effect is recorded
         known = error_to_json(error)
         if known is None:
             name = type(error).__name__

@@ -145,7 +145,7 @@ def _to_json(value: object) -> bytes:
     return text if text and text.isascii() else _dumps(value).encode()
 
 
-def _from_json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
+def _from_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return from_json(text)
     except ValueError:  # as above

@@ -131,7 +131,7 @@ class StrandSurvey:
                 continue
             passed.add(task)
             state = self._state_of(task, survey)
-            if state in ACTIVE:  # one is enough to continue
+            if state in ACTIVE:  # one active strand is enough to continue
                 return state, [task]
             ahead.extend(survey.waited_for)
             # Otherwise the round would end while a feeder of the needed strand works:

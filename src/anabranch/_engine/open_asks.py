@@ -161,7 +161,7 @@ class Alarm:
     def _check(self, ask: Ask, wake: Callable[[Ask], object]) -> None:
         if self._clock.now() >= ask.request:
             wake(ask)
-        else:  # also when a timer was early: wall clocks are set back
+        else:  # a timer may be early: wall clocks are set back
             self._timer = self._clock.call_at(ask.request, self._ring)
 
     def cancel(self) -> None:

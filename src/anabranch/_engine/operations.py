@@ -150,8 +150,8 @@ class Operations:
                 alarm.cancel()
             self._asks.close(ask.step_id)
             if self._cursor.recorded(ask.step_id) is not None:
-                branch.ids.append(ask.step_id)  # also if it is cancelled just now
-            if not self._scheduler.closing:  # else it stays open, for the next round
+                branch.ids.append(ask.step_id)  # even if the task is cancelled just now
+            if not self._scheduler.closing:  # a closing round leaves the ask open
                 self._cursor.withdraw(ask.step_id)
                 self._scheduler.stir()
 
@@ -160,7 +160,7 @@ class Operations:
         await self.ask(scope, step_id, "sleep", asked_time(until), lambda: until)
 
     def _wake(self, ask: Ask) -> None:
-        if self._asks.is_awaited(ask.step_id):  # and was not cancelled just now
+        if self._asks.is_awaited(ask.step_id):  # not cancelled just now
             self._cursor.wake(ask)
             self._asks.wake(ask.step_id)
 
@@ -246,7 +246,7 @@ class Operations:
         """
         scope.check_order("random")
         if scope.randomness is None:
-            scope.randomness = random.Random(self._seed(scope))  # noqa: S311 - it is to be repeated
+            scope.randomness = random.Random(self._seed(scope))  # noqa: S311 - a replay repeats it
         return scope.randomness
 
     def unique(self, scope: Scope, name: str) -> uuid.UUID:

@@ -1,8 +1,8 @@
 """Pins: the fingerprint of a function's arguments, by their content.
 
 A replay that calls a step or a branch with other arguments must not receive the recorded value. A pin
-takes JSON arguments unchanged. It brings each other value into one canonical form, which is equal for
-equal values in every process: the fields of a model, a sorted set, the text of a path, the digest of
+takes JSON arguments unchanged. Each other value gets one canonical form, which is equal for equal
+values in every process: the fields of a model, a sorted set, the text of a path, the digest of
 bytes. The pin of an object without content (a connection, a client, a function) is its type.
 """
 
@@ -73,7 +73,7 @@ def pin(function: Callable[..., object], args: Sequence[Any]) -> str:
 def _content_or_type(value: object) -> JsonValue:
     try:
         return content(value)
-    except (RecursionError, TypeError, ValueError):  # it holds itself, or an array holds objects
+    except (RecursionError, TypeError, ValueError):  # a value in itself, or an array of objects
         return type(value).__qualname__
 
 
@@ -138,7 +138,7 @@ def _moment(value: dt.datetime | dt.date | dt.time) -> JsonValue:
     return [value.isoformat(), str(zone), getattr(value, "fold", 0)]
 
 
-def _buffer(value: Any) -> JsonValue:  # noqa: ANN401 - whatever lies in memory: bytes, an array
+def _buffer(value: Any) -> JsonValue:  # noqa: ANN401 - bytes, an array, and the like
     held = memoryview(value)
     if "O" in held.format:  # addresses of objects
         raise TypeError(held.format)
@@ -149,7 +149,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 _TEXTS = (
     Decimal, Fraction, complex, range, PurePath, UUID, AnyUrl, ZoneInfo, dt.timezone, dt.timedelta,
     IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network,
-    str, int, float,  # and classes of the author's made of them
+    str, int, float,  # and the author's subclasses of these
 )  # fmt: skip
 _READERS: tuple[tuple[Any, Callable[[Any], JsonValue]], ...] = (
     (Enum, lambda value: value.name),

@@ -29,9 +29,9 @@ class Recorder(Protocol):
     ) -> Mapping[str, Entry]:
         """Write all of ``entries`` and ``compensations``, or none; return the entries now stored.
 
-        The call before an effect has the entries that the effect may depend on. It may be empty, for
-        the recorder's own facts about the round. The call after an effect has its outcome. The first
-        entry for an id stays, and is returned in place of a later one.
+        The call before an effect has the entries that the effect may depend on. That call may be
+        empty, for the recorder's own facts about the round. The call after an effect has its
+        outcome. The first entry for an id stays, and is returned in place of a later one.
         """
         ...
 

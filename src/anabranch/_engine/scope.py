@@ -1,8 +1,9 @@
 """Scopes: name each step of a call by its place in the program, and not by its timing.
 
-A scope is a place in a call's program, with a branch, a path and counters. It counts its steps in the
-order in which its code makes them. A task that starts inside a scope gets a new scope, named after its
-coroutine and counted within the first. So two tasks that run concurrently never share a counter:
+A scope is a place in a call's program, with a branch, a path and counters. A scope counts its steps
+in the order in which its code makes them. A task that starts inside a scope gets a new scope, named
+after its coroutine and counted within the first. So two tasks that run concurrently never share a
+counter:
 
     book_flight/elicit.1                 the tool's first unnamed question
     book_flight/analyze#2/sample.1       in the second sub-branch named ``analyze``

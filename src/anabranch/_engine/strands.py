@@ -2,7 +2,7 @@
 
 A task that a strand starts is a strand of the same call, with a new scope. The factory guards tasks
 that a call starts, or that close a dropped generator, so that no exit in them ends the loop
-(``functions.py``). It leaves every other task alone. A strand knows its scheduler as a
+(``functions.py``). The factory leaves every other task alone. A strand knows its scheduler as a
 :class:`StrandOwner`.
 """
 
@@ -157,8 +157,8 @@ def current_strand() -> Strand:
     """Return the strand that is running.
 
     Raises:
-        NonDeterminismError: if the code runs in no task of a call (but in a thread, a loop callback
-            or a foreign task), so that its steps cannot be named.
+        NonDeterminismError: if the code runs in a thread, a loop callback or a foreign task, and in
+            no task of a call: its steps cannot be named.
     """
     try:
         task = asyncio.current_task()
@@ -227,7 +227,7 @@ class _Factory:
         coro: _Coro,
         *,
         context: Context | None = None,
-        **options: Any,  # noqa: ANN401 - whatever this Python's tasks take
+        **options: Any,  # noqa: ANN401 - the arguments of this Python's tasks
     ) -> asyncio.Future[Any]:
         if context is not None:
             options["context"] = context
@@ -237,7 +237,7 @@ class _Factory:
             or runs_authors_code.get()
             or type(coro).__name__ == _CLOSES_GENERATOR
         ):
-            coro = Guarded(coro)  # which has the name of the coroutine
+            coro = Guarded(coro)  # a guard has the name of its coroutine
         # A step's own tasks would be cancelled at the end of the round if they were strands:
         # test_tasks_that_a_step_starts_are_no_strands.
         if parent is None or parent.effects:
@@ -300,8 +300,8 @@ def _is_eager(factory: Callable[..., Any]) -> bool:
 def install_task_factory() -> None:
     """Wrap the running loop's task factory, once, in one that registers strands.
 
-    The new factory stays. Its removal would break a call that runs at the same time, and a task that no
-    strand starts costs one dictionary look-up.
+    The new factory stays, since removing it would break a call that runs at the same time. A task
+    that no strand starts costs one dictionary look-up.
 
     Raises:
         RuntimeError: if no asyncio loop is running (trio and others are not supported).

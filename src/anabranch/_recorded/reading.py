@@ -78,7 +78,7 @@ async def read_call(store: CallStore, record: CallRecord, now: float) -> Recorde
     if record.failure is not None:
         reading.error = error_text(json.loads(record.failure))
     state = record.state
-    if state == CallState.RUNNING and not is_run:  # its process died
+    if state == CallState.RUNNING and not is_run:  # the process died
         state = CallState.READY
     undone = await store.undone_steps(record.call_id)
     unwound = state in {CallState.UNDOING, CallState.FAILED, *UNDONE}
@@ -159,7 +159,7 @@ class _Reading:
             return None
         try:
             return Journal.loads(ended.state)
-        except ValueError:  # another release wrote it
+        except ValueError:  # another release wrote the record
             self.is_complete = False
             return None
 

@@ -98,7 +98,7 @@ async def replay_call(
     store: CallStore,
     record: CallRecord,
     tool: Tool[Any],
-    runtime: Runtime | None = Runtime(),  # noqa: B008 - it is frozen
+    runtime: Runtime | None = Runtime(),  # noqa: B008 - a Runtime is frozen
 ) -> Replayed:
     """Run a recorded call of ``tool`` over its record, and compare.
 

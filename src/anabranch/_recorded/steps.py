@@ -130,7 +130,7 @@ class Steps:
 
     def _row(self, step_id: str, number: int, *, over: bool) -> RecordedStep:
         known = self._known.get(step_id)
-        if known is None:  # it encloses others, and is not folded
+        if known is None:  # an unfolded branch or task around others
             kind = "task" if step_id.rpartition("/")[2].startswith("~") else "branch"
             state: Literal["ended", "open"] = "ended" if over else "open"
             return RecordedStep(id=step_id, kind=kind, within="", round=number, state=state)

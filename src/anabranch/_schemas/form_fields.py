@@ -1,7 +1,7 @@
 """The fields of an MCP form: their labels, the values that they accept, and the reading of typed text.
 
-This module draws nothing. Its checks tell the user about a mistake immediately; the server checks
-every answer again.
+This module draws nothing. The checks here tell the user about a mistake immediately; the server
+checks every answer again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The command line's ``Answerer``: answers from a file, a model, or the user at the terminal.
 
 With ``--answers`` the command asks no user, so that a script behaves the same everywhere. Without a
-terminal, the command declines questions. It prints every answer that no user typed to stderr.
+terminal, the command declines questions. The command prints every answer that no user typed to
+stderr.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A text is foreign if this library did not write it: text of a server, model, client, user or file, or
 the name of a file. Inside the process a text stays unchanged; it changes only on its way out. The
-module also checks the names that an author gives. It imports nothing that is slow to load, for
-commands that only print.
+module also checks the names that an author gives. No import here is slow, for commands that only
+print.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class TooDeepError(ValueError):
         super().__init__(f"it is nested too deeply, more than {DEEPEST} lists and objects deep")
 
 
-def read_json(text: str) -> Any:  # noqa: ANN401 - whatever is written there
+def read_json(text: str) -> Any:  # noqa: ANN401 - any JSON
     """Return the value of ``text``.
 
     Raises:

@@ -3,9 +3,9 @@
 A framework stores a call as plain JSON: the questions, the sealed state, and the problem of the
 last answers, if any.
 
-Some frameworks cannot run a tool a second time after its user has answered. They store such a call
-in their snapshot: the tool's name and arguments, the data of the pause and, at the end, the text for
-the model. Its later rounds run outside of the framework's agent.
+Some frameworks cannot run a tool a second time after its user has answered. Such a framework stores
+the call in its snapshot: the tool's name and arguments, the data of the pause and, at the end, the
+text for the model. The later rounds run outside of the framework's agent.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class PausedCall:
                 return str(error)
             case _ if is_first:
                 return None
-            case _:  # its effects are undone, so nothing can continue it
+            case _:  # the effects are undone, so the call has ended
                 shown = masked(f"Error executing tool {self.tool.name}", error)
                 logger.error("%s", shown, exc_info=error)
                 return shown
@@ -199,7 +199,7 @@ async def next_rounds(
     for call_id, call in calls.items():
         try:
             ended = await adapted[call["tool"]].advance(call, answers.get(call_id), principal)
-        except Exception as error:  # noqa: BLE001 - it is raised below
+        except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
         else:
             yield call_id, ended

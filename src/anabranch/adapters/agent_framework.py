@@ -70,8 +70,8 @@ def as_tool(
 def questions(requests: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """Return the open questions of the calls of these tools, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
-    refused.
+    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
+    last answers were refused.
     """
     return questions_of({request.call_id: call for request, call in _ours(requests)})
 

@@ -78,8 +78,8 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 def questions(session: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - Session
     """Return the open questions of the calls of these tools in a session, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
-    refused.
+    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
+    last answers were refused.
     """
     return questions_of(_stored_calls(session))
 
@@ -103,9 +103,8 @@ async def answer(
         principal: returns the caller from the session.
 
     Returns:
-        the message with which the agent continues, once every call has ended; ``None`` before. It
-            is
-        returned again until the session has it.
+        the message with which the agent continues, once every call has ended; ``None`` before. The
+        function returns the message again until the session has it.
 
     Raises:
         Exception: if a call cannot continue now; it stays open, and the results of the other calls

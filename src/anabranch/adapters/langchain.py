@@ -5,10 +5,10 @@
     asked = questions(result["__interrupt__"])      # {interrupt id: {"questions": […], …}}
     await agent.ainvoke(Command(resume={interrupt_id: {question_id: answer}}), config)
 
-Each round is a task of LangGraph, so that a resumed graph does not run an ended round again; the sealed state is
-in the checkpoint and not in the interrupt. An interrupt that is not resumed stays open. Notices go to the stream
-writer. Graphs run asynchronously, with a checkpointer. Tools cannot use the agent's model in LangGraph: a sampler
-of ``rounds``, or ``model=``, answers samples.
+Each round is a task of LangGraph, so that a resumed graph does not run an ended round again. The
+sealed state is in the checkpoint and not in the interrupt. An interrupt that is not resumed stays
+open. Notices go to the stream writer. Graphs run asynchronously, with a checkpointer. Tools cannot
+use the agent's model in LangGraph: a sampler of ``rounds``, or ``model=``, answers samples.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ def as_tool(
 def questions(interrupts: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """Return the open questions of these tools, by the ids of the interrupts of a result or a state.
 
-    Each is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and ``problem`` if the last
-    answers were refused.
+    The value of each interrupt is JSON, with ``tool``, ``call_id``, ``questions``, ``until``, and
+    ``problem`` if the last answers were refused.
     """
     found: dict[str, Any] = {each.id: each.value for each in interrupts}
     return {

@@ -99,8 +99,8 @@ def as_tool(tool: Tool[Any], rounds: Rounds, *, principal: Callable[[Any], str] 
 def questions(state: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - RunState
     """Return the open questions of the calls of these tools, by call.
 
-    Each is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the last answers were
-    refused.
+    The value of each call is JSON, with ``tool``, ``questions``, ``until``, and ``problem`` if the
+    last answers were refused.
     """
     calls = _ours(state._context)["calls"]  # noqa: SLF001 - a state has no public context
     waiting = [item.raw_item.call_id for item in state.get_interruptions()]

@@ -3,8 +3,8 @@
 An :class:`Agent` runs turns in threads of a :class:`~anabranch.tree.TreeStore`.
 :mod:`anabranch.tree` makes a request to a model of a path of the tree.
 
-Inside, imports point in one direction: an agent starts turns; a turn alternates between replies on
-a timeline and batches of tools; ``branch_self`` and the flows run further turns in branches.
+Inside, imports point in one direction. An agent starts turns. A turn alternates between replies on
+a timeline and batches of tools. ``branch_self`` and the flows run further turns in branches.
 """
 
 from typing import TYPE_CHECKING

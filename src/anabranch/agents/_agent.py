@@ -74,9 +74,9 @@ class Agent:
             :class:`~anabranch.agents.BranchSelf`, and sources of tools, such as
             :class:`~anabranch.agents.RemoteTools` and :class:`~anabranch.agents.Folding`.
         user: an answerer that answers the questions of tools immediately, with the node of the
-            question as ``step_id``. Without one, and with ``capabilities`` that offer questions, a
-            turn ends at a question, and :meth:`answer` continues the turn. With neither, no tool
-            can ask.
+            question as ``step_id``. Without ``user``, and with ``capabilities`` that offer
+            questions, a turn ends at a question, and :meth:`answer` continues the turn. With
+            neither, no tool can ask.
         limits: the limits of each turn.
         tool_limits: the limits of each call of a tool, in addition to the tool's own.
         listener: receives the events of a turn.
@@ -85,7 +85,7 @@ class Agent:
         capabilities: the kinds of questions that tools may ask; by default, the kinds that
             ``user`` answers, and samples, which ``model`` answers.
         calls: the store of the calls of tools, so that each effect happens once, even after a
-            crash; by default, the database of ``store``, or this process's memory if ``store`` is
+            crash. By default, the database of ``store``, or this process's memory if ``store`` is
             of another package.
         code_version: the version of the tools' code, under which ``calls`` are stored; by default,
             a digest of the files in which the tools are defined.

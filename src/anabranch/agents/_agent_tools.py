@@ -166,7 +166,7 @@ class UsableTool(AgentTool, Protocol):
     """A tool that a turn can use.
 
     If ``use`` raises an :class:`~anabranch.AnabranchError` other than a ``StoreError``, the model
-    reads its message; any other exception is logged, and the model reads only that the tool failed.
+    reads its message. Any other exception is logged, and the model reads only that the tool failed.
 
     Attributes:
         placeholder: the result of every running tool of the batch, for branches that see the

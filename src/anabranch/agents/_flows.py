@@ -1,6 +1,6 @@
 """Flows: say prompts in several branches of a conversation, and combine the answers.
 
-Flows are functions over an agent and a thread. They add ordinary nodes, from which a user can
+Flows are functions over an agent and a thread. Flows add ordinary nodes, from which a user can
 continue, and do not move the thread's head.
 """
 

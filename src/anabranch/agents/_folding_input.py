@@ -27,18 +27,18 @@ class CreateInput(_Input):
 
     description: Annotated[str, Field(description="What the subtask is, in a sentence.")]
     prompt: Annotated[str, Field(description="What the subtask has to do.")]
-    budget: Annotated[int | None, Field(description="Tokens that it may add to its context.")] = (
-        None
-    )
+    budget: Annotated[
+        int | None, Field(description="Tokens that the branch may add to its context.")
+    ] = None
     inject_memories: Annotated[
         bool, Field(description="Begin with what earlier work has taught about such subtasks.")
     ] = True
-    timeout_seconds: Annotated[float | None, Field(description="Time that it has.")] = None
+    timeout_seconds: Annotated[float | None, Field(description="Time that the branch has.")] = None
     extract_memory: Annotated[
         bool, Field(description="Let later subtasks learn from this one, however it ends.")
     ] = False
     tools: Annotated[
-        list[str] | None, Field(description="The tools that it may use; by default, all.")
+        list[str] | None, Field(description="The tools that the branch may use; by default, all.")
     ] = None
 
 

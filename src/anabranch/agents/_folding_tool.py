@@ -41,7 +41,7 @@ class Folding:
 
     Args:
         branches: the service that accounts for branches; by default, one in the memory of this process.
-            Its sessions are threads, whose tokens the agent's own limits bound.
+            The sessions of the service are threads, whose tokens the agent's own limits bound.
     """
 
     def __init__(self, branches: BranchService | None = None) -> None:

@@ -1,6 +1,6 @@
 """Tools that the front end of a run executes, as tools of the agent that leads the conversation.
 
-A call of such a tool waits like a question: the tree has its node, no process has to be alive, and
+A call of such a tool waits like a question. The tree has its node, no process has to be alive, and
 the front end returns the answer. The answer does not need the tool's definition: the run that
 brings the result may offer other tools.
 """

@@ -1,7 +1,8 @@
 """A tool of a running MCP server as a tool of an agent.
 
-The server runs the tool. Its questions become questions of the conversation, and its reports become
-notices of the agent. The agent's model answers its samples within the limits of the turn.
+The server runs the tool. The server's questions become questions of the conversation, and its
+reports become notices of the agent. The agent's model answers the server's samples within the
+limits of the turn.
 
 For the agent, the call is a call of an anabranch tool: each round of the server is a step, and the
 requests of a round are asks. So a recorded round does not run again, in any process.

@@ -36,7 +36,7 @@ def result_blocks(value: object) -> tuple[ResultBlock, ...]:
     return tuple(block or TextBlock(text=_text(part)) for block, part in both)
 
 
-def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - whatever a tool returns
+def _media(part: Any) -> ResultBlock | None:  # noqa: ANN401 - any value of a tool
     """Return the block of an image, a sound or another file; ``None`` for any other ``part``."""
     for name in ("to_image_content", "to_audio_content"):  # the helpers of the SDK and FastMCP
         if callable(convert := getattr(part, name, None)):

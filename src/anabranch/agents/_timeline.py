@@ -1,8 +1,8 @@
 """A timeline: one path of the conversation tree that a turn extends, by replies of the model.
 
 A turn has a timeline for its own path and one for each branch; all share the turn's limits. A
-timeline runs no tools. It stores each node before the next action, so that the thread is valid and
-complete wherever a turn is interrupted.
+timeline runs no tools. A timeline stores each node before the next action, so that the thread is
+valid and complete wherever a turn is interrupted.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class ToolBatch:
             return await tool.use(here)
         except ELSEWHERE:
             raise
-        except Exception as error:  # noqa: BLE001 - it is logged
+        except Exception as error:  # noqa: BLE001 - logged
             # Each tool use needs a result, or no provider accepts the thread.
             return failed(use.name, error)
 
@@ -236,7 +236,7 @@ class ToolBatch:
         await self._timeline.dependencies.listener(ToolNoticed(self._line.caller.id, use, notice))
 
     def here(self, use: ToolUseBlock, round_: AskedRound | None = None) -> ToolUse:
-        """Return a tool use for its tool, with its last round of questions, if any."""
+        """Return the surroundings of a tool use, with the tool's last questions, if any."""
         return ToolUse(
             use,
             self._line.caller,

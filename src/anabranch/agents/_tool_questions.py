@@ -89,7 +89,7 @@ def dump_ask(ask: Ask) -> dict[str, JsonValue]:
 
 
 def load_ask(stored: Mapping[str, JsonValue]) -> Ask:
-    """Return the ask of a stored question, without its fingerprint, which the state has."""
+    """Return the ask of a stored question; the call's state has its fingerprint."""
     kind = cast("AskKind", stored.get("kind", "elicit"))  # earlier releases stored none
     request = _REQUEST.validate_python(stored["request"])
     return Ask(str(stored["step_id"]), kind, request, "")

@@ -34,7 +34,7 @@ WHO = {
 class CallTrace:
     """Describes the messages of a call, one line each; ``say`` receives the lines.
 
-    ``explain`` takes the step id of a question at the end of a round (one run of the tool), and
+    ``explain`` takes the step id of a question at the end of a round (one run of the tool). It
     returns a line to add, which may be empty.
     """
 

@@ -162,8 +162,8 @@ def undo_command(
 ) -> None:
     """Undo the effects of an open call, and end the call, if its code no longer runs anywhere.
 
-    The command runs the undos of TARGET, in reverse order. It undoes nothing if the code of TARGET
-    differs from the record of the call. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.
+    The command runs the undos of TARGET, in reverse order. If the code of TARGET differs from the
+    record of the call, no undo runs. Exit status: 0 all undone, 1 an undo is left, 2 wrong usage.
     """
     if not targets:
         raise UsageError("Name the call, and then the TARGET that has its tool.")

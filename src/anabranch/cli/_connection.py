@@ -1,7 +1,7 @@
 """The connection to a target: to a server process started for it, or to the URL of a running one.
 
-A server process inherits this process's environment. It gets new keys, since it ends with the call.
-One sentence reports a connection that fails.
+A server process inherits this process's environment, except for the keys: it gets new keys, since
+it ends with the call. One sentence reports a connection that fails.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ TOKEN = "ANABRANCH_TOKEN"  # noqa: S105 - the name of a variable
 WEB_TOKEN = "ANABRANCH_WEB_TOKEN"  # noqa: S105 - the name of a variable
 
 SESSION_TTL = 1800.0
-"""Seconds after which a session ends that has no request in flight."""
+"""Seconds without a request after which a session ends."""
 
 Era: TypeAlias = Literal["auto", "modern", "handshake", "saga"]
 

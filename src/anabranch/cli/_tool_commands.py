@@ -1,7 +1,7 @@
 """The commands that try tools: ``demo``, ``dev``, ``list``, ``inspect``, ``call`` and ``check``.
 
-Their work is in ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``, ``_calling.py`` and
-``_checking.py``.
+The work of the commands is in ``_demo_game.py``, ``_reloading.py``, ``_tool_summaries.py``,
+``_calling.py`` and ``_checking.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``anabranch work``: lists, retries and stops unfinished runs of chats, and calls with undos left.
 
-They can be looked at, tried again and stopped.
+The runs and the calls are in the store that the command names.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def retry_command(name: Name, /, *, store: Store = None) -> None:
 
     if not _with_stores(store, work):
         raise FailedError(
-            f"No run of {name!r} waits for a worker, and no undo of it is left. See"
+            f"No run of {name!r} waits for a worker, and no undo is left. See"
             " `anabranch work list`."
         )
 

@@ -38,7 +38,7 @@ async def work(
     try:
         async with parts.open():
             if parts.engine is not None:
-                await parts.engine.backlog()  # it can be reached
+                await parts.engine.backlog()  # fails if the engine is unreachable
             with _until_signal() as ended:
                 async with conversations.running(concurrency):
                     Console().say(f"The worker takes runs, {concurrency} at a time.")

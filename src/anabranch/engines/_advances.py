@@ -77,8 +77,8 @@ class Advances:
     async def run_due(self, wake: Wake, advance: Advance) -> list[Wake]:
         """Advance a call until no wake is due for it; return the wakes for later.
 
-        For an engine on which taking a wake is expensive: wakes that arrive meanwhile do not pass
-        through its queue again, and one advance serves all of them.
+        An engine on which taking a wake is expensive uses this method. Wakes that arrive meanwhile
+        do not pass through the engine's queue again, and one advance serves all of them.
         """
         later: list[Wake] = []
         due: Wake | None = wake
@@ -101,7 +101,7 @@ class Advances:
             failures = self._failures[wake.call] = self._failures.get(wake.call, 0) + 1
             later = min(FIRST_RETRY * 2 ** (failures - 1), LONGEST_RETRY)
             again = f"call {wake.call!r} was not advanced; it is tried again in {later:g} s"
-            if isinstance(error, StoreError):  # its sentence says it all
+            if isinstance(error, StoreError):  # the message says it all
                 logger.warning("%s: %s", again, error)
             else:
                 logger.exception("%s", again)
@@ -129,7 +129,7 @@ async def run_job(name: str, job: Callable[[], Awaitable[object]]) -> None:
         _failing.set(known | {(name, type(error))})
         if (name, type(error)) in failures:
             return
-        if isinstance(error, StoreError):  # its sentence says it all
+        if isinstance(error, StoreError):  # the message says it all
             logger.warning("%s: not done this time, and tried again: %s", name, error)
         else:
             logger.exception("%s: not done this time, and tried again", name)

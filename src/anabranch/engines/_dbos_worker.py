@@ -1,6 +1,6 @@
 """A worker of DBOS in this process: it takes wakes from queues, in DBOS's threads and loop.
 
-DBOS is one per process, with one registry, and so is this worker. Its wakes run in the loop in
+A process has one DBOS with one registry, and so one worker. The worker's wakes run in the loop in
 which the worker began. The module also names and registers the queues.
 """
 
@@ -94,8 +94,8 @@ class DBOSWorker:
     Args:
         run: runs a wake, in the loop in which the worker began. When cancelled, it makes sure that
             the wake comes again.
-        moved: returns whether it has moved a wake to the queue that it belongs to. Its argument
-            tells whether the wake came from a queue with limits.
+        moved: returns whether it has moved a wake to the queue that it belongs to. The argument of
+            ``moved`` tells whether the wake came from a queue with limits.
         concurrency: the maximum number of wakes that run at the same time.
     """
 

@@ -48,14 +48,14 @@
     └── testing.MockExhausted         a mock client has no answer left
 
 Names with a dot are defined in that public module, all others here. An error's fields are its facts, and
-its message is made of them: the problem first, then the remedy. The facts are plain JSON, so that an error
-can be written to the journal and raised again, with the same type and the same message, in a later round or
-another process (:func:`error_to_json`).
+its message is made of them: the problem first, then the remedy. The facts are plain JSON. So the
+journal can store an error, and a later round or another process can raise an error of the same type
+with the same message (:func:`error_to_json`).
 
 The caller may see the message of every error in this module, except for ``StoreError``, which is about the
 server's database. A message therefore never quotes the text of a foreign exception, which may hold secrets.
-That text is in ``StepFailed.detail``, for the author's code and the server's log. A message quotes a
-client's own error, which is no secret to the client.
+The foreign text is in ``StepFailed.detail``, for the author's code and the server's log. A message
+quotes a client's own error, which is no secret to the client.
 """
 
 from __future__ import annotations

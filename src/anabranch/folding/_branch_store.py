@@ -174,8 +174,8 @@ H = TypeVar("H", "Branch", "Session")
 def account_of(holder: Branch | Session) -> Account:
     """Return an account of the used and reserved tokens of a branch or a session.
 
-    The account of a parent reserves the whole budget of each child. So it need not enclose the
-    child's account, and a child can spend without touching the records around it.
+    The account of a parent reserves the whole budget of each child. So the parent's account need
+    not enclose the child's, and a child can spend without touching the records around it.
     """
     return Account(
         holder.id,

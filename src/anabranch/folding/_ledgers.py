@@ -1,8 +1,8 @@
 """Operations on the branches of one owner, each with a ledger in one transaction, and its events.
 
-Only this module reads or writes the store, so no operation reaches another owner's records. It also
-closes branches whose time is over, of any owner: all views of a service share the time of the last
-such look.
+Only this module reads or writes the store, so no operation reaches another owner's records. This
+module also closes branches whose time is over, of any owner: all views of a service share the time
+of the last such look.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Ledgers:
         """Do an ``operation`` in one transaction, and report its events.
 
         The operation sees the records of ``owner``. ``transcript`` is the transcript of the branch
-        that the operation ends. Without one, the memory learns from overdue branches in the
-        background.
+        that the operation ends. Without a ``transcript``, the memory learns from overdue branches
+        in the background.
 
         A refusal is committed as well, and then raised: the operation may have closed an overdue
         branch first.

@@ -18,7 +18,7 @@ from anabranch.folding._settings import FoldingSettings
 from anabranch.memory import Banks, FinishedBranch, ReasoningBank, bank_of
 
 Scrubber: TypeAlias = Callable[[str], Awaitable[str]]
-"""Returns a text without its secrets. If it raises, the text does not leave its branch."""
+"""Returns a text without its secrets; after an error, the text does not leave its branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,9 @@ def _answer(
     call: Handle,
     answers: Annotated[
         list[UserAnswer],
-        Field(description="The user's answers. Without any, the questions are listed again."),
+        Field(
+            description="The user's answers. Without answers, the result lists the questions again."
+        ),
     ] = [],  # noqa: B006 - read by pydantic, which copies it
 ) -> None:
     """Declare the parameters of ``answer_questions``."""

@@ -10,9 +10,9 @@ MCP 2026-07-28: the questions of a round are an ``InputRequiredResult``, and a r
 state travels as ``requestState``, which the server's boundary seals and unseals, so this module sees
 only plaintext that this server wrote (SEP-2322). A sleeping call asks nothing: its result has only the
 state, with which the client repeats the request. The module accepts answers of the right kind to
-questions that are open in the journal. It ignores any other answer, and the question is asked again. A
-*chain* is the rounds of one request. Its state is marked with the number of its first round. The client
-side uses ``requests_of`` and ``RoundOfAnswers``.
+questions that are open in the journal. The module ignores any other answer, and the question is
+asked again. A *chain* is the rounds of one request. The state of a chain carries the number of the
+first round. The client side uses ``requests_of`` and ``RoundOfAnswers``.
 """
 
 from __future__ import annotations

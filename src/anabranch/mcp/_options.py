@@ -49,7 +49,7 @@ class ServerOptions:
         ttl: seconds that a user has for one round of questions; with a store, half as many more.
         store: the store of the calls (a URL as for ``anabranch.stores.open_store``, a store, or a
             ``Durability``). With a store, effects happen once however often clients repeat a
-            request. Without one, all state travels with the client.
+            request. Without a store, all state travels with the client.
         sampler: a model of the server; without one, the client's is asked.
         sampler_mode: ``own`` asks the server's model for every sample, ``prefer-client`` only if
             the client cannot sample, or refuses.
@@ -72,8 +72,9 @@ class ServerOptions:
             two requests does not run, and an answer is never refused. Default: no limit.
         auth, token_verifier: authentication over HTTP, as for ``MCPServer``; an existing server has
             its own.
-        ask: with ``fallback``, questions also reach the user of a client that shows none: the
-            result of the tool lists them, and a tool ``answer_questions`` takes the answers.
+        ask: with ``fallback``, questions also reach the user of a client that shows none. The
+            result of the tool lists the questions, and the tool ``answer_questions`` takes the
+            answers.
         heartbeat: seconds between two progress notifications while a client of the handshake era is
             asked, if it has given a progress token; ``None`` for none.
         engine: lets one of the processes that share the store expire its calls; by default, each
@@ -250,8 +251,8 @@ def durability_of(options: ServerOptions) -> Durability | None:
 def token_ttl(options: ServerOptions) -> float:
     """Return the seconds for which a token can be opened.
 
-    With a store, a token opens for as long as the store knows its call, and the store decides: the
-    client of an expired call learns that it has expired, and not that the token is invalid.
+    With a store, a token opens for as long as the store knows its call. So the client of an expired
+    call gets the error for an expired call, and not the error for an invalid token.
     """
     if options.store is None:
         return options.ttl

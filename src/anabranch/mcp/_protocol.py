@@ -46,7 +46,8 @@ KEY_META = "anabranch/idempotency-key"
 TAKES_KEY_META = "anabranch/takes-idempotency-key"
 """The ``_meta`` key of a tool that repeats the reply of a keyed request.
 
-It differs from the request's key, since some clients send a tool's ``_meta`` with each call of the tool.
+This key differs from the request's key, since some clients send a tool's ``_meta`` with each call
+of the tool.
 """
 
 STEP = 2.0**-20

@@ -50,7 +50,7 @@ class SagaRoundsExceededError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The data to continue a saga from any process. Its parts are plain JSON.
+    """The data to continue a saga from any process, in plain JSON.
 
     Attributes:
         token: the server's latest token.
@@ -68,8 +68,8 @@ class SagaClient:
         client: a connected client; or a function that returns a new connection, such as ``lambda:
             Client(url)``, which is called again after a lost connection.
         answerer: answers the steps, several at a time. A step that it refuses by ``AnswerError`` is
-            completed with that error. It also receives progress; log messages go to the callback of
-            ``client``.
+            completed with that error. The answerer also receives progress; log messages go to the
+            callback of ``client``.
         max_rounds: maximum turns with questions; then the call fails.
         on_turn: called with every turn before it is sent. The same turn resumes an abandoned saga,
             and servers with a store do not run it twice.

@@ -25,8 +25,8 @@ from anabranch.mcp._error_mapping import checked_results
 class _Shape(BaseModel):
     """A model that is sent in camel case, and built when it is first used: few servers get sagas.
 
-    Its JSON fields are ``Any``: they come from a parser, and pydantic's ``JsonValue`` would call a
-    Python function for each part.
+    JSON fields of a shape are ``Any``: their values come from a parser, and pydantic's
+    ``JsonValue`` would call a Python function for each part.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(

@@ -1,11 +1,11 @@
 """``tools/callSaga`` and ``tools/resumeSaga``: calls whose client holds the state, in any era.
 
-They are proposed in https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870. This module
-settles the open points of the proposal as follows. A token expires, and is bound to the server, the
-caller, the tool and its arguments. ``completedSteps`` holds every result so far: earlier results
-must be repeated unchanged, and every open step must be in it once. A sleeping saga has no open
-step. A step's error is raised in the tool, on the line that asked. A client may present a token
-again: without a store, the round runs again; with one, the client gets the same reply.
+The proposal of the methods is https://gist.github.com/ggoodman/f814a181155c5a81706905ec08432870.
+This module settles the open points of the proposal as follows. A token expires, and is bound to the
+server, the caller, the tool and its arguments. ``completedSteps`` holds every result so far:
+earlier results must be repeated unchanged, and every open step must be in it once. A sleeping saga
+has no open step. A step's error is raised in the tool, on the line that asked. A client may present
+a token again: without a store, the round runs again; with one, the client gets the same reply.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The service behind all tools of one installation: it runs their calls, and asks their clients.
 
 A *handle* is the sealed name of an unfinished call, which a client passes to another tool. A handle is
-bound to its tool, arguments, caller and server, and expires, like a state. It holds the state itself
-or, with a store, a reference to it, which is short enough for a model to copy.
+bound to its tool, arguments, caller and server, and expires, like a state. A handle holds the state
+or, with a store, a reference to the state, which is short enough for a model to copy.
 """
 
 from __future__ import annotations

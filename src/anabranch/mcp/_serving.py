@@ -3,9 +3,10 @@
 The hosts (``_sdk_tool.py``, ``_fastmcp_tool.py``) check the arguments, make an ``McpRequest`` from
 their SDK's data, and map errors by ``_error_mapping.py``.
 
-A client of the handshake era answers while its call is live. If it cannot answer everything, and
-the server asks by results, its call also runs by rounds. Between the rounds, the server asks the
-questions that the client can answer; the rest ends the request with a result that lists them.
+A client of the handshake era answers while its call is live. If such a client cannot answer
+everything, and the server asks by results, the call also runs by rounds. Between the rounds, the
+server asks the questions that the client can answer; the rest ends the request with a result that
+lists them.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class WithHeaders(_Reopened):
         if response.status_code not in REFUSALS or self._refusal:
             return
         declared = _LENGTH.fullmatch(response.headers.get("content-length", ""))
-        packed = "content-encoding" in response.headers  # its unpacked length is unknown
+        packed = "content-encoding" in response.headers  # the unpacked length is unknown
         said = ""
         if declared and not packed and int(declared[0]) <= LONGEST_REFUSAL:
             await response.aread()

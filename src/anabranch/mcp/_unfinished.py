@@ -1,9 +1,9 @@
 """Results of unfinished calls: a separate variant, with a handle and the tool that continues the call.
 
 Such a result describes itself in words, and has the same facts as structured content under the key
-``unfinished``, never under the key of a value. It is not an error, since hosts repeat failed calls,
-and each repetition would be another call. The result is an error only if an author's output schema
-excludes the variant.
+``unfinished``, never under the key of a value. Such a result is not an error, since hosts repeat
+failed calls, and each repetition would be another call. The result is an error only if an author's
+output schema excludes the variant.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def function_returning(annotation: object) -> Callable[[], Coroutine[Any, Any, N
 def list_as_one(value: object) -> object:
     """Return ``value``; a list of data becomes a sequence of which the SDK makes a single JSON text.
 
-    The SDK makes a content block for each value in a list, and in nested lists: a client without
+    The SDK makes a content block for each value in a list, and in nested lists. A client without
     the output schema could not read the list back, and a million blocks take half a minute.
     """
     level: list[Any] = [value]

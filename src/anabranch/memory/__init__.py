@@ -1,8 +1,9 @@
 """The memory: lessons from earlier work, which a new branch finds again.
 
 A :class:`ReasoningBank` over a store of ``anabranch.stores`` records, finds and rates memories, and
-queues finished branches to be learned from. It knows neither agents nor the budgets of branches.
-:class:`Scrubber` removes secrets from every text that enters the memory or leaves a branch.
+queues finished branches to be learned from. The bank knows neither agents nor the budgets of
+branches. :class:`Scrubber` removes secrets from every text that enters the memory or leaves a
+branch.
 
     _items.py        memories, their lengths and confidence; their owners, and what a caller sees
     _ports.py        the protocols of stores and of embedders

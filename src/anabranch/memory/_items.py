@@ -1,8 +1,8 @@
 """Memories, and their owners: lessons from earlier work, and the scopes that one caller sees.
 
-A draft's texts are validated on entry: not blank, and not too long. They are stored as written, and
-made printable where they are printed. Only NUL characters and lone surrogates are replaced, since
-not every database stores them.
+A draft's texts are validated on entry: not blank, and not too long. Texts are stored as written,
+and made printable when they are printed. Only NUL characters and lone surrogates are replaced,
+since not every database stores them.
 
 Two names of owners are equal only if their texts are. A name that would need cleaning is refused, so
 that no two callers get the same name. A level without a name does not exist, with one exception:

@@ -4,9 +4,9 @@ The patterns come from ``detect-secrets`` and from the tables below. The search 
 fails, the whole text is withheld. Some patterns of the library take quadratic time, so the library
 searches parts of long lines; our patterns search the whole text.
 
-Two parts of the library are unused. Its search by entropy and its search for IP addresses also
-match identifiers, digests and addresses that a branch may have to report. Its pattern for passwords
-in URLs hides the host, which ours leaves readable.
+Some parts of the library are unused. The search by entropy and the search for IP addresses also
+match identifiers, digests and addresses that a branch may have to report. The library's pattern for
+passwords in URLs hides the host, which our pattern leaves readable.
 """
 
 from __future__ import annotations

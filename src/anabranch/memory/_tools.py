@@ -90,7 +90,7 @@ def memory_tools(banks: Banks) -> list[Tool[Any]]:
     async def memory_feedback(
         ctx: BranchContext,
         memory_id: str,
-        helpful: Annotated[bool, Field(description="Whether it was useful.")],
+        helpful: Annotated[bool, Field(description="Whether the memory was useful.")],
     ) -> FoundMemory:
         """Rate a memory as useful or not; the rating moves the confidence that a search uses."""
         bank = own(ctx)

@@ -3,8 +3,8 @@
 A term is a word or, in scripts without spaces, a short run of characters (a gram).
 
 Two lessons are the same if they have the same words in the same order. Any other difference, such
-as a number, a name or a negation, may change their meaning. They are opposites if they differ only
-in an English negation. Case, white space, and punctuation around words do not count.
+as a number, a name or a negation, may change their meaning. Two lessons are opposites if they
+differ only in an English negation. Case, white space, and punctuation around words do not count.
 
 Two lessons are nearly the same if they share most of their search terms: one lesson in other words,
 or a fact that has changed. This module does not decide which of the two is right.

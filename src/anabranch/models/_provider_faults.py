@@ -4,8 +4,8 @@ For each kind of exception, one sentence names the problem and one the remedy. T
 the provider, shortened; the exception of the provider's client is the cause.
 
 A refusal may name an item of the request. A provider numbers the items: its list of messages, and the
-blocks in each. That list is the adapter's, not ours. So this module looks the item up in the request,
-and then finds the block with the same content.
+blocks in each. The adapter makes this list, and it differs from ours. So this module looks the item
+up in the request, and then finds the block with the same content.
 """
 
 from __future__ import annotations

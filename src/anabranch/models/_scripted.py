@@ -102,7 +102,7 @@ class ScriptedModel:
         return cls(cast("list[dict[str, Any]]", entries), f"script:{path}")
 
     async def sample(self, request: SampleRequest) -> SampleReply:
-        """Return the next matching reply. Its usage is an estimate.
+        """Return the next matching reply, with an estimate of its usage.
 
         Raises:
             ModelError: if no reply is left for this request.

@@ -1,11 +1,11 @@
 """Translates messages to pydantic-ai's types, and replies back, with the reasoning of models.
 
-The translation corrects harmless content that a provider would reject. It leaves out blank texts,
-puts tool results before the user's other content, and gives names and ids characters that every
-provider accepts. Replies have the tools' own names again.
+The translation corrects harmless content that a provider would reject. The translation leaves out
+blank texts, puts tool results before the user's other content, and gives names and ids characters
+that every provider accepts. Replies have the tools' own names again.
 
-Providers sign or encrypt a model's thinking, and some refuse a tool's result without it: Anthropic
-its thinking blocks, OpenAI its reasoning items, Google the signature of a call. The reasoning is
+Providers sign or encrypt a model's thinking: Anthropic thinking blocks, OpenAI reasoning items,
+Google the signature of a call. Some refuse a tool's result without the thinking. The reasoning is
 stored with the block that follows it, until its turn ends. Only the adapter of the same provider
 reads it. A reply has no thinking besides.
 """

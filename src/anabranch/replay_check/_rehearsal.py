@@ -2,8 +2,8 @@
 
 The first run of a round is real: its steps are performed, its notices delivered, its questions
 answered. The second run starts from the same journal and from the records of the first run's steps.
-It performs no step, so any difference comes from code outside of steps. A step that only the second
-run reaches is refused.
+The second run performs no step, so any difference comes from code outside of steps. A step that
+only the second run reaches is refused.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ async def check_replay(
 ) -> list[Finding]:
     """Run ``tool`` like ``run_tool``, each round twice, and return the differences between both runs.
 
-    The tool really runs. Its steps, notices and questions happen once; code outside of steps runs
-    twice in each round. A sleep ends immediately. The check ends with the first round that differs,
-    or with the tool. A tool that fails in the same way twice is safe to replay.
+    The tool really runs: steps, notices and questions happen once; code outside of steps runs twice
+    in each round. A sleep ends immediately. The check ends with the first round that differs, or
+    with the tool. A tool that fails in the same way twice is safe to replay.
 
     Raises:
         InvalidArgumentsError: if ``arguments`` do not fit; nothing has run.

@@ -1,7 +1,7 @@
 """The static check: reads a tool's body, and every function that runs with it in every round.
 
-The check runs no part of the tool. It skips the functions of steps, and ``before`` and ``after``,
-which are steps.
+The check runs no part of the tool. The check skips the functions of steps, and ``before`` and
+``after``, which are steps.
 """
 
 from __future__ import annotations

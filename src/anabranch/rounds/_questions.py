@@ -96,9 +96,9 @@ class Asked:
 
     Attributes:
         questions: the open questions; empty if the call only sleeps.
-        state: the state from which the next round continues. It is sealed: its holder can neither
-            read nor change it, and it works only with the same tool, arguments, principal and
-            audience.
+        state: the state from which the next round continues. The state is sealed: its holder can
+            neither read nor change it, and it works only with the same tool, arguments, principal
+            and audience.
         until: the time at which the call continues without an answer, in seconds since the epoch:
             the end of a sleep, or of a sleeping branch's time. ``None`` if only an answer continues
             it.

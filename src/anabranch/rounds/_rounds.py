@@ -103,8 +103,8 @@ class Rounds:
             refused.
         ttl: seconds for which a state can be continued: a day by default. For a sleeping call, the
             time after it wakes. A ``Durability`` has a separate value.
-        sampler: answers the tools' samples, unless a round has a sampler. Without one, samples are
-            questions.
+        sampler: answers the tools' samples, unless a round has a sampler. Without a sampler,
+            samples are questions.
         capabilities: the questions that can be asked; by default, all. A tool that asks another
             question fails with a ``CapabilityError``.
         misfits: the reaction to an answer that does not fit its form. By default it is refused and

@@ -6,9 +6,9 @@ writers of one call from disturbing each other:
 - A unique key decides which writer is first; no writer reads before it writes.
 - A writer locks the call's row before it writes entries and answers, so the order of ids is the
   order of commits. The end of a round and an undone step are one row each, inserted before any
-  lock, so that no two writers deadlock. (SQLite has one writer anyway.)
-- One statement moves a call. Its condition names the states that the call may move from and, where
-  only the owner of the lease may move the call, that owner.
+  lock. So no two writers deadlock. (SQLite has one writer anyway.)
+- One statement moves a call. The statement's condition names the states that the call may move from
+and, if only the owner of the lease may move the call, that owner.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The tables of run events, and the SQL that reads and writes them.
 
-A run's row has the numbers of its first and last stored event, the mark of the last, and the columns
-of its unfinished turn, which are null without one. The row outlives the events, so that no number is
-used twice. Processes read the row to learn of new events.
+A run's row has the numbers of its first and last stored event, and the mark of the last. The row
+also has the columns of the run's unfinished turn, which are null without one. The row outlives the
+events, so that no number is used twice. Processes read the row to learn of new events.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ OLD_RUNS = Statement(
     .where(RUN.c.at < sa.bindparam("before"), RUN.c.first <= RUN.c.last, RUN.c.state.is_(None))
     .order_by(RUN.c.at, RUN.c.run)
     .limit(sa.bindparam("most"))
-    .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores it
+    .with_for_update(skip_locked=True)  # another process prunes locked rows; SQLite ignores this
 )
 
 _following = (

@@ -1,8 +1,8 @@
 """The latest events of followed runs, in memory, shared by all readers in this process.
 
-A reader has a position: the id of the last event that it has got. It reads on from the run's tail
-in memory or, if it lags behind the tail, from the store. A tail is bounded, and a reader holds only
-its last batch.
+A reader has a position: the id of the last event that it has got. The reader continues in the run's
+tail in memory or, if it lags behind the tail, in the store. A tail is bounded, and a reader holds
+only its last batch.
 
 A crash of the database may lose events that a tail still has. If a number then has another mark,
 the tail starts again, and readers at a lost event ask the store.
@@ -123,7 +123,7 @@ class Tail:
         self._marks += marks[old:]
         self.end += len(new)
         self._size += sum(map(len, new))
-        if self._size > 2 * TAIL_BYTES:  # so that dropping is rare
+        if self._size > 2 * TAIL_BYTES:  # twice the bound, so that dropping is rare
             self._drop()
         self._notify()
 
@@ -293,7 +293,7 @@ async def _watch(
             await attempt(database, tails)
         except StoreError as error:
             logger.warning("cannot see run events of other processes: %s", error)
-        _wake(tails)  # their readers read the store, and see its error
+        _wake(tails)  # the readers read the store, and see its error
         await asyncio.sleep(RETRY)
 
 

@@ -137,7 +137,7 @@ DUE = (
     .where(QUEUE.c.branch != "", QUEUE.c.due_at <= sa.bindparam("now"))
     .order_by(QUEUE.c.due_at, QUEUE.c.queued_at, QUEUE.c.branch_id)
     .limit(1)
-    .with_for_update(skip_locked=True)  # another process leases locked rows; SQLite ignores it
+    .with_for_update(skip_locked=True)  # another process leases locked rows; SQLite ignores this
 )
 
 

@@ -180,7 +180,7 @@ def _locked(file: Path, mode: str, timeout: float) -> sqlite3.Connection:
         where, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
-        connection.execute("PRAGMA journal_mode = OFF")  # or SQLite makes a second file
+        connection.execute("PRAGMA journal_mode = OFF")  # a journal would be a second file
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error:
         connection.close()

@@ -1,9 +1,9 @@
 """The threads of a database: their connections, the work that they run, and the wait for its result.
 
 ``PerTransaction`` runs each piece of work in its own transaction; ``Batches`` lets the waiting
-pieces share one commit. A database has its own threads instead of those of ``anyio.to_thread``:
-those also run the synchronous steps of tool authors, and forty slow steps must not delay the
-renewal of a lease.
+pieces share one commit. A database has its own threads instead of the threads of
+``anyio.to_thread``, which also run the synchronous steps of tool authors. Forty slow steps must not
+delay the renewal of a lease.
 """
 
 from __future__ import annotations

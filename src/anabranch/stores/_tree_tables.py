@@ -1,6 +1,6 @@
 """The tables of threads, and the SQL that writes and reads them.
 
-Rows point at each other by ``seq``, a growing number: a parent has a smaller number than its
+Rows point at each other by ``seq``, a growing number. A parent has a smaller number than its
 children, an older sibling a smaller number than a younger. So the order of numbers is the order of
 the tree, and a path is found without comparing ids. A statement that writes first locks the
 thread's row (Postgres; SQLite has one writer). So the order of numbers is also the order of

@@ -35,7 +35,7 @@ Samples: TypeAlias = Iterable[Sample | SampleFunction] | SampleFunction
 Elicits: TypeAlias = Iterable[Elicit | ElicitFunction] | ElicitFunction
 
 
-class MockExhausted(AnabranchError, AssertionError):  # noqa: N818 - it is a failed assertion
+class MockExhausted(AnabranchError, AssertionError):  # noqa: N818 - a failed assertion
     """The tool asked more often than the test has answers; also an ``AssertionError``."""
 
 

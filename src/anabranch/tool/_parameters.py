@@ -1,7 +1,7 @@
 """The parameters of a tool: read from its function, described as JSON Schema, and used to validate.
 
-Every edge reads arguments here. Arguments that do not fit are read again for their plain meaning: a
-list or an object written as JSON in a text, or a null for a parameter that has a default and takes
+Every edge reads arguments here. Arguments that do not fit are read again for their plain meaning. A
+list or an object may be JSON in a text. A null may stand for the default of a parameter that takes
 no null. Unknown arguments are ignored, because hosts add some, unless the author forbids them.
 """
 

@@ -224,13 +224,13 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
 
     Args:
         fn: the function.
-        **options: ``name`` (default: the function's name); ``description`` for the model (default:
-            the docstring); ``elicits``, the questions that can be asked by key; ``requires``, the
-            capabilities that the client must have (``sampling``, ``elicitation``, …); ``limits`` of
-            every call; ``patience``, the seconds that work outside of steps may hold back an open
-            question in a round; ``title`` and ``annotations``, which clients show to users;
-            ``extra``: unknown arguments are ignored, since hosts add some, or refused with
-            ``"forbid"``.
+        **options: ``name`` of the tool (default: the function's name). ``description`` for the
+            model (default: the docstring). ``elicits``: the questions that can be asked by key.
+            ``requires``: the capabilities that the client must have (``sampling``, ``elicitation``,
+            …). ``limits`` of every call. ``patience``: the seconds that work outside of steps may
+            hold back an open question in a round. ``title`` and ``annotations``, which clients show
+            to users. ``extra``: unknown arguments are ignored, since hosts add some; ``"forbid"``
+            refuses them.
 
     Raises:
         TypeError: if ``fn`` is not such a function, or has a parameter that cannot be given by
@@ -251,7 +251,7 @@ class HandoffTool(Tool[Any]):
     receives the value of ``before``, after the round trip through JSON. Each of the two steps may
     take a parameter ``ctx``, for its ``call_id`` and ``idempotency_key``; they cannot ask.
 
-    Subclasses define the three methods. They may set ``name`` (default: the class name in
+    Subclasses define the three methods. A subclass may set ``name`` (default: the class name in
     snake_case), ``description`` (default: the class's docstring), ``title``, ``annotations``,
     ``requires``, ``limits``, ``patience`` and ``extra``. Elicitations in the class body are
     declared.

@@ -26,7 +26,7 @@ _SCALARS = {str, bool, int, type(None)}
 class ReturnValue:
     """The value of a tool whose body has this return ``annotation``."""
 
-    def __init__(self, annotation: Any) -> None:  # noqa: ANN401 - whatever an author writes there
+    def __init__(self, annotation: Any) -> None:  # noqa: ANN401 - any annotation of an author
         self._annotation = annotation
 
     def check(self, value: object) -> None:

@@ -61,7 +61,7 @@ def media_places(messages: Sequence[Message]) -> list[Place]:
 def text_places(messages: Sequence[Message]) -> list[Place]:
     """Return the places of the texts before the newest message of the user, in order.
 
-    They include texts in results of tools, also those in the newest message.
+    The result includes texts in results of tools, also in the newest message.
     """
     places = _places_of(messages, (TextBlock,))
     return places[:-1] if places and len(places[-1]) == 2 else places  # noqa: PLR2004 - its own
@@ -134,7 +134,8 @@ def _line(block: Block | ResultBlock) -> Any:  # noqa: ANN401 - of the kind that
 def with_reasoning_of_open_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return ``messages`` with only the reasoning that the next reply continues.
 
-    That reasoning follows the last message of the user without a result of a tool.
+    The next reply continues the reasoning after the last message of the user without a result of a
+    tool.
     """
     begins = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), 0)
     ended = (_without(message) for message in messages[:begins])

@@ -1,6 +1,6 @@
 """Names by which users find threads, nodes and branches: ``last``, refs, ids and their beginnings.
 
-Branches are ``b1``, ``b2``, and inside of b1, ``b1.1``. They are numbered in the order in which they
+Branches are ``b1``, ``b2``, and inside of b1, ``b1.1``. Numbers follow the order in which branches
 were opened, so a name does not change while nodes are only added.
 """
 

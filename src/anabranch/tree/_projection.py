@@ -54,7 +54,7 @@ _Closed: TypeAlias = "tuple[_Closed | None, Message]"
 NO_RESULT = "The tool was interrupted before it returned anything."
 """Text of the result that is sent for a tool use without one."""
 NO_RESULT_CONTENT = (TextBlock(text=NO_RESULT, mark="no_result"),)
-"""The content of that result. Its mark identifies it, since a tool may return the same text."""
+"""The content of that result, with a mark, since a tool may return the same text."""
 
 
 def is_no_result(content: Iterable[Block]) -> bool:
@@ -79,7 +79,7 @@ def provider_blocks(nodes: Iterable[Node], results: Results) -> dict[str, tuple[
     """Return the blocks that a provider is sent for each node of a tree, by node id.
 
     A node has the same blocks on every path. Tool uses have the ids under which they are sent.
-    Their results are at the beginning of the user's next node, and never at an assistant's.
+    Results of tools are at the beginning of the user's next node, and never at an assistant's.
     Questions and answers, which no provider receives, have their own content.
 
     Args:

@@ -3,8 +3,8 @@
 The format is an export with three more fields: ``results``, ``files`` and the ``data`` of nodes. An
 export without these fields can be loaded as well; the messages then have its results of tools. A
 file may come from anywhere. An invalid file is refused as a whole. New ids replace all ids, so one
-file can be loaded twice. Nothing in a file is executed: questions and answers lose the state of
-their call, and a tool use without a result gets a result that says so. Nothing in a file is hidden:
+file can be loaded twice. Nothing in a file is executed. Questions and answers lose the state of
+their call. A tool use without a result gets a result that says so. Nothing in a file is hidden:
 users see the text that a model is sent.
 """
 

@@ -1,7 +1,7 @@
 """The data of the conversation tree (threads, nodes, results, refs), and the protocol of its stores.
 
-A node never changes. The result of a tool is stored next to the node that called the tool, once for each
-``tool_use_id``, so that everything below that node, in any branch, has the same result.
+A node never changes. The result of a tool is stored next to the node that called the tool, once for
+each ``tool_use_id``. So all nodes below that node, in any branch, have the same result.
 
     kind        role        content
     user        user        a message of the user
@@ -163,7 +163,7 @@ def check_place(node: Node, parent: Node | None) -> None:
     if parent.thread_id != node.thread_id:
         raise ValueError(f"node {parent.id!r} belongs to thread {parent.thread_id!r}")
     if node.kind == "branch" and not parent.tool_uses:
-        raise ValueError(f"a branch opens below the tool use that asked for it, not {parent.id!r}")
+        raise ValueError(f"a branch follows a node that calls a tool, not {parent.id!r}")
 
 
 class RefusedError(StoreError):

@@ -66,7 +66,7 @@ def _state_of_question(question: Node, walk: Navigator, results: Results) -> str
         is_left = is_left or node.kind not in ASIDE
     if is_left or _is_over(question, walk, results):
         return LEFT
-    return WAITS if question.data else CLOSED  # it comes from a file
+    return WAITS if question.data else CLOSED  # without data: from a file
 
 
 def _followers(node: Node, walk: Navigator) -> Iterator[Node]:

@@ -58,8 +58,8 @@ class ChatClient:
     With ``async with`` the client keeps connections open between calls; otherwise each call opens one.
 
     Args:
-        url: the application's address, as ``anabranch web`` prints it. Its ``?token=`` becomes the
-            token.
+        url: the application's address, as ``anabranch web`` prints it. A ``?token=`` in the address
+            becomes the token.
         plugins: ``plugin.client`` of each tool whose questions this client answers.
         token: the token that the server asks of its clients.
         headers: further headers of each request, such as the cookie of an application's session.
@@ -233,7 +233,8 @@ async def _reply_of(events: AsyncGenerator[Event]) -> ChatReply:
 async def _open_in(connection: AguiConnection, thread_id: str) -> list[Interrupt]:
     listed = await connection.request("GET", path_of(thread_id, "pending"))
     found = read_text(RootModel[list[OpenQuestion]], listed).root
-    return [each.as_interrupt() for each in found if each.kind != "call"]  # another front end's
+    # A call of a front end's tool is for the front end that offers the tool.
+    return [each.as_interrupt() for each in found if each.kind != "call"]
 
 
 async def _last_node(connection: AguiConnection, thread_id: str) -> Event:

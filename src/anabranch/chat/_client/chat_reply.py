@@ -39,9 +39,9 @@ class ChatClientError(AnabranchError):
     """A chat's server is unreachable, or refused or failed; the message gives the reason.
 
     Attributes:
-        status: the HTTP status of a refusal: 401 without a valid token; 404 if the thread or the
-            question does not exist; 409 if a turn is running, or a question has another answer;
-            410 if a question has expired; 422 if a message or an answer does not fit; 429 after too
+        status: the HTTP status of a refusal. 401: the token is missing or invalid. 404: the thread
+            or the question does not exist. 409: a turn is running, or a question has another
+            answer. 410: a question has expired. 422: a message or an answer does not fit. 429: too
             many requests. ``None`` if the error is no refusal.
         reason: the reason why the server refused an answer: ``unknown``, ``answered``, ``expired``
             or ``invalid``.

@@ -128,7 +128,7 @@ def _checked(model: type[BaseModel], content: object, where: str) -> dict[str, A
     return plain
 
 
-async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - whatever an author's function returns
+async def _handled(handler: ElicitHandler[Any], request: PluginRequest[Any]) -> Any:  # noqa: ANN401 - any value of an author's function
     """Return the result of ``handler``, called here if it is ``async``, otherwise in a thread."""
     if is_async(handler):
         result: Any = handler(request)

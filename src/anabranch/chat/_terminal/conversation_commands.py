@@ -132,7 +132,7 @@ async def _combine_leaves(session: SessionState, how: str | None = None) -> Outp
     """Combine the leaves below the cursor into one message here, without an answer."""
     leaves = (await session.cursor.walk()).leaves(session.cursor.node_id)
     leaves = [node for node in leaves if is_whole(node) and node.text.strip()]
-    if len(leaves) < 2:  # noqa: PLR2004 - one text is one already
+    if len(leaves) < 2:  # noqa: PLR2004 - a single text needs no combining
         raise SessionError(
             f"/combine_leaves needs at least two answered branches below, found {len(leaves)}."
         )

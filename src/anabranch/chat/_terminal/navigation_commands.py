@@ -1,4 +1,4 @@
-"""Commands that move through the tree. They send nothing to a model and add no node."""
+"""Commands that move through the tree, send nothing to a model, and add no node."""
 
 from __future__ import annotations
 

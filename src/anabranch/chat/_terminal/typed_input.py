@@ -146,9 +146,8 @@ def typed_paths(typed: str) -> list[Path]:
     """Return the paths in a line.
 
     The line is one path if a file has that name. Otherwise the function splits the line as a shell
-    does, with quotes and backslashes, because terminals write the names of dropped files in that
-    form, or as ``file://`` addresses. A line with a word that is no file is one path, which cannot be
-    read.
+    does, with quotes and backslashes. Terminals write the names of dropped files in that form, or
+    as ``file://`` addresses. A line with a word that is no file is one path, which cannot be read.
     """
     whole = _expanded(typed)
     if _exists(whole):

@@ -1,8 +1,8 @@
 """Answers a question of a recorded call differently, which starts another line of the call.
 
-The new line replays the call from the state in which it asked, and continues with the other answer. Its
-effects happen under their own idempotency keys, and the store records them like those of any call. Its
-further questions are open on that line, and take answers in the same way.
+The new line replays the call from the state in which it asked, and continues with the other answer.
+The effects of the new line happen under their own idempotency keys, and the store records them like
+those of any call. Further questions are open on the new line, and take answers in the same way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The web application of the chat: a page, a run endpoint of AG-UI, and further routes.
 
-It can be served by itself (``anabranch web``) or mounted in another ASGI application.
+A server can serve the application alone (``anabranch web``), or inside another ASGI application.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             by default, as for :class:`~anabranch.agents.Agent`.
         recorded_calls: the detail in which the page shows recorded calls: ``outline``, without
             values, or ``values``. Everyone who reaches the application sees all calls in the store
-            of ``calls``, including those of other callers. Without it, the page has no calls room.
+            of ``calls``, including those of other callers. Without ``recorded_calls``, the page has
+            no calls room.
         memory: the memories that the page lists, searches and forgets. Each principal sees only
-            memories of that principal. Without it, the page has no memory room.
+            memories of that principal. Without ``memory``, the page has no memory room.
         limits: the limits of each turn.
         tool_limits: limits of each call of a tool, in addition to the tool's own.
         capabilities: the kinds of questions that tools may ask; by default, every kind that the
@@ -105,12 +106,12 @@ def make_chat_app(  # noqa: PLR0913 - the options of an application, by keyword
             distinguished, all are one principal. By default, there is no limit: a process that is
             its own worker takes runs of all principals in turn, and DBOS takes runs in their order.
         max_backlog: maximum runs that wait for a worker. The application refuses further messages
-            with a retry time, and stores nothing of them. It never refuses answers, since answers
-            end open work. By default, no limit.
+            with a retry time, and stores nothing of them. The application never refuses answers,
+            since answers end open work. By default, no limit.
         closes_store: whether the application closes the store at its end.
         code_version: the version of the tools' code. Only code of the version that started a call,
-            or code that repeats its recorded steps, continues the call; otherwise the run waits for
-            a process of that version. By default, a digest of the files that define the tools.
+            or code that repeats its recorded steps, continues the call. Otherwise, the run waits
+            for a process of that version. By default, a digest of the files that define the tools.
 
     Raises:
         ValueError: if ``authenticate`` comes with ``token`` or with ``recorded_calls``, a number is

@@ -1,8 +1,8 @@
 """One conversation on the web: one turn at a time, which any number of pages can watch.
 
-A user's message or answer starts a run, and the conversation stores the run with its input. Then it calls
-a worker, in this process or another, which does the run's work (``run_work.py``). The process that started
-the run only follows its events.
+A user's message or answer starts a run, and the conversation stores the run with its input. Then
+the conversation calls a worker, in this process or another, which does the run's work
+(``run_work.py``). The process that started the run only follows its events.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class Conversation:
         thread already has its ``files``. A repeated run has the same message: the client receives its
         events again.
 
-        The conversation first cancels open questions, and their tools read the cancellation. It also
-        cancels calls of the front end's tools that have no entry in ``results``, which is keyed by
-        their questions. A message ``/TOOL name=value …`` calls a tool without the model.
+        The conversation first cancels open questions, and their tools read the cancellation. Calls
+        of the front end's tools without an entry in ``results``, which is keyed by their questions,
+        are cancelled as well. A message ``/TOOL name=value …`` calls a tool without the model.
 
         Raises:
             BusyError: if a turn is running.
@@ -200,7 +200,7 @@ class Conversation:
                 await turn.begin(started(self.log.shown_id, run_id))
                 try:
                     await self._work.go_back(node_id)
-                except ToolError:  # another process has retried it since
+                except ToolError:  # another process has retried the turn
                     await turn.succeed(is_empty=True)
                     raise
             finally:
@@ -247,9 +247,9 @@ class Conversation:
                 if turn.run is None:  # the turn may have ended before the answers arrived
                     with suppress(BusyError):
                         after = await turn.begin(begins)
-            except QuestionAnsweredError:  # another process just did, and found this run
+            except QuestionAnsweredError:  # another process answered, and found this run
                 raise AnswerRefusedError("answered", ANSWERED) from None
-            except QuestionExpiredError:  # likewise: its tool continues there
+            except QuestionExpiredError:  # the tool continues there
                 raise AnswerRefusedError("expired", TOO_LATE) from None
             finally:
                 await run_shielded(self._call_worker(turn))

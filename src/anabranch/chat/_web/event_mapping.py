@@ -84,7 +84,7 @@ class EventMapping:
         self._called.update((each.parent_message_id, each.tool_call_id) for each in calls)
 
     def map(self, event: Event) -> Iterable[Mapped]:
-        """Return ``event`` as events of AG-UI; a call or notice that is reported again has none.
+        """Return ``event`` as events of AG-UI; a repeated call or notice becomes no event.
 
         A round runs again if its lease expires or its store fails, and the turn then repeats calls
         and notices.
@@ -237,7 +237,7 @@ class EventMapping:
             self._subagents[node.id] = node
             yield _started(node)
         message = self._messages.pop(parent, None) if node.kind == "assistant" else None
-        if message is None and node.kind == "assistant" and node.text:  # it was not streamed
+        if message is None and node.kind == "assistant" and node.text:  # not streamed
             message = f"after-{parent}"
             yield TextMessageStartEvent(
                 message_id=message, role="assistant", subagent_run_id=branch

@@ -64,8 +64,8 @@ class Backlog:
     async def add(self) -> int:
         """Count a run that is about to start; return seconds until a retry, 0 if it may start.
 
-        The backlog reads the store once a second. It also reads before it refuses a run that fitted
-        the last count, because workers may have taken runs since.
+        The backlog reads the store once a second. Before the backlog refuses a run that fitted the
+        last count, it reads again, because workers may have taken runs since.
 
         Raises:
             StoreError: if the store fails.

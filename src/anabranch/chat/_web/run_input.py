@@ -60,8 +60,8 @@ def started(
 ) -> RunStartedEvent:
     """Return the first event of a run.
 
-    Its raw event holds the message and the front end. Clients ignore a raw event, but would append the
-    messages in AG-UI's ``input`` to their own.
+    The raw event inside holds the message and the front end. Clients ignore a raw event, but would
+    append the messages in AG-UI's ``input`` to their own.
     """
     raw: dict[str, object] = {}
     if message is not None:

@@ -1,8 +1,8 @@
 """The right to run in a thread: one run at a time has it, from its start to its end.
 
-The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). It outlives
-processes: no other run starts before the turn ends, even if its process died. Any process can ask the
-run to stop by an event of the thread, because events reach every process.
+The right is the thread's unfinished turn in the store (``_durable/turn_states.py``). The turn
+outlives processes: no other run starts before the turn ends, even if its process died. Any process
+can ask the run to stop by an event of the thread, because events reach every process.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ async def test_a_branch_begins_and_ends_without_a_memory_that_fails(
         assert not await bank.queue(FinishedBranch(branch_id="br_1", description="d"))
 
     assert "begins without memories" in caplog.text
-    assert "'br_1' is not learned from" in caplog.text
+    assert "cannot learn from branch 'br_1'" in caplog.text
 
 
 async def test_a_branch_does_not_wait_for_a_memory_that_hangs(

@@ -34,7 +34,7 @@ class Capabilities:
 
     ``requires=`` of a tool and :class:`CapabilityError` use the names in :meth:`names`.
     ``sampling_context``: a model request may include the context of MCP servers.
-    ``sampling_documents``: a model request may have documents; MCP's cannot.
+    ``sampling_documents``: a model request may have documents; a request over MCP cannot.
     ``concurrent_elicits``: several questions may be open at a time.
     ``elicits_in_branches``: branches may ask, not only the tool itself.
     """

@@ -69,7 +69,7 @@ class WantedForm:
     Attributes:
         adapter: the pydantic adapter of the type.
         schema: the JSON Schema of the type.
-        tool_schema: the JSON Schema of the arguments of a tool that has such an answer.
+        tool_schema: the JSON Schema of the arguments of a tool whose call is the answer.
     """
 
     adapter: TypeAdapter[Any]

@@ -180,9 +180,9 @@ class RunEvents(Protocol):
     def follow(self, run: str, after: int | EventId) -> AsyncGenerator[EventBatch]:
         """Yield the events after ``after``, then further ones as they are appended, without end.
 
-        A mere number is for a caller that has just read it from the store. A slow reader delays
-        no writer: unread events stay in the store. A reader that continues through a crash learns of
-        lost events with the next events at the latest.
+        A caller that has just read a number from the store may pass the number alone. A slow reader
+        delays no writer: unread events stay in the store. A reader that continues through a crash
+        learns of lost events with the next events at the latest.
 
         Raises:
             MissedEventsError: if events after ``after`` are no longer stored, or no event has that

@@ -71,7 +71,7 @@ class Progress:
         return list(self._journal.entries), list(self._journal.pending)
 
     def check(self, quiet: Quiet) -> NoProgressError | None:
-        """Log a round that was cut off; return the error if too many brought nothing new."""
+        """Log a round that was cut off; return the error if too many rounds brought nothing new."""
         journal = self._journal
         if quiet.cut_off is None:
             journal.stalled = 0

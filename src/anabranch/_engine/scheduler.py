@@ -192,7 +192,7 @@ class Scheduler:
         self.in_effect.add(strand.task)
 
     def end_effect(self, strand: Strand) -> None:
-        """Take the mark of :meth:`begin_effect` back."""
+        """Remove the mark that :meth:`begin_effect` has set."""
         self.in_effect.discard(strand.task)
         strand.effects -= 1
         self.stir()

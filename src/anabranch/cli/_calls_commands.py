@@ -123,7 +123,7 @@ def replay_command(
     """Replay recorded calls with the present code, and report differences from the record.
 
     The replay runs only the code outside of steps: no step or undo runs, and nothing is asked, sent
-    or stored. Exit status: 0 no call differs, 1 one does, 2 wrong usage.
+    or stored. Exit status: 0 no call differs, 1 a call differs, 2 wrong usage.
     """
     if tool and not every:
         raise UsageError("--tool narrows --all: give both, or the call alone.")

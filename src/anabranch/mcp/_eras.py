@@ -225,7 +225,7 @@ def answers_to(journal: Journal, responses: Mapping[str, BaseModel] | None) -> d
 
 
 def _contexts(requests: Mapping[str, BaseModel]) -> dict[str, Any] | None:
-    """Return the contexts of questions as the result's ``_meta``, since requests in it have none."""
+    """Return the contexts of questions as the result's ``_meta``; its requests have none."""
     contexts: dict[str, Any] = {}
     for step_id, request in requests.items():
         meta: Mapping[str, Any] = cast("Any", request).params.meta or {}

@@ -297,7 +297,7 @@ class ReasoningBank:
             )
             return await self.store.queue(waiting)
         except Exception:
-            logger.warning("branch %r is not learned from", branch.branch_id, exc_info=True)
+            logger.warning("cannot learn from branch %r", branch.branch_id, exc_info=True)
             return False
 
     async def _bounded(self, text: str) -> str:

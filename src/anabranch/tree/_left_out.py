@@ -81,7 +81,7 @@ def _places_of(messages: Sequence[Message], kinds: tuple[type[Block], ...]) -> l
 
 
 def reasoning_places(messages: Sequence[Message]) -> list[Place]:
-    """Return the places of the reasoning that a provider is sent, in order."""
+    """Return the places of the reasoning that a provider receives, in order."""
     return [
         (number, at, 0)
         for number, message in enumerate(with_reasoning_of_open_turn(messages))

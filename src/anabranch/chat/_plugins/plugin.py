@@ -153,8 +153,8 @@ class Plugin(Generic[T]):
             and a file.
 
     Attributes:
-        server: for the side that runs the tool.
-        client: for the side that shows the questions.
+        server: the side that runs the tool.
+        client: the side that shows the questions.
         mcp: the same tool for an MCP server, where the client's user answers.
 
     Raises:

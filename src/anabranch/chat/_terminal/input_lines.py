@@ -154,8 +154,8 @@ def read_script(path: Path) -> ScriptedLines:
 def piped_lines(descriptor: int) -> ScriptedLines:
     """Return the lines of a file descriptor, each read on demand.
 
-    A daemon thread reads them. Only a thread can wait for a pipe, a file and a device alike, and the
-    program can exit while the thread waits.
+    A daemon thread reads the lines. Only a thread can wait for a pipe, a file and a device alike,
+    and the program can exit while the thread waits.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue(1)

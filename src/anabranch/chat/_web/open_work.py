@@ -32,7 +32,8 @@ RUNNING = 10_000
 class Backlog:
     """Counts the waiting runs, up to a limit.
 
-    Several processes may each accept a run at the same moment, and then exceed the limit by as many.
+    Several processes may each accept a run at the same moment; the runs then exceed the limit by a
+    few.
 
     Args:
         events: stores each run with its worker.

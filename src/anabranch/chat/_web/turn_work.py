@@ -91,7 +91,7 @@ class TurnWork:
     async def go_back(self, node_id: str) -> None:
         """Move the thread's head to the node from which to retry a turn: once.
 
-        A run without a message continues from there.
+        A run without a message continues from that node.
 
         Raises:
             ToolError: if no turn ended there, or the turn was retried.

@@ -264,6 +264,18 @@ class TakesForAnyShare(Saboteur):
         return await self.good.take(run, *values, **{**options, "per_share": None})
 
 
+class BeginsForAnyShare(Saboteur):
+    async def begin(self, *values: Any, **options: Any) -> int | None:
+        return await self.good.begin(
+            *values, **{**options, "per_share": options.get("per_share") and 9}
+        )
+
+
+class CountsWhatNoWorkerHas(Saboteur):
+    async def begin(self, *values: Any, **options: Any) -> int | None:
+        return await self.good.begin(*values, **{"per_share": 9, **options})
+
+
 class ForgetsTheShare(Saboteur):
     async def begin(self, *values: Any, **options: Any) -> int | None:
         return await self.good.begin(*values, **{**options, "share": ""})
@@ -508,6 +520,8 @@ SABOTEURS: list[tuple[type[Saboteur], RunEventCheck]] = [
     (PutsOffItsLook, turns.due_turns_are_claimed),
     (ClaimsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
     (TakesForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
+    (BeginsForAnyShare, turns.a_share_has_at_most_so_many_running_turns),
+    (CountsWhatNoWorkerHas, turns.a_share_has_at_most_so_many_running_turns),
     (ForgetsTheShare, turns.a_share_has_at_most_so_many_running_turns),
     (WorksWhenClosed, suite.closing_ends_readers),
 ]

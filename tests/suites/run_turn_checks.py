@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -295,27 +296,38 @@ async def due_turns_are_claimed(open_store: OpenRunEvents) -> None:
 
 
 async def a_share_has_at_most_so_many_running_turns(open_store: OpenRunEvents) -> None:
-    """Whatever else it has, and whichever worker takes it; other shares have their own."""
+    """Whatever else it has, and whichever worker works on them; other shares have their own."""
+    most: dict[str, Any] = {"share": "a", "per_share": 2}
     async with opened(open_store) as store:
         for run, share in {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}.items():
             turn = running(run)
             yes(await store.begin(run, turn, b"x", at=1.0, share=share) is not None, "it begins")
-            yes(run == "a1" or await store.move(run, turn, replace(READY, id=run)), "it waits")
+            yes(await store.move(run, turn, replace(READY, id=run)), "it waits")
         await store.append("a4", some("x"), at=1.0)
-        yes(await store.begin("a4", running("a4", "c"), b"x", at=1.0, share="a") is not None, "it")
-        await store.release("a4", "c")
-        await store.look("a4", 100.0)
-        claimed = await store.claim(120.0, 120.0, 9, per_share=1)
-        expect(list(claimed), ["b1"], "those of a share with room")
+        new = running("a4")
+        yes(await store.begin("a4", new, b"x", at=1.0, share="a") is not None, "no worker has it")
+        taken = await store.take("a1", "b", 150.0, now=9.0, version="", share="a", per_share=1)
+        yes(taken is not None, "of a share that works on nothing")
+        expect(list(await store.claim(120.0, 120.0, 9, per_share=1)), ["b1"], "shares with room")
         claimed = await store.claim(120.0, 120.0, 9, per_share=2)
-        expect(sorted(claimed), ["a2", "a3", "a4", "b1"], "one of them may run")
-        for run, is_taken in {"a2": True, "a3": False, "b1": True}.items():
-            taken = await store.take(run, "b", 150.0, now=120.0, version="", per_share=2)
-            expect(taken is not None, is_taken, f"room for {run}")
-        expect(list(await store.claim(120.0, 120.0, 9, per_share=2)), [], "all shares are full")
-        await store.release("a1", "a")
-        taken = await store.take("a3", "b", 150.0, now=120.0, version="", per_share=2)
-        yes(taken is not None, "another has ended")
+        expect(sorted(claimed), ["a2", "a3", "b1"], "shares with room for one more")
+        await store.release("a4", "a")
+        await store.look("a4", 100.0)
+        begun = await store.begin("a4", running("a5"), b"x", at=120.0, **most)
+        yes(begun is not None, "a worker begins one, as a look says")
+        taken = await store.take("a2", "b", 150.0, now=120.0, version="", **most)
+        expect(taken, None, "two are running")
+        begun = await store.begin("a6", running("a6"), b"x", at=120.0, **most)
+        expect(begun, None, "nor does another begin")
+        expect(list(await store.claim(120.0, 120.0, 9, per_share=2)), ["b1"], "the other's")
+        taken = await store.take(
+            "a2", "b", 150.0, now=120.0, version=None, **{**most, "per_share": None}
+        )
+        yes(taken is not None, "whoever has no limit")
+        await store.release("a1", "b")
+        await store.release("a2", "b")
+        taken = await store.take("a3", "b", 150.0, now=120.0, version="", **most)
+        yes(taken is not None, "others have ended")
 
 
 RUN_EVENT_CHECKS: tuple[RunEventCheck, ...] = (

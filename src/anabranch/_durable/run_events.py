@@ -151,17 +151,26 @@ class RunEvents(Protocol):
         ...
 
     async def begin(
-        self, run: str, turn: TurnRecord, event: bytes, *, at: float, share: str = ""
+        self,
+        run: str,
+        turn: TurnRecord,
+        event: bytes,
+        *,
+        at: float,
+        share: str = "",
+        per_share: int | None = None,
     ) -> int | None:
         """Begin a turn, and add an event under the turn's id as its key, atomically.
 
         The run stores the ``share`` until its next turn begins: the user whose part of the workers
-        the run uses.
+        the run uses. The turn counts as running for the share if ``per_share`` is given, or once a
+        worker takes the turn: other processes begin a turn only to store its message.
 
         Return the number of the event. The turn's worker looks at the run, so a look that is due
         ``at`` that time is deleted. Return ``None``, without any change, if the key already has an
-        event, if the run has an unfinished turn, or if another turn is queued and begins at the
-        next look. ``None`` is also possible if another client changes the run meanwhile.
+        event, if the run has an unfinished turn, if another turn is queued and begins at the next
+        look, or if the share has ``per_share`` running turns. ``None`` is also possible if another
+        client changes the run meanwhile.
         """
         ...
 
@@ -228,13 +237,14 @@ class RunEvents(Protocol):
         *,
         now: float,
         version: str | None,
+        share: str = "",
         per_share: int | None = None,
     ) -> TakenTurn | None:
         """Take the lease on the run's turn; return the turn with the range of its events, atomically.
 
         Only a turn that is ``ready`` for a worker of ``version`` is taken, or one that is
         ``waiting`` for a time until ``now``. Without a ``version``, the store takes only a
-        ``ready`` turn, of any version. Return ``None`` if there is no such turn, or if its share
+        ``ready`` turn, of any version. Return ``None`` if there is no such turn, or if the run's ``share``
         has ``per_share`` running turns.
         """
         ...

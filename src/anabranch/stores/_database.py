@@ -214,7 +214,7 @@ class Database:
             self._prepared = True
 
 
-STAMP = "d9470abc4daf54d1"
+STAMP = "7f0d7de0c81f3f40"
 """The digest of the definition, in both dialects.
 
 The stamp is a constant, so that a process opens a store without loading all tables. Another release of

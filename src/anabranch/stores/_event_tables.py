@@ -27,7 +27,7 @@ CHANNEL = "anabranch_run_events"
 
 _HAS_TURN = sa.text("state IS NOT NULL")
 _HAS_LOOK = sa.text("look_at IS NOT NULL")
-_IS_RUNNING = sa.text(f"state = '{TurnState.RUNNING}'")
+_WORKS = sa.text(f"state = '{TurnState.RUNNING}' AND works")
 RUN = sa.Table(
     "anabranch_run",
     metadata,
@@ -46,11 +46,12 @@ RUN = sa.Table(
     sa.Column[float]("wakes_at", sa.Double()),
     sa.Column[float]("look_at", sa.Double()),
     sa.Column[str]("share", Opaque),
+    sa.Column[bool]("works", sa.Boolean()),
     sa.Column[str]("queued", Opaque),
     sa.Column[bytes]("queued_event", sa.LargeBinary),
     partial_index("anabranch_run_due", "due", where=_HAS_TURN),
     partial_index("anabranch_run_look", "look_at", where=_HAS_LOOK),
-    partial_index("anabranch_run_share", "share", where=_IS_RUNNING),
+    partial_index("anabranch_run_share", "share", where=_WORKS),
 )
 _HAS_KEY = sa.text("key IS NOT NULL")
 EVENT = sa.Table(
@@ -151,9 +152,12 @@ _WAKES = sa.and_(
 _FITS = RUN.c.version.in_([sa.bindparam("any_version"), sa.bindparam("this_version")])
 _RUNNING: sa.ColumnClause[str] = sa.literal_column(f"'{TurnState.RUNNING}'")
 _other = RUN.alias("other")
-_HAS_ROOM = sa.select(sa.func.count()).where(
-    _other.c.state == _RUNNING, _other.c.share == RUN.c.share
-).scalar_subquery() < sa.bindparam("per_share")
+_running = sa.select(sa.func.count()).where(_other.c.state == _RUNNING, _other.c.works)
+RUNNING = Statement(_running.where(_other.c.share == sa.bindparam("share")))
+"""The number of turns of a share on which workers work."""
+_HAS_ROOM = _running.where(_other.c.share == RUN.c.share).scalar_subquery() < sa.bindparam(
+    "per_share"
+)
 """Whether the share of a run has fewer running turns than may run."""
 
 
@@ -215,19 +219,19 @@ def _taking(condition: sa.ColumnElement[bool]) -> Statement:
             owner=sa.bindparam("new_owner"),
             process=sa.bindparam("new_process"),
             version=sa.bindparam("any_version"),
+            works=sa.true(),
             look_at=_later_than("now"),
         )
         .returning(*_TURN, begun.scalar_subquery(), RUN.c.last)
     )
 
 
-_IS_TAKEN = sa.or_(sa.and_(_IS_READY, _FITS), _WAKES)
-TAKE, TAKE_SHARED = _taking(_IS_TAKEN), _taking(sa.and_(_IS_TAKEN, _HAS_ROOM))
+TAKE = _taking(sa.or_(sa.and_(_IS_READY, _FITS), _WAKES))
 _LOCK: sa.ColumnClause[int] = sa.literal_column(
     str(0x616E6163)
 )  # any number, the same in every release
 LOCK_SHARES = Statement(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-"""Lets one process take a turn of a share at a time, on Postgres: others count the turn afterwards."""
+"""Lets one process at a time let a turn of any share run, on Postgres: others count the turn afterwards."""
 TAKE_ANY = _taking(_IS_READY)
 """Takes a turn that is ready for whichever version."""
 _overdue = (
@@ -341,6 +345,7 @@ def _beginning(dialect: sa.Dialect) -> sa.Insert:
         last=0,
         at=sa.bindparam("at"),
         share=sa.bindparam("share"),
+        works=sa.bindparam("works"),
         **_NEXT,
     )
     made: sa.Insert = insert.on_conflict_do_update(
@@ -348,6 +353,7 @@ def _beginning(dialect: sa.Dialect) -> sa.Insert:
         set_={
             **{RUN.c[name]: value for name, value in _NEXT.items()},
             RUN.c.share: insert.excluded.share,
+            RUN.c.works: insert.excluded.works,
             RUN.c.queued: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
             RUN.c.queued_event: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
             RUN.c.look_at: _later_than("at"),
@@ -415,15 +421,15 @@ BEGIN_POSTGRES = Statement(
     WITH known AS (
         SELECT last FROM anabranch_run WHERE run = CAST(:this AS bytea)
     ), head AS (
-        INSERT INTO anabranch_run (run, first, last, mark, at, share, {_SET_TURN})
-        SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:share AS bytea), CAST(:new_turn AS bytea), :new_state, :new_due,
+        INSERT INTO anabranch_run (run, first, last, mark, at, share, works, {_SET_TURN})
+        SELECT CAST(:this AS bytea), 1, 1, :mark, :at, CAST(:share AS bytea), :works, CAST(:new_turn AS bytea), :new_state, :new_due,
             CAST(:new_owner AS bytea), :new_process, :new_attempt, CAST(:new_version AS bytea), :new_wakes_at
         WHERE NOT EXISTS (
             SELECT 1 FROM anabranch_event
             WHERE run = CAST(:this AS bytea) AND key = CAST(:new_turn AS bytea)
         )
         ON CONFLICT (run) DO UPDATE SET last = anabranch_run.last + 1, mark = excluded.mark,
-            at = excluded.at, share = excluded.share,
+            at = excluded.at, share = excluded.share, works = excluded.works,
             {", ".join(f"{name} = excluded.{name}" for name in TURN_COLUMNS)},
             queued = nullif(anabranch_run.queued, excluded.turn),
             queued_event = CASE WHEN anabranch_run.queued = excluded.turn THEN NULL

@@ -112,11 +112,18 @@ class Events:
         return heads
 
     async def begin(
-        self, run: str, turn: TurnRecord, event: bytes, *, at: float, share: str = ""
+        self,
+        run: str,
+        turn: TurnRecord,
+        event: bytes,
+        *,
+        at: float,
+        share: str = "",
+        per_share: int | None = None,
     ) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
         values = {"this": this, "at": at, "mark": mark, **_columns(turn, "new_")}
-        values["share"] = to_bytes(share)
+        values |= {"share": to_bytes(share), "works": per_share is not None}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
             found = sql.FIND.rows(connection, {"this": this, "name": values["new_turn"]})
@@ -131,7 +138,8 @@ class Events:
             return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
 
         is_postgresql = self._database.is_postgresql
-        begun = await self._change(on_postgresql if is_postgresql else on_sqlite)
+        begin = on_postgresql if is_postgresql else on_sqlite
+        begun = await self._change_of(share, per_share, begin)
         for first, last, *_ in begun:
             self._tails.publish(run, last, [event], mark)
             await self._hold_latest(run, first, last, begun=last)
@@ -219,28 +227,20 @@ class Events:
         *,
         now: float,
         version: str | None,
+        share: str = "",
         per_share: int | None = None,
     ) -> TakenTurn | None:
         values: dict[str, object] = {"this": to_bytes(run), "until": until, "now": now}
         values |= {"new_owner": to_bytes(owner), "new_process": self.processes.name}
         values |= {"any_version": b"", "this_version": optional_bytes(version)}
         take = sql.TAKE_ANY if version is None else sql.TAKE
-        if version is None or per_share is None:
-            taken = await self._change(lambda connection: take.rows(connection, values))
-        else:
-            taken = await self._taken_of_share({**values, "per_share": per_share})
+        taken = await self._change_of(
+            share, per_share, lambda connection: take.rows(connection, values)
+        )
         for row in taken:
             columns, (begun, last) = row[: len(sql.TURN_COLUMNS)], row[len(sql.TURN_COLUMNS) :][:2]
             return TakenTurn(_turn_of(columns), begun, last)
         return None
-
-    async def _taken_of_share(self, values: dict[str, object]) -> Sequence[Row]:
-        def take(connection: sa.Connection) -> Sequence[Row]:
-            if self._database.is_postgresql:
-                sql.LOCK_SHARES.rows(connection, {})
-            return sql.TAKE_SHARED.rows(connection, values)
-
-        return await self._database.write(take, lasting=False)
 
     async def move(
         self, run: str, turn: TurnRecord, to: TurnRecord | None, *, now: float = math.inf
@@ -303,6 +303,21 @@ class Events:
         if self._database.is_postgresql:
             return await self._database.write_single(work)
         return await self._database.write(work, lasting=False)
+
+    async def _change_of(
+        self, share: str, per_share: int | None, work: Work[Sequence[Row]]
+    ) -> Sequence[Row]:
+        """Let a turn of a share run, as :meth:`_change` does, unless ``per_share`` of its turns run."""
+        if per_share is None:
+            return await self._change(work)
+
+        def limited(connection: sa.Connection) -> Sequence[Row]:
+            if self._database.is_postgresql:
+                sql.LOCK_SHARES.rows(connection, {})
+            [(number,)] = sql.RUNNING.rows(connection, {"share": to_bytes(share)})
+            return work(connection) if number < per_share else []
+
+        return await self._database.write(limited, lasting=False)
 
     async def _rows(self, statement: Statement, **values: Any) -> Sequence[Row]:  # noqa: ANN401
         return await self._database.read(lambda connection: statement.rows(connection, values))

@@ -58,7 +58,7 @@ class Conversation:
         writer: stores its events.
         engine: calls the workers.
         works_here: whether the worker that ``engine`` calls is always this process, which then
-            keeps the right to a run that it has started.
+            keeps the right to a run that it has started, if there is no limit.
         per_share: the most runs of a user on which all processes work; ``None`` for no limit.
 
     Attributes:
@@ -97,7 +97,7 @@ class Conversation:
         self._engine = engine
         self._lock = asyncio.Lock()
         self._advancing = asyncio.Lock()
-        self._works_here = works_here
+        self._keeps_new = works_here and per_share is None
         self._new: LiveTurn | None = None
         """A turn that started here, and that no worker has taken yet."""
 
@@ -304,7 +304,7 @@ class Conversation:
 
     async def _call_worker(self, turn: LiveTurn) -> None:
         """Let a worker take the run, if it has started; after a failure, a worker looks for it later."""
-        if self._works_here and turn.is_new:
+        if self._keeps_new and turn.is_new:
             turn.report_held()
             self._new, waits = turn, turn.run
         else:

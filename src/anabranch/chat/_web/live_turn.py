@@ -95,21 +95,22 @@ class LiveTurn:
         """Whether other processes may have stored results that they did not report."""
         return self.is_resumed or (self.run is not None and self.run.attempt > 0)
 
-    async def begin(self, started: RunStartedEvent) -> int:
+    async def begin(self, started: RunStartedEvent, *, is_limited: bool = False) -> int:
         """Report the start of a run; return the number of the event before it.
 
         A run that any process has started before does not start again. The caller must call
-        :meth:`hand_over` afterwards, even after an error.
+        :meth:`hand_over` afterwards, even after an error. A process that works on the run next
+        ``is_limited``.
 
         Raises:
-            BusyError: if another run is unfinished.
+            BusyError: if another run is unfinished, or too many of a limited user are running.
             StoreError: if the store fails; the run may have started.
         """
-        return await self.begin_with(started.run_id, encoded(started))
+        return await self.begin_with(started.run_id, encoded(started), is_limited=is_limited)
 
-    async def begin_with(self, run_id: str, event: bytes) -> int:
+    async def begin_with(self, run_id: str, event: bytes, *, is_limited: bool = False) -> int:
         """Begin as :meth:`begin` does, with the event of the start as it is stored."""
-        begun = await self._right.begin(run_id, event, self._on_lost)
+        begun = await self._right.begin(run_id, event, self._on_lost, is_limited=is_limited)
         if begun is None:
             return await self._log.begun(run_id) or 0
         self._lease, self.run = begun, begun.turn

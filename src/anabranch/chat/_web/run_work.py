@@ -128,7 +128,7 @@ class RunWork:
             return turn if await turn.take() else None
         if (queued := await self._right.queued()) is not None:
             with suppress(BusyError):
-                await turn.begin_with(*queued)
+                await turn.begin_with(*queued, is_limited=True)
             return None if turn.run is None else turn
         end = await end_of(self._agent, self._thread_id, asleep=asleep)
         if end is None or not end.can_continue:
@@ -139,7 +139,8 @@ class RunWork:
             return None
         why = f"at_{called_at!r}" if called_at else "resumed"
         with suppress(BusyError):
-            await turn.begin(started(self._log.shown_id, f"run_{end.around.last.id}_{why}"))
+            begins = started(self._log.shown_id, f"run_{end.around.last.id}_{why}")
+            await turn.begin(begins, is_limited=True)
         turn.is_resumed = True
         return None if turn.run is None else turn
 

@@ -134,7 +134,12 @@ class ThreadLease:
         await self._events.looked(self._thread_id, until, now=self._clock.now())
 
     async def begin(
-        self, run_id: str, event: bytes, on_lost: Callable[[], object]
+        self,
+        run_id: str,
+        event: bytes,
+        on_lost: Callable[[], object],
+        *,
+        is_limited: bool = False,
     ) -> TurnLease | None:
         """Take the right for a new run; ``None`` if any process has already started the run.
 
@@ -142,28 +147,36 @@ class ThreadLease:
             run_id: the run.
             event: its first event.
             on_lost: called if another process takes the right over from this suspended process.
+            is_limited: whether the limit of the share holds, since this process works on the run.
 
         Raises:
-            BusyError: if another run is unfinished.
+            BusyError: if another run is unfinished, or the share has no room.
             StoreError: if the store fails.
         """
-        lease = self._lease(on_lost)
+        lease, per_share = self._lease(on_lost), self._per_share if is_limited else None
         while True:
             await self._log.flush()
-            if await lease.take_by(partial(self._begun, lease, run_id, event)):
+            if await lease.take_by(partial(self._begun, lease, run_id, event, per_share)):
                 return lease
             if await self._log.begun(run_id) is not None:
                 return None
             next_run = await self.open_run() or await self.queued()
-            if next_run is not None and next_run.id != run_id:
+            if per_share is not None or (next_run is not None and next_run.id != run_id):
                 raise BusyError
             if next_run is not None:  # another process is about to start this same run
                 await pause(self._clock, SOON)
 
-    async def _begun(self, lease: TurnLease, run_id: str, event: bytes, until: float) -> int | None:
+    async def _begun(
+        self, lease: TurnLease, run_id: str, event: bytes, per_share: int | None, until: float
+    ) -> int | None:
         turn = begun(run_id, lease.owner, self._events.processes.name, until)
         number = await self._events.begin(
-            self._thread_id, turn, event, at=self._clock.now(), share=self._share
+            self._thread_id,
+            turn,
+            event,
+            at=self._clock.now(),
+            share=self._share,
+            per_share=per_share,
         )
         if number is not None:
             lease.turn, lease.begun, lease.last = turn, number, number
@@ -195,7 +208,8 @@ class ThreadLease:
             until,
             now=self._clock.now(),
             version=version,
-            per_share=self._per_share,
+            share=self._share,
+            per_share=None if version is None else self._per_share,
         )
         if taken is not None:
             lease.turn, lease.begun, lease.last = taken.turn, taken.begun, taken.last

@@ -1,19 +1,22 @@
 """How soon what a killed process ran goes on in another: from SIGKILL to the same step, begun again.
 
 Two processes of ``anabranch web`` share a store. The first runs a tool whose step says when it begins,
-and never ends; then it is killed. A lease lasts 15 seconds, which is how long it takes where nothing but the
-lease says that a process is dead.
+and never ends; then it is killed. The user calls the tool, or the model does in its turn, or in a branch of
+folding. A lease lasts 15 seconds, which is how long it takes where nothing but the lease says that a process
+is dead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import statistics
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
@@ -26,6 +29,8 @@ from tests.postgres import Server
 NAME = "kills"
 TURNS = 5
 GOAL = 2
+
+RUNS = ("tool", "turn", "fold")
 
 TOOL = """
 import asyncio, os, pathlib
@@ -48,12 +53,15 @@ async def effect(ctx: BranchContext, folder: str) -> str:
 async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int, str]]:
     """``anabranch web`` in a process of its own; yields its id and address."""
     command = [sys.executable, "-m", "anabranch", "web", str(tools), "--port", "0", "--store", url]
+    command += ["--folding", "--model", f"script:{tools.with_name('model.json')}"]
     started = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, "BENCH_PROCESS": name}
     )
     assert started.stderr is not None
     try:
-        line = (await started.stderr.readline()).decode()
+        line = ""
+        while "http://" not in line:  # before it, a line about what branches return
+            line = (await started.stderr.readline()).decode()
         yield started.pid, line.rpartition(" ")[2].strip()
     finally:
         if started.returncode is None:
@@ -61,17 +69,28 @@ async def serving(tools: Path, url: str, name: str) -> AsyncGenerator[tuple[int,
         await started.communicate()
 
 
-async def seconds_after_a_kill(folder: Path, url: str) -> float:
+def script(folder: Path) -> list[dict[str, object]]:
+    """The model's replies: in its turn it calls the tool, and in a fold it does so in a branch."""
+    effect = {"name": "effect", "arguments": {"folder": str(folder)}}
+    branch = {"name": "branch_create", "arguments": {"description": "work", "prompt": "turn"}}
+    return [
+        {"when": "fold", "tool_calls": [branch]},
+        {"when": "turn", "tool_calls": [effect]},
+        {"text": "Done.", "repeat": True},
+    ]
+
+
+async def seconds_after_a_kill(folder: Path, url: str, what: str) -> float:
     """Kill a process in mid-step; return after how many seconds another has begun the step again."""
     tools = folder / "tools.py"
     tools.write_text(TOOL)
+    tools.with_name("model.json").write_text(json.dumps(script(folder)))
+    said = f"/effect folder={folder}" if what == "tool" else what
     async with AsyncExitStack() as stack:
         first, address = await stack.enter_async_context(serving(tools, url, "first"))
         await stack.enter_async_context(serving(tools, url, "second"))
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=60))
-        running = asyncio.create_task(
-            client.post("/agui", json=message(f"/effect folder={folder}"))
-        )
+        running = asyncio.create_task(client.post("/agui", json=message(said)))
         await _begun(folder / "first")
         os.kill(first, 9)
         killed = perf_counter()
@@ -94,15 +113,15 @@ async def _measure() -> list[Row]:
         server = Server(Path(postgres), durable=True)
         server.start()
         try:
-            for store in ("SQLite", "Postgres"):
+            for store, run in product(("SQLite", "Postgres"), RUNS):
                 taken: list[float] = []
                 for turn in range(TURNS):
-                    folder = Path(place) / f"{store}-{turn}"
+                    folder = Path(place) / f"{store}-{run}-{turn}"
                     folder.mkdir()
                     on_sqlite = f"sqlite:///{folder}/calls.db"
                     url = on_sqlite if store == "SQLite" else server.new_url()
-                    taken.append(await seconds_after_a_kill(folder, url))
-                what = f"a killed process's step starts again, {store}"
+                    taken.append(await seconds_after_a_kill(folder, url, run))
+                what = f"a killed process's {run} continues, {store}"
                 rows.append(Row(NAME, f"{what}: median", statistics.median(taken), "s", GOAL))
                 rows.append(Row(NAME, f"{what}: late at most", max(taken), "s", GOAL))
         finally:

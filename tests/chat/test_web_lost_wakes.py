@@ -111,5 +111,5 @@ async def test_a_worker_continues_a_call_whose_process_has_died(url: str, is_see
         async with here.process(4), here.clock.running(STEP):
             await until_ended(conversation, 1)
     assert DONE == ["held"]
-    assert is_seen == (here.clock.now() < now + SECONDS)
+    assert is_seen or here.clock.now() >= now + SECONDS
     await other.close()

@@ -141,6 +141,7 @@ def terminal(
     termios.tcsetwinsize(master, (LINES, COLUMNS))
     merged = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", **(environment or {})}
     merged.pop("ANABRANCH_MODEL", None)
+    before = termios.tcgetattr(master)  # the command may change the modes as soon as it starts
     with subprocess.Popen(
         [sys.executable, "-c", AT_TERMINAL, "anabranch", *arguments],
         stdin=slave,
@@ -150,7 +151,6 @@ def terminal(
         start_new_session=True,
     ) as process:
         person = Terminal(master, process)
-        before = person.modes()
         try:
             yield person
             os.close(slave)

@@ -95,8 +95,8 @@ async def begun(database: WatchedDatabase) -> AsyncGenerator[tuple[Rounds, str]]
 
 BY_WEB = {
     "Trees.around": 1,  # the question, and whether it is answered
-    "Calls._read": 2,  # whether its call has expired; again, to hold the row until the answer is there
-    "Calls.answer": 1,  # the row's later deadline
+    "Calls._read": 1,  # whether its call has expired
+    "Calls.answer": 1,  # whether it has expired by then, and the row's later deadline
     "Events.begin": 1,
     "Trees.append": 1,
     "Events._append": 1,  # the answer is there, and the run waits for a worker

@@ -111,6 +111,7 @@ ROUNDS_OF_CALLS: st.SearchStrategy[Operation] = st.one_of(
         SOME_TEXTS,
         by=st.sampled_from(["chat", "page"]),
         deadline=st.none() | TIMES,
+        now=TIMES,
     ),
     operation(
         "record",

@@ -469,6 +469,13 @@ class AnswersWhatIsOver(Saboteur):
         return await self.good.answer(call_id, answers, **more) or dict(answers)
 
 
+class AnswersWhatIsLate(Saboteur):
+    async def answer(
+        self, call_id: str, answers: Mapping[str, str], *, now: float = 0.0, **more: Any
+    ) -> Any:
+        return await self.good.answer(call_id, answers, **more)
+
+
 class GivesNoTime(Saboteur):
     async def answer(
         self,

@@ -75,6 +75,7 @@ SABOTEURS: list[tuple[type[by.Saboteur], CallStoreCheck]] = [
     (by.ReturnsTheLastAnswer, PROGRAM["the first answer stays"]),
     (by.ForgetsWhoAnswers, PROGRAM["the first answer stays"]),
     (by.AnswersWhatIsOver, model.each_operation_does_what_the_model_does),
+    (by.AnswersWhatIsLate, model.each_operation_does_what_the_model_does),
     (by.GivesNoTime, model.each_operation_does_what_the_model_does),
     (by.TakesWhateverIsThere, PROGRAM["a round takes the answers to what is open"]),
     (by.TakesOnlyWhatItIsGiven, PROGRAM["a round takes the answers to what is open"]),

@@ -5,6 +5,7 @@ It is not a store itself: its methods are not coroutines, and it does one thing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -319,11 +320,11 @@ class CallModel:
         *,
         by: str,
         deadline: float | None = None,
+        now: float = -math.inf,
     ) -> dict[str, str] | None:
         """See the port."""
         known = self._known(call_id)
-        state = known.record.state
-        if state not in TAKES_ANSWERS:
+        if known.record.state not in TAKES_ANSWERS or known.record.deadline <= now:
             return None
         for step, text in answers.items():
             known.inbox.setdefault(step, AnswerRecord(text, by))

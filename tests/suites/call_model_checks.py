@@ -72,8 +72,8 @@ _OPERATIONS: Sequence[Operation] = [
     ),
     *(Operation("hasten", (deadline, state)) for state in CallState for deadline in (1.0, 400.0)),
     *(
-        Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline})
-        for deadline in (None, 1.0, 400.0)
+        Operation("answer", ({"s": "1"},), {"by": "page", "deadline": deadline, "now": now})
+        for deadline, now in ((None, 1.0), (1.0, 1.0), (400.0, 1.0), (400.0, 300.0))
     ),
     Operation("record", (1, {"s": "1"})),
     Operation("undone", ("s",)),

@@ -25,6 +25,7 @@ other worker has run the call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -261,13 +262,14 @@ class CallStore(Protocol):
         *,
         by: str,
         deadline: float | None = None,
+        now: float = -math.inf,
     ) -> dict[str, str] | None:
         """Put answers of ``by``, who is not the client, into the inbox; an earlier text for a step stays.
 
         All are put there, or none. A ``deadline`` later than the call's becomes the call's.
 
         Returns the texts that are there now, for the steps in ``answers``; ``None``, without any
-        write, if the call takes no answers any more.
+        write, if the call takes no answers any more, or the call's deadline is ``now`` or earlier.
         """
         ...
 

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import takewhile
 
 from anabranch._asking import Absent
-from anabranch._durable import TAKES_ANSWERS
 from anabranch.agents._agent_dependencies import AgentDependencies
 from anabranch.agents._batch_line import ASIDE, AskedRound, BatchLine
 from anabranch.agents._call_expiry import keep_open
@@ -82,15 +81,10 @@ async def _hold_call(dependencies: AgentDependencies, question: Node, round_: As
     Raises:
         QuestionExpiredError: if the call has ended, or its time is over.
     """
-    now, call = dependencies.clock.now(), call_of(question)
-    record = await dependencies.calls.store.find(call)
-    if record is None:  # no store has the call, for example a call of another server
-        return
-    is_open = record.state in TAKES_ANSWERS and now < record.deadline
     others = [each for each in round_.unanswered if each.id != question.id]
-    if is_open and others and round_.until == math.inf:
-        return
-    if not is_open or not await keep_open(dependencies, call, round_.until):
+    waits = bool(others) and round_.until == math.inf
+    until, now = -math.inf if waits else round_.until, dependencies.clock.now()
+    if not await keep_open(dependencies, call_of(question), until, now=now):
         raise QuestionExpiredError(question.id, continues=False)
 
 

@@ -53,10 +53,18 @@ def _conversation_at(thread: Thread | None, above: Path) -> Runtime:
     )
 
 
-async def keep_open(dependencies: AgentDependencies, call: str, until: float = math.inf) -> bool:
-    """Let a call wait for a worker from now on, or from ``until`` on; return whether it is open.
+async def keep_open(
+    dependencies: AgentDependencies,
+    call: str,
+    until: float = math.inf,
+    *,
+    now: float = -math.inf,
+) -> bool:
+    """Let a call wait for a worker from now on, or from ``until`` on; return false if it is over.
 
-    This function, the reaper and a stop all change the call's row; the first change decides.
+    A call whose time is over ``now`` counts as over, and a call that no store has, for example a
+    call of another server, as open. This function, the reaper and a stop all change the call's row;
+    the first change decides.
 
     Raises:
         StoreError: if the store fails.
@@ -64,9 +72,9 @@ async def keep_open(dependencies: AgentDependencies, call: str, until: float = m
     begins = until if until < math.inf else dependencies.clock.now()
     store, deadline = dependencies.calls.store, begins + LONGEST_WAIT
     try:
-        return await store.answer(call, {}, by="", deadline=deadline) is not None
+        return await store.answer(call, {}, by="", deadline=deadline, now=now) is not None
     except UnknownCallError:
-        return False
+        return True
 
 
 async def end_calls(

@@ -288,6 +288,7 @@ class Calls:
         *,
         by: str,
         deadline: float | None = None,
+        now: float = -math.inf,
     ) -> dict[str, str] | None:
         this, rows = to_bytes(call_id), answer_rows(call_id, answers, by, None)
         later = {"this": this, "new_deadline": deadline, "now": math.inf}
@@ -298,11 +299,11 @@ class Calls:
             found = sql.FIND.rows(connection, {"this": this})
             if not found:
                 raise UnknownCallError(call_id)
-            state = to_call(found[0]).state
-            if state not in TAKES_ANSWERS:
+            call = to_call(found[0])
+            if call.state not in TAKES_ANSWERS or call.deadline <= now:
                 return None
             if deadline is not None:
-                sql.POSTPONE.count(connection, {**later, "in_state": str(state)})
+                sql.POSTPONE.count(connection, {**later, "in_state": str(call.state)})
             if rows:
                 sql.INSERT_ANSWER.count(connection, *rows)
             inbox = inbox_of(connection, this)

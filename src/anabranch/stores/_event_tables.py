@@ -337,37 +337,47 @@ def _adding(_dialect: sa.Dialect, count: int) -> sa.ClauseElement:
     )
 
 
-def _beginning(dialect: sa.Dialect) -> sa.Insert:
+def _beginning(dialect: sa.Dialect) -> sa.ClauseElement:
     """Return the statement that begins a turn in a run without one, which may be new."""
+    begun = sa.select(EVENT.c.number).where(_OF_THIS, EVENT.c.key == sa.bindparam("new_turn"))
     insert = insert_of(dialect)(RUN).values(
-        run=sa.bindparam("this"),
-        first=1,
-        last=0,
-        at=sa.bindparam("at"),
-        share=sa.bindparam("share"),
-        works=sa.bindparam("works"),
-        **_NEXT,
+        _COUNTED
+        | _NEXT
+        | {
+            "run": sa.bindparam("this"),
+            "first": 1,
+            "last": _SIZE,
+            "share": sa.bindparam("share"),
+            "works": sa.bindparam("works"),
+        }
     )
-    made: sa.Insert = insert.on_conflict_do_update(
+    adding = insert.on_conflict_do_update(
         index_elements=[RUN.c.run],
-        set_={
-            **{RUN.c[name]: value for name, value in _NEXT.items()},
-            RUN.c.share: insert.excluded.share,
-            RUN.c.works: insert.excluded.works,
-            RUN.c.queued: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
-            RUN.c.queued_event: sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
-            RUN.c.look_at: _later_than("at"),
+        set_=_COUNTED
+        | _NEXT
+        | {
+            "share": insert.excluded.share,
+            "works": insert.excluded.works,
+            "queued": sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued),
+            "queued_event": sa.case((_IS_QUEUED, sa.null()), else_=RUN.c.queued_event),
+            "look_at": _later_than("at"),
         },
         where=sa.and_(
+            ~begun.exists(),
             RUN.c.state.is_(None),
             sa.or_(RUN.c.queued.is_(None), _IS_QUEUED, RUN.c.look_at.is_(None)),
         ),
     )
+    made: sa.ClauseElement = adding.returning(RUN.c.first, RUN.c.last)
     return made
 
 
 ADD = RowsStatement(_adding)
-BEGIN = _unwaited(_beginning)
+BEGIN = Statement(_beginning)
+"""Begins a turn on SQLite, and reserves the number of its first event; returns the first and last number.
+
+On Postgres, :data:`BEGIN_POSTGRES` includes this.
+"""
 _SET_TURN = ", ".join(TURN_COLUMNS)
 _TURN_OR_NEXT = ", ".join(
     f"CASE WHEN ends THEN new.{name} ELSE anabranch_run.{name} END" for name in TURN_COLUMNS

@@ -122,17 +122,14 @@ class Events:
         per_share: int | None = None,
     ) -> int | None:
         mark, this = _new_mark(), to_bytes(run)
-        values = {"this": this, "at": at, "mark": mark, **_columns(turn, "new_")}
+        values = {"this": this, "at": at, "mark": mark, "size": 1, **_columns(turn, "new_")}
         values |= {"share": to_bytes(share), "works": per_share is not None}
 
         def on_sqlite(connection: sa.Connection) -> Sequence[Row]:
-            found = sql.FIND.rows(connection, {"this": this, "name": values["new_turn"]})
-            if found[0][0] is not None:
-                return []
-            if not sql.BEGIN.count(connection, values):
-                return []
-            added = self._add(connection, [NewEvents(run, [event], turn.id)], at, mark)
-            return [(first, last) for _, first, last, _ in added]
+            begun = sql.BEGIN.rows(connection, values)
+            added = [(this, last, values["new_turn"], event, mark) for _, last in begun]
+            sql.ADD.rows(connection, added)
+            return begun
 
         def on_postgresql(connection: sa.Connection) -> Sequence[Row]:
             return sql.BEGIN_POSTGRES.rows(connection, {**values, "event": event})
